@@ -22,7 +22,7 @@ check: $(VENV)/ready $(MODELS)/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.changed_tests $(PYTEST_ARGS)
 
 test: $(VENV)/ready $(MODELS)/ready lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --tensorrt=one -n auto --dist worksteal $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --tensorrt=one -n auto --dist loadfile $(PYTEST_ARGS)
 
 test-all: $(VENV)/ready $(MODELS)/ready lint
 	OMP_NUM_THREADS=1 FRESH_PROCESSES=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)

@@ -29,7 +29,14 @@ def dtypes_of(module, op):
     return {dtype: count for row in found for dtype, count in row.items()}
 
 
-@pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
+def architectures():
+    """Yields each architecture; ``make test`` runs every third of them, and all in full precision."""
+    for number, architecture in enumerate(ZOO):
+        marks = [pytest.mark.slow] if number % 3 else []
+        yield pytest.param(architecture, marks=marks, id=architecture.name)
+
+
+@pytest.mark.parametrize("architecture", [*architectures()])
 def test_an_architecture_in_half_precision_is_within_one_percent(architecture, version):
     """Inputs and outputs keep their dtypes, nothing stays in PyTorch, and sizes may vary."""
     model, inputs = architecture.model(), architecture.example()

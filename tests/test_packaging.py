@@ -31,11 +31,10 @@ def pip(*arguments, **environment):
 def wheels(tmp_path_factory):
     """Release wheels of every distribution."""
     folder = tmp_path_factory.mktemp("wheels")
-    for path in FOLDERS:
-        pip(
-            "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
-            "--wheel-dir", str(folder), str(path), TORCHTRT_RELEASE="1",
-        )  # fmt: skip
+    pip(
+        "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+        "--wheel-dir", str(folder), *map(str, FOLDERS), TORCHTRT_RELEASE="1",
+    )  # fmt: skip
     return folder
 
 

@@ -149,7 +149,7 @@ MODELS = (
 )
 
 
-def assert_same(actual, expected):
+def assert_near(actual, expected):
     """Checks values to the precision of float16, and dtypes exactly."""
     torch.testing.assert_close(actual, expected, rtol=3e-3, atol=3e-3)
 
@@ -162,7 +162,7 @@ def test_a_region_is_part_of_the_engine(version, kind):
     with torchtrt.use_tensorrt(f"reference@{version}"):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
         for given in (x, -x):
-            assert_same(compiled(given), model(given))
+            assert_near(compiled(given), model(given))
         assert len(compiled.report.blocks) == 1
 
 
@@ -177,7 +177,7 @@ def test_a_region_of_an_exported_program_is_part_of_the_engine(kind):
     exported = torch.export.load(file)
     code = exported.graph_module.code
     compiled = torchtrt.compile(exported, require_full_compilation=True)
-    assert_same(compiled(x), model(x))
+    assert_near(compiled(x), model(x))
     assert exported.graph_module.code == code
 
 
@@ -193,7 +193,7 @@ def test_a_region_may_have_sizes_that_vary(is_exported):
     )
     for size in (1, 3, 8):
         x = torch.rand(size, 3)
-        assert_same(compiled(x), model(x))
+        assert_near(compiled(x), model(x))
     assert not torch.is_autocast_enabled("cpu")
 
 
@@ -225,7 +225,7 @@ def test_a_buffer_is_written_inside_a_region():
     model, other, x = Counting().eval(), Counting().eval(), torch.rand(4, 3)
     compiled = torchtrt.compile(model, (x,), min_block_size=1)
     for _ in range(2):
-        assert_same(compiled(x), other(x))
+        assert_near(compiled(x), other(x))
     assert torch.equal(model.count, other.count)
 
 
@@ -254,7 +254,7 @@ def test_weights_that_a_region_casts_are_refitted():
     with torch.no_grad():
         model.linear.weight.mul_(2)
     compiled = torchtrt.refit_module_weights(compiled, model)
-    assert_same(compiled(x), model(x))
+    assert_near(compiled(x), model(x))
 
 
 def test_the_lines_of_the_model_are_kept():
@@ -277,7 +277,7 @@ def test_a_region_inside_the_callers_autocast(kind, kept):
     model, x = kind().eval(), torch.rand(4, 3)
     with torch.no_grad(), half():
         compiled = torchtrt.compile(model, (x,), min_block_size=1, torch_executed_ops=kept)
-        assert_same(compiled(x), model(x))
+        assert_near(compiled(x), model(x))
 
 
 def test_a_program_that_was_exported_inside_autocast_is_compiled_inside_it():
@@ -286,7 +286,7 @@ def test_a_program_that_was_exported_inside_autocast_is_compiled_inside_it():
     with torch.no_grad(), half():
         exported = torch.export.export(model, (x,))
         compiled = torchtrt.compile(exported, min_block_size=1)
-        assert_same(compiled(x), exported.module()(x))
+        assert_near(compiled(x), exported.module()(x))
     with pytest.raises(EngineError, match="inside autocast"):
         compiled(x)
     with pytest.raises(UnsupportedProgramError, match="exported inside autocast: linear"):

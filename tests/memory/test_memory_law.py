@@ -1,4 +1,4 @@
-"""The law of memory on generated programs: 100 ahead of time and 25 through ``torch.compile``; 1,200 and 100 in all.
+"""The law of memory on generated programs: 50 ahead of time and 25 through ``torch.compile``; 1,200 and 100 in all.
 
 They are the same ones on every run.
 """
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning"),
 ]
 
-PROGRAMS = 100
+PROGRAMS = 50
 """Of each shard. A program takes about an eighth of a second, most of it in exporting."""
 
 
@@ -44,7 +44,7 @@ def hold(compile_model, shard, count):
 
 
 @pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
-@pytest.mark.parametrize("shard", shards(12, quick=1))
+@pytest.mark.parametrize("shard", shards(24, quick=1))
 def test_what_is_compiled_keeps_the_law_of_memory(shard):
     """Whatever a program returns and writes, it is eager PyTorch's, or an error that is documented."""
     outcomes = hold(ahead_of_time, shard, PROGRAMS)

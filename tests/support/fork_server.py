@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import gc
 import importlib
@@ -13,6 +14,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import types
 from typing import Any, TextIO
 
@@ -72,6 +74,23 @@ def run(program: str, *arguments: str) -> None:
     exec(code, main.__dict__)
 
 
+def end(status: int) -> None:
+    """Ends the process as Python does, but leaves its objects to the operating system: to free them takes 0.2 seconds.
+
+    Where warnings are errors, Python frees them as ever, because some objects warn when they are freed.
+
+    Args:
+        status: The exit status.
+    """
+    if sys.warnoptions:
+        sys.exit(status)
+    threading._shutdown()  # waits for the threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def show_without_this_file(kind: Any, error: Any, traceback: Any) -> None:
     """Prints an uncaught exception from the program's first line on."""
     while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
@@ -89,4 +108,10 @@ if __name__ == "__main__":
     with open(int(sys.argv[1])) as requests, open(int(sys.argv[2]), "w") as replies:
         request = serve(requests, replies)
     become(request)
-    run(*request["command"])
+    try:
+        run(*request["command"])
+    except SystemExit as error:
+        if isinstance(error.code, int):
+            end(error.code)
+        raise
+    end(0)

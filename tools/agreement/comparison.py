@@ -60,6 +60,7 @@ def _figures(found: Mapping[str, Mapping[str, str | None]]) -> str:
 
 
 def _write(figures: str, differing: Mapping[str, str]) -> None:
+    """Writes the figures and the networks that differ into the page."""
     text = DOCUMENT.read_text(encoding="utf-8")
     before, rest = text.split(_BEGIN)
     after = rest.split(_END)[1]

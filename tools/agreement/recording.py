@@ -78,6 +78,7 @@ def _record_family(family: str, on_reference: bool) -> dict[str, Outcome]:
 def _run_process(
     family: str, on_reference: bool, skipped: int, cases: Sequence[Case]
 ) -> dict[str, Outcome]:
+    """Returns the outcomes of a family from a process of its own, which may crash or hang."""
     command = [sys.executable, "-m", "tools.agreement", "worker", family, str(skipped)]
     command += ["--reference"] if on_reference else []
     process = subprocess.run(command, cwd=_ROOT, capture_output=True)

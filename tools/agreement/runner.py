@@ -55,6 +55,8 @@ class _Session:
 
 
 def _allocator_class(trt: Any, device: torch.device) -> Any:
+    """Returns a class of output allocators, derived from the interface of a TensorRT."""
+
     class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
         """Memory for one output whose shape is known only after it was computed."""
 
@@ -97,6 +99,7 @@ def run_case(trt: Any, case: Case) -> Outcome:
 
 
 def _run(trt: Any, session: _Session, case: Case) -> tuple[Output, ...]:
+    """Returns the outputs of a case on a TensorRT."""
     plan, names = _build(trt, session, case)
     engine = session.runtime.deserialize_cuda_engine(plan)
     context = engine.create_execution_context() if engine is not None else None
@@ -146,6 +149,7 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
 def _build_with(
     trt: Any, session: _Session, case: Case, types: dict[int, str]
 ) -> tuple[Any, list[str]]:
+    """Returns the plan of a case and the names of its outputs, some of them with a type of their own."""
     config = session.builder.create_builder_config()
     config.set_tactic_sources(0)
     config.clear_flag(trt.BuilderFlag.TF32)  # FP32 must mean FP32 to be compared
@@ -174,6 +178,7 @@ def _build_with(
 
 
 def _set_inputs(trt: Any, session: _Session, case: Case, engine: Any, context: Any) -> list[Any]:
+    """Sets a context's inputs, and returns the tensors that must live until it has run."""
     held = []
     for name, given in case.inputs.items():
         array = given if isinstance(given, np.ndarray) else given.value

@@ -33,13 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--accept-worse", action="store_true", help="keep them even then")
     two = commands.add_parser("show", help="print what is kept of an op")
     two.add_argument("op")
-    commands.add_parser("document", help="write what is kept into the documentation")
     chosen = parser.parse_args(arguments)
     if chosen.command == "show":
         return torchtrt(["coverage", chosen.op])
-    if chosen.command == "document":
-        golden.document(golden.read())
-        return 0
     patterns = chosen.op or ["*"]
     names = [
         name for name in ops() if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -21,11 +21,8 @@ from torchtrt.packs.coverage import (
     WRONG,
     Coverage,
     OpCoverage,
-    count,
     kind_of,
-    share,
 )
-from torchtrt_cli.coverage import totals
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops
 from torchtrt_testing.outcome import Outcome
@@ -51,8 +48,6 @@ OWNERS = {
     "aten_core": ("*",),
 }  # fmt: skip
 """The names of the ops in a pack's file; the first pack whose patterns match owns an op."""
-PAGE = ROOT / "docs/coverage.md"
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 _RANK = {CRASHED: 0, WRONG: 1, REJECTED: 2, NOT_EXPORTABLE: 2, NOTHING: 3, CORRECT: 3}
 """How good an outcome is."""
@@ -90,7 +85,7 @@ def is_worse(outcome: str, kept: str) -> bool:
 
 
 def keep(found: Iterable[Found], accept_worse: bool) -> int:
-    """Replaces what is kept of the ops that were run, except of those with a worse outcome, and the page."""
+    """Replaces what is kept of the ops that were run, except of those with a worse outcome."""
     kept = read().ops
     merged = dict(kept)
     refused = []
@@ -107,7 +102,6 @@ def keep(found: Iterable[Found], accept_worse: bool) -> int:
         {name: merged[name] for name in sorted(merged) if name in ops()},
     )
     write(coverage)
-    document(coverage)
     if refused:
         print(f"Worse than before, so what is kept of them stays: {', '.join(refused)}")
     return 1 if refused else 0
@@ -169,39 +163,3 @@ def _worse(name: str, before: OpCoverage, after: OpCoverage) -> Iterator[str]:
                 if is_worse(new, former):
                     labels = LABELS[kind_of(former)], LABELS[kind_of(new)]
                     yield f"{name} {dtype} #{index} @{version}: was {labels[0]}, is {labels[1]}"
-
-
-def document(coverage: Coverage) -> None:
-    """Writes the tables of the page."""
-    PAGE.write_text(page(coverage), encoding="utf-8")
-
-
-def page(coverage: Coverage) -> str:
-    """Returns the page with its tables up to date."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    lines = (*_total_lines(coverage), "", *_op_lines(coverage))
-    return "\n".join((before + BEGIN, *lines, END + after))
-
-
-def _total_lines(coverage: Coverage) -> Iterator[str]:
-    yield f"PyTorch {coverage.torch}, {len(coverage.ops)} ops:"
-    yield ""
-    yield "| TensorRT | share | " + " | ".join(LABELS.values()) + " |"
-    yield "|---|---:|" + "---:|" * len(LABELS)
-    for version, letters in totals(coverage):
-        cells = (f"`{version}`", f"**{share(letters)}**", *map(str, count(letters).values()))
-        yield f"| {' | '.join(cells)} |"
-
-
-def _op_lines(coverage: Coverage) -> Iterator[str]:
-    yield "| op | samples | " + " | ".join(coverage.versions) + " | why not the others |"
-    yield "|---|---:|" + "---:|" * len(coverage.versions) + "---|"
-    for name, op in coverage.ops.items():
-        shares = [share(op.letters(place)) for place in range(len(coverage.versions))]
-        reasons = [reason for reason, _ in op.reason_counts()]
-        not_exportable = op.letters(0).count(NOT_EXPORTABLE)
-        if not_exportable:
-            reasons.append(f"torch.export refuses {not_exportable}")
-        text = "<br>".join(reason.replace("|", "\\|") for reason in reasons)
-        yield f"| `{name}` | {len(op.letters(0))} | {' | '.join(shares)} | {text} |"

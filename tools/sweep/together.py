@@ -144,6 +144,7 @@ def _look(item: str, sample: Sample, settings: dict[str, Any]) -> Candidate | Ve
 
 
 def _verdicts(candidates: Sequence[Candidate], settings: dict[str, Any]) -> Iterator[Verdict]:
+    """Yields the verdict on each candidate: of a run of all, or of halves where that fails."""
     if len(candidates) == 1:
         yield _alone(candidates[0], settings)
     if len(candidates) < 2:

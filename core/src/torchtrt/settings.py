@@ -324,6 +324,7 @@ class CompilationSettings:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        """Checks each setting, and keeps it in one form: sets, tuples and ops instead of their spellings."""
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
             check = _CHECKS[spec.name]

@@ -88,6 +88,7 @@ def _import_pytorch(versions: dict[str, str]) -> Problem | None:
 
 
 def _describe_gpu() -> str:
+    """Returns a line about the GPU that PyTorch uses, or the reason that it uses none."""
     import torch
 
     try:

@@ -93,8 +93,8 @@ def tuned(
         return best
     if (processes := best.interface.processes) is not None and processes.are_several:
         raise SettingsError(
-            "tune=True measures in one process, and this model waits for others in its collectives. Compile it without "
-            "tune, and leave ops to PyTorch with torch_executed_ops."
+            "tune=True measures in one process, and this model waits for other processes in its collectives. "
+            "Compile it without tune, and leave ops to PyTorch with torch_executed_ops."
         )
     search = _Search(
         lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),

@@ -3,12 +3,15 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import run_python
 
 PAGE = Path(__file__).parents[4] / "docs/diffusion.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 
 
+@pytest.mark.slow  # sixteen seconds; test_pipeline.py compiles such pipelines
 def test_the_code_of_the_page_runs(tmp_path):
     """From the first block to the last, as one program, with warnings as errors."""
     program = tmp_path / "page.py"

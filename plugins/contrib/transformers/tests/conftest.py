@@ -39,7 +39,7 @@ GROUPED = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48}
 ONE = {**GROUPED, "num_hidden_layers": 1}
 CONFIGS = {
     "llama": transformers.LlamaConfig(**GROUPED, tie_word_embeddings=True),
-    "gpt2": transformers.GPT2Config(**SIZES),
+    "gpt2": transformers.GPT2Config(**{**SIZES, "num_hidden_layers": 1}),
     "mistral": transformers.MistralConfig(**GROUPED, sliding_window=6),
     "gemma2": transformers.Gemma2Config(
         **GROUPED,

@@ -231,6 +231,7 @@ class _Engines:
     def _build(
         self, key: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
     ) -> _WithWeights:
+        """Returns the model compiled for a key of sizes and numbers, and keeps it in place of the oldest one."""
         self._compiled.pop(key, None)
         while len(self._compiled) >= ENGINES_KEPT:
             self._compiled.popitem(last=False)

@@ -59,7 +59,10 @@ def check_case(
         if "aten.reshape.default" in converted:  # which is what lowering makes of views
             converted |= {"aten.view.default", "aten._unsafe_view.default"}
         missing = {qualified_name(parse_target(op)) for op in case.ops} - converted
-        assert not missing, f"{case}: {sorted(missing)} is not among {sorted(converted)}"
+        assert not missing, (
+            f"{case}: no engine has {', '.join(sorted(missing))}. The engines have {', '.join(sorted(converted))}. "
+            "If the op is decomposed, write decomposition_case(op, ...) instead of op_case."
+        )
     model = case.model()
     for point in (MINIMUM, USUAL, MAXIMUM) if varying and case.varies else (USUAL,):
         inputs = case.inputs(point)

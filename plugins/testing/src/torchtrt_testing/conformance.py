@@ -293,6 +293,7 @@ class PackConformance:
         tensorrt: str,
         is_expected: Callable[[FullCompilationError], bool],
     ) -> None:
+        """Checks a case on a TensorRT, unless TensorRT lacks its dtypes or the pack expects the rejection."""
         with torchtrt.use_tensorrt(tensorrt):
             lacking = () if case.rejected else dtypes_lacking(case)
             if lacking:

@@ -29,6 +29,8 @@ KINDS = (
     (torch.complex64, 2, False),
 )
 """The tensors of a node: the dtype, the number of dimensions, and whether these vary."""
+_HAVE_CHANNELS = ("batch_norm", "instance_norm")
+"""Ops that read the size of dimension 1 without asking whether there is one: PyTorch then reads foreign memory."""
 
 
 def nodes_of(op: OpOverload) -> Iterator[Node]:
@@ -36,13 +38,15 @@ def nodes_of(op: OpOverload) -> Iterator[Node]:
 
     Kinds of arguments that the op itself refuses are left out, so there may be no node at all.
     """
+    least = 2 if any(name in str(op) for name in _HAVE_CHANNELS) else 0
     for dtype, rank, varies in KINDS:
-        node = _node(op, dtype, rank, varies)
+        node = _node(op, dtype, rank, varies) if rank >= least else None
         if node is not None:
             yield node
 
 
 def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node | None:
+    """Returns a node of an op whose tensors are of one kind, or ``None`` if the op itself refuses them."""
     mode = FakeTensorMode(shape_env=ShapeEnv() if varies else None)
     graph = Graph()
     values: dict[Node, Any] = {}

@@ -50,6 +50,7 @@ def run_branch(
 def _run_branch(
     runner: BlockRunner, node: torch._C.Node, condition: Any, captured: CapturedValues
 ) -> list[Any]:
+    """Returns the results of an ``if`` of TorchScript: one ``cond``, or both ways and a choice by element."""
     blocks, count = list(node.blocks()), len(list(node.outputs()))
     ways: dict[int, _Way] = {}
     # Where a result may be unset, or nothing comes out, both ways are computed one after the other.
@@ -151,6 +152,7 @@ def _run_loop(
     carried: Sequence[Any],
     captured: CapturedValues,
 ) -> list[Any]:
+    """Returns what a loop of TorchScript carries out, traced as one ``while_loop``."""
     (body,) = node.blocks()
     trip, limit, condition = course
     last = 2 + len(carried)

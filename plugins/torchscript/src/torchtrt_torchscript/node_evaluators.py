@@ -75,6 +75,7 @@ def _range_length(low: Any, high: Any, step: int) -> Any:
 
 
 def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tensor:
+    """Returns a number or a tensor as a new tensor, as ``torch.tensor`` does."""
     kind = None if dtype is None else SCALAR_TYPES[dtype]
     if isinstance(data, Undecided):
         is_fraction = kind is None and data.tensor.is_floating_point()
@@ -172,6 +173,7 @@ def _is_instance(node: torch._C.Node, value: Any) -> bool:
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:
+    """Returns whether a value is of a type of TorchScript."""
     name = kind.kind()
     if isinstance(value, Undecided):
         return bool(_TYPES_OF_NUMBERS.get(value.tensor.dtype) == name)

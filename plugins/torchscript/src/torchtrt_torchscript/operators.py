@@ -161,6 +161,7 @@ _BY_OTHER_OPERATORS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _operator(schema: str) -> Callable[..., Any] | None:
+    """Returns the function for a schema of TorchScript, or ``None`` where PyTorch has no such overload."""
     other = _BY_OTHER_OPERATORS.get(schema.partition("(")[0])
     if other is not None:
         return other

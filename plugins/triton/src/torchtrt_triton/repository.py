@@ -159,6 +159,7 @@ def _checked_name(name: str) -> str:
 
 
 def _check_arguments(version: int | None, options: ServingOptions) -> None:
+    """Raises an error for options that the Triton server does not accept."""
     if version is not None and version < 1:
         raise SettingsError(f"The version of a model is 1 or more, not {version}.")
     if options.backend not in BACKENDS:

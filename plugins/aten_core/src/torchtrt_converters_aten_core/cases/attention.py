@@ -1,12 +1,14 @@
 """Cases of attention."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from torchtrt.targets import parse_target
-from torchtrt_testing.cases import op_case
+from torchtrt_testing.cases import OpCase, op_case
 from torchtrt_testing.tensors import TensorSpec
 
 OP = "aten.scaled_dot_product_attention.default"
@@ -14,25 +16,25 @@ BOOL, F16 = torch.bool, torch.float16
 Q, K = "batch 2 length 4", "batch 2 length 4"
 
 
-def hidden_row(query, mask):
+def hidden_row(query: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Returns attention in which the first query sees no key."""
     seen = mask & (torch.arange(query.shape[2]) > 0).unsqueeze(1)
     return F.scaled_dot_product_attention(query, query, query, seen)
 
 
-def hidden_row_added(query, mask):
+def hidden_row_added(query: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Returns attention in which minus infinity hides every key from the first query."""
     hidden = (torch.arange(query.shape[2]) == 0).unsqueeze(1)
     added = mask.masked_fill(hidden, -math.inf)
     return F.scaled_dot_product_attention(query, query, query, added)
 
 
-def first(op):
+def first(op: str) -> Callable[..., Any]:
     """Returns a function that calls a kernel and drops its outputs for training."""
     return lambda *args, **options: parse_target(op)(*args, **options)[0]
 
 
-def kernel(op, *args, label="", **options):
+def kernel(op: str, *args: Any, label: str = "", **options: Any) -> OpCase:
     """Returns a case of a kernel of attention."""
     return op_case(op, *args, function=first(op), label=label, **options)
 

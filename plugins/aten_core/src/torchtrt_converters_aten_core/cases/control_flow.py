@@ -1,22 +1,24 @@
 """Cases of branches and loops that depend on data."""
 
+from typing import Any
+
 import torch
 from torch._higher_order_ops import while_loop
 
 from torchtrt_testing.cases import op_case
 from torchtrt_testing.tensors import TensorSpec
 
-ONES, MINUS_ONES = ({"low": value, "high": value} for value in (1.0, -1.0))
+ONES, MINUS_ONES = (TensorSpec("batch 4", low=value, high=value) for value in (1.0, -1.0))
 
 
-def scaled_by_sign(x, y):
+def scaled_by_sign(x: torch.Tensor, y: torch.Tensor) -> Any:
     """Two results. A branch passes one of them through."""
     return torch.cond(
         x.sum() > 0, lambda a, b: (a * 2 + b, b.clone()), lambda a, b: (a - b, b + 1), (x, y)
     )
 
 
-def nested(x):
+def nested(x: torch.Tensor) -> Any:
     """A branch inside a branch."""
     return torch.cond(
         x.sum() > 0,
@@ -26,7 +28,7 @@ def nested(x):
     )
 
 
-def doubled_until(x):
+def doubled_until(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A loop that carries a count and a tensor."""
     (count, result) = while_loop(
         lambda i, a: (a.sum() < 100) & (i < 9),
@@ -39,14 +41,14 @@ def doubled_until(x):
 CASES = [
     op_case(
         "higher_order.cond",
-        TensorSpec("batch 4", **ONES),
+        ONES,
         TensorSpec("4"),
         function=scaled_by_sign,
         label="true",
     ),
     op_case(
         "higher_order.cond",
-        TensorSpec("batch 4", **MINUS_ONES),
+        MINUS_ONES,
         TensorSpec("4"),
         function=scaled_by_sign,
         label="false",
@@ -60,7 +62,7 @@ CASES = [
         )
         for label, value in (("nested", 1.0), ("nested-high", 3.0), ("nested-false", -1.0))
     ),
-    op_case("higher_order.while_loop", TensorSpec("batch 4", **ONES), function=doubled_until),
+    op_case("higher_order.while_loop", ONES, function=doubled_until),
     op_case(
         "higher_order.while_loop",
         TensorSpec("batch 4", low=90, high=99),

@@ -7,7 +7,7 @@ from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
 
-def weight(*shape):
+def weight(*shape: int) -> torch.Tensor:
     """Returns fixed weights."""
     return torch.linspace(-1, 1, torch.Size(shape).numel()).sin().reshape(shape)
 

@@ -102,14 +102,17 @@ CASES = [
     op_case("aten.floor_divide.default", "batch 4", 0.25, label="float"),
     op_case("aten.floor_divide.Scalar", ints, -4),
     *[
-        op_case(op, dividends, divisors, tolerance=0, label="exact", **options)
-        for op, options in (
-            ("aten.remainder.Tensor", {}),
-            ("aten.fmod.Tensor", {}),
-            ("aten.floor_divide.default", {}),
-            ("aten.div.Tensor_mode", {"rounding_mode": "floor"}),
-        )
+        op_case(op, dividends, divisors, tolerance=0, label="exact")
+        for op in ("aten.remainder.Tensor", "aten.fmod.Tensor", "aten.floor_divide.default")
     ],
+    op_case(
+        "aten.div.Tensor_mode",
+        dividends,
+        divisors,
+        rounding_mode="floor",
+        tolerance=0,
+        label="exact",
+    ),
     op_case(
         "aten.remainder.Scalar",
         TensorSpec("batch 4", low=-1e6, high=1e6),

@@ -1,5 +1,8 @@
 """Cases of bags of embeddings."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
@@ -12,7 +15,7 @@ STARTS = TensorSpec(values=[0, 3, 3, 5], dtype=I64)
 WORDS = TensorSpec("batch 4", I64, 0, 9)
 
 
-def bag(mode, **options):
+def bag(mode: str, **options: Any) -> Callable[..., torch.Tensor]:
     """Returns a function that computes bags of rows of a table."""
     return lambda indices, offsets, weight, *scale: F.embedding_bag(
         indices,

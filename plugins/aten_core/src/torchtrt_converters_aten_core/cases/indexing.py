@@ -10,12 +10,12 @@ I64, I32, BOOL = torch.int64, torch.int32, torch.bool
 TABLE = torch.linspace(-1, 1, 15).reshape(5, 3)
 
 
-def below(shape, size, dtype=I64):
+def below(shape: str, size: int, dtype: torch.dtype = I64) -> TensorSpec:
     """Returns indices from 0 to below ``size``."""
     return TensorSpec(shape, dtype, 0, size - 1)
 
 
-def around(shape, size):
+def around(shape: str, size: int) -> TensorSpec:
     """Returns indices that may count from the end."""
     return TensorSpec(shape, I64, -size, size - 1)
 

@@ -1,5 +1,7 @@
 """Cases of random ops: what must hold of every number that is drawn."""
 
+from collections.abc import Sequence
+
 import torch
 
 from torchtrt_testing.cases import op_case
@@ -9,17 +11,19 @@ F16, I64 = torch.float16, torch.int64
 aten = torch.ops.aten
 
 
-def within(drawn, low, high):
+def within(drawn: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """Returns which elements are from ``low`` to below ``high``: all of them."""
     return (drawn >= low) & (drawn < high)
 
 
-def mean_near(drawn, mean, allowed):
+def mean_near(drawn: torch.Tensor, mean: float, allowed: float) -> torch.Tensor:
     """Returns whether the mean of many numbers is near the expected one."""
     return (drawn.float().mean() - mean).abs() < allowed
 
 
-def drops(drawn, x, values):
+def drops(
+    drawn: torch.Tensor, x: torch.Tensor, values: Sequence[float]
+) -> tuple[torch.Tensor, ...]:
     """Returns whether every element is one of two multiples of ``x``, and both occur."""
     first, second = ((drawn - factor * x).abs() < 1e-5 for factor in values)
     return (first | second).all(), first.any(), second.any()

@@ -1,13 +1,16 @@
 """Cases of recurrent layers."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import nn
 
-from torchtrt_testing.cases import decomposition_case, op_case
+from torchtrt_testing.cases import OpCase, decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
 F16 = torch.float16
-MODES = {
+MODES: dict[str, Callable[..., nn.Module]] = {
     "lstm.input": nn.LSTM,
     "gru.input": nn.GRU,
     "rnn_tanh.input": nn.RNN,
@@ -16,12 +19,12 @@ MODES = {
 PARTS = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
-def layer(op, *args, **options):
+def layer(op: str, *args: Any, **options: Any) -> Callable[..., Any]:
     """Returns a call of a module with random weights."""
     torch.manual_seed(0)
     module = MODES[op](*args, **options).eval()
 
-    def call(x, *states):
+    def call(x: torch.Tensor, *states: torch.Tensor) -> Any:
         if len(states) == 2:
             return module(x, states)
         return module(x, *states)
@@ -29,14 +32,21 @@ def layer(op, *args, **options):
     return call
 
 
-def of(op, inputs, *args, label, tolerance=1e-5, **options):
+def of(
+    op: str,
+    inputs: str | Sequence[Any],
+    *args: Any,
+    label: str,
+    tolerance: float = 1e-5,
+    **options: Any,
+) -> OpCase:
     """Returns a case of a module."""
     inputs = [inputs] if isinstance(inputs, str) else inputs
     function = layer(op, *args, **options)
     return op_case(f"aten.{op}", *inputs, function=function, label=label, tolerance=tolerance)
 
 
-def cell(kind, hidden=6):
+def cell(kind: str, hidden: int = 6) -> OpCase:
     """Returns a case of one step with weights that are inputs."""
     rows = PARTS[kind] * hidden
     state = [f"batch {hidden}", f"batch {hidden}"] if kind == "lstm" else f"batch {hidden}"

@@ -85,12 +85,12 @@ CASES = [
     op_case("aten.all.dim", TensorSpec("batch length", I64, 0, 1), 1, True),
     op_case("aten.all.dims", "batch length 4", [1]),
     *[
-        op_case(f"aten.{name}.{overload}", "batch 4", *args, **kwargs)
+        case
         for name in ("var", "std", "var_mean", "std_mean")
-        for overload, args, kwargs in (
-            ("correction", ([1],), {"correction": 2}),
-            ("dim", ([-1], False, True), {}),
-            ("default", (), {}),
+        for case in (
+            op_case(f"aten.{name}.correction", "batch 4", [1], correction=2),
+            op_case(f"aten.{name}.dim", "batch 4", [-1], False, True),
+            op_case(f"aten.{name}.default", "batch 4"),
         )
     ],
     op_case(

@@ -14,7 +14,7 @@ MANY = 5000
 """So many elements that a dense comparison with as many places would be too large."""
 
 
-def below(shape, size, dtype=I64):
+def below(shape: str, size: int, dtype: torch.dtype = I64) -> TensorSpec:
     """Returns indices from 0 to below ``size``."""
     return TensorSpec(shape, dtype, 0, size - 1)
 

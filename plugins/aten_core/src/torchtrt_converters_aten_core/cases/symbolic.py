@@ -2,27 +2,32 @@
 
 import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from torchtrt_testing.cases import op_case
+from torchtrt_testing.cases import OpCase, op_case
+
+Computation = Callable[[Any, Any], Any]
+"""A function of two sizes, or of two conditions on sizes."""
 
 
-def on_sizes(op, compute, label=""):
+def on_sizes(op: str, compute: Computation, label: str = "") -> OpCase:
     """Returns a case that adds a number computed from sizes, which may be a condition, to a tensor."""
 
-    def function(x):
+    def function(x: torch.Tensor) -> torch.Tensor:
         return x + torch.full((1,), compute(x.shape[0], x.shape[1]), dtype=torch.float32)
 
     return op_case(op, "batch length", function=function, label=label)
 
 
-def choose_by(comparison):
+def choose_by(comparison: Computation) -> Computation:
     """Returns a computation that compares a size."""
     return lambda b, s: torch.sym_ite(comparison(s, 4), b, s)
 
 
-def choose_by_both(combination):
+def choose_by_both(combination: Computation) -> Computation:
     """Returns a computation that combines conditions on sizes."""
     return lambda b, s: torch.sym_ite(combination(s > 4, b > 2), b, s)
 

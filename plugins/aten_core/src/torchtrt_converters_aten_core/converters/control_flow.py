@@ -69,6 +69,7 @@ def _run_one(
     branches: Sequence[Any],
     operands: Sequence[Any],
 ) -> Iterator[Any]:
+    """Returns the results of the one branch that a conditional of the network runs."""
     conditional = ctx.net.add_if_conditional()
     conditional.set_condition(condition)
     gated = []

@@ -94,6 +94,7 @@ def _layer(
     window: Window,
     transposed: bool,
 ) -> NetworkTensor:
+    """Returns the output of a Convolution or Deconvolution layer with a window, and a bias if there is one."""
     dtype = ctx.dtype_of(tensor)
     if transposed and not deconvolves(dtype):
         wide = types.cast(ctx, tensor, torch.float32)

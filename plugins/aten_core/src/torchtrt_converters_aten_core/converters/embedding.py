@@ -112,6 +112,7 @@ def _reduced(
     offsets: NetworkTensor,
     kept: NetworkTensor | None,
 ) -> NetworkTensor:
+    """Returns each bag's sum, mean or maximum of rows, by scattering the rows to their bags."""
     dtype, kind = ctx.dtype_of(rows), scatter.KINDS[mode]
     places = scatter.broadcast_index(ctx, bags, 2, 0)
     if kept is not None:

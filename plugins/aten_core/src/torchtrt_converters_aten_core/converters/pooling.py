@@ -282,6 +282,7 @@ def _window(
     geometry: tuple[tuple[int, ...], ...],
     ceil_mode: bool,
 ) -> Window:
+    """Returns the window that gives PyTorch's sizes, rounded up where the op asks for it."""
     size, stride, padding = geometry
     if not ceil_mode:
         return Window(size, stride, padding, padding)

@@ -189,6 +189,7 @@ def _direction(
     states: Sequence[NetworkTensor],
     weights: Weights,
 ) -> tuple[NetworkTensor, list[NetworkTensor]]:
+    """Returns the outputs and the last states of one direction of a layer, which one loop computes."""
     dtype = ctx.dtype_of(sequence)
     length = sizes.size_of(ctx, sequence, 0)
     inputs = _inputs(ctx, cell, sequence, weights)

@@ -75,6 +75,8 @@ def _convolve(
 
 
 def _convolution(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of a convolution of integers over some dimensions."""
+
     def convolution(
         input: Tensor,
         weight: Tensor,
@@ -101,6 +103,8 @@ def _convolution(count: int) -> Callable[..., Tensor]:
 
 
 def _transposed(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of a transposed convolution of integers over some dimensions."""
+
     def transposed(
         input: Tensor,
         weight: Tensor,

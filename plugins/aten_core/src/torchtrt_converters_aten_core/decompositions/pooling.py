@@ -251,6 +251,8 @@ for _op, _function in {
 
 
 def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Returns the decomposition of fractional maximum pooling over some dimensions."""
+
     def fractional_max_pool(
         self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ COMPUTE_DTYPES = frozenset(
 STORAGE_DTYPES = COMPUTE_DTYPES | {torch.uint8, torch.int8}
 """The dtypes that can be cast. TensorRT moves no bytes around but in casts and at the network's edges."""
 RANK_LIMIT = 8
+_PLAIN_DTYPE = "_torchtrt_plain_dtype"
 
 Check = Callable[[Node], str | None]
 """Looks at a node of the graph and returns why TensorRT cannot do it, in words, or ``None`` if it can."""
@@ -47,16 +49,11 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
     """Returns the check that all tensors of a node are of these dtypes, of TensorRT's ranks, and not empty."""
 
     def tensor_limits(node: Node) -> str | None:
-        result = node.meta.get("val")
-        rank = result.dim() if isinstance(result, torch.Tensor) else 0
-        smallest = (1, rank) if empty else None
         for source in (node, *node.all_input_nodes):
             value = source.meta.get("val")
-            reason = (
-                _wrong_dtype(value, dtypes, smallest)
-                if isinstance(value, torch.Tensor)
-                else _wrong_dtype_among(value, dtypes)
-            )
+            if _plain_dtype(value) in dtypes:
+                continue
+            reason = _beyond_limits(value, dtypes, node if empty else None)
             if reason is not None:
                 return reason
         return None
@@ -64,6 +61,41 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
     check: Any = tensor_limits
     check.dtypes = dtypes  # which listings show
     return tensor_limits
+
+
+def _plain_dtype(value: Any) -> torch.dtype | None:
+    """Returns a fake tensor's dtype, or ``None`` if anything but the dtype may keep TensorRT from computing with it.
+
+    Each attribute of a fake tensor takes as long to read as a whole check, and the checks of each node that reads the
+    tensor ask for the same ones. So the tensor keeps the answer. A validator leaves graphs as they are.
+    """
+    if not isinstance(value, torch.Tensor):
+        return None
+    kept = value.__dict__
+    if _PLAIN_DTYPE not in kept:
+        is_plain = value.layout is torch.strided and value.dim() <= RANK_LIMIT
+        kept[_PLAIN_DTYPE] = value.dtype if is_plain and not _has_zero(value) else None
+    dtype: torch.dtype | None = kept[_PLAIN_DTYPE]
+    return dtype
+
+
+def _beyond_limits(
+    value: Any, dtypes: frozenset[torch.dtype], accepting: Node | None
+) -> str | None:
+    """Returns why TensorRT cannot compute with what a node reads or makes, or ``None``.
+
+    Args:
+        value: A fake tensor, several of them, or anything else.
+        dtypes: The dtypes that the op supports.
+        accepting: The node whose op supports tensors without elements, if it does.
+    """
+    if not isinstance(value, torch.Tensor):
+        return _wrong_dtype_among(value, dtypes)
+    if accepting is None:
+        return _wrong_dtype(value, dtypes, None)
+    result = accepting.meta.get("val")
+    rank = result.dim() if isinstance(result, torch.Tensor) else 0
+    return _wrong_dtype(value, dtypes, (1, rank))
 
 
 def _wrong_dtype(
@@ -99,14 +131,17 @@ def _wrong_dtype_among(values: Any, dtypes: frozenset[torch.dtype]) -> str | Non
 
 def sizes_known_before_data(node: Node) -> str | None:
     """Rejects tensors whose sizes depend on data where TensorRT tells no such size to the layers after."""
-    if tells_sizes_that_depend_on_data():
+    tensors = [value_of(source) for source in node.all_input_nodes]
+    symbolic = [
+        each for each in tensors if isinstance(each, torch.Tensor) and _may_be_symbolic(each)
+    ]
+    if not symbolic or tells_sizes_that_depend_on_data():
         return None
-    for source in node.all_input_nodes:
-        value = value_of(source)
-        extents: Sequence[int | torch.SymInt] = ()
-        if isinstance(value, torch.Tensor):
-            extents = value.shape
-        if not all(isinstance(size, int) or is_backed(size) for size in extents):
+    sizes: Iterable[int | torch.SymInt] = itertools.chain.from_iterable(
+        each.shape for each in symbolic
+    )
+    for size in sizes:
+        if not isinstance(size, int) and not is_backed(size):
             return "this TensorRT does not tell a size that depends on data"
     return None
 
@@ -130,15 +165,27 @@ def constants_within_32_bits(node: Node) -> str | None:
 
 def numbers_within_32_bits(node: Node) -> str | None:
     """Rejects numbers among the arguments that do not fit into 32 bits, where TensorRT has no more."""
-    leaves = [*_leaves(node.args), *_leaves(tuple(node.kwargs.values()))]
-    integers = [leaf for leaf in leaves if isinstance(leaf, int)]
-    becoming = [leaf for leaf in leaves if isinstance(leaf, float) and math.isfinite(leaf)]
-    sources = (node, *node.all_input_nodes)
-    if (not _fits(integers) and any(_is_narrowed(value_of(source)) for source in sources)) or (
-        not _fits(becoming) and _is_narrowed(value_of(node))
-    ):
+    beyond = [*_numbers_beyond_32_bits(node.args)]
+    if node.kwargs:
+        beyond += _numbers_beyond_32_bits(node.kwargs.values())
+    if not beyond:
+        return None
+    # A floating-point number becomes an integer only where the result is one.
+    sources = node.all_input_nodes if any(isinstance(number, int) for number in beyond) else ()
+    if any(_is_narrowed(value_of(source)) for source in (node, *sources)):
         return "this TensorRT has integers of 32 bits, and a number is beyond them"
     return None
+
+
+def _numbers_beyond_32_bits(arguments: Iterable[Any]) -> Iterator[int | float]:
+    """Yields the finite numbers among arguments that are no integers of 32 bits."""
+    for argument in arguments:
+        if isinstance(argument, (int, float)):
+            is_number = isinstance(argument, int) or math.isfinite(argument)
+            if not -(2**31) <= argument < 2**31 and is_number:
+                yield argument
+        elif isinstance(argument, (tuple, list)):
+            yield from _numbers_beyond_32_bits(argument)
 
 
 def _is_narrowed(value: Any) -> bool:
@@ -158,6 +205,11 @@ def is_empty(*values: Any) -> bool:
 
 def _has_zero(value: Any) -> bool:
     # A quarter of the time that reading the shape takes.
-    if not getattr(value, "_has_symbolic_sizes_strides", True):
+    if not _may_be_symbolic(value):
         return not value.numel()
     return any(isinstance(size, int) and size == 0 for size in value.shape)
+
+
+def _may_be_symbolic(value: Any) -> bool:
+    """Returns whether a fake tensor may have a symbolic size."""
+    return bool(getattr(value, "_has_symbolic_sizes_strides", True))

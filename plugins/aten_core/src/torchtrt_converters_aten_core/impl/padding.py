@@ -66,6 +66,7 @@ def _pad_by_joining(
     after: Sequence[int],
     value: Operand,
 ) -> NetworkTensor:
+    """Returns a tensor padded by pieces that are joined to it, and cut where the padding is negative."""
     dtype = ctx.dtype_of(tensor)
     for dim, (low, high) in enumerate(zip(before, after, strict=True)):
         extents = sizes.sizes_of(ctx, tensor)

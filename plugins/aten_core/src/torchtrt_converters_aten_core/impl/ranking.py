@@ -222,6 +222,7 @@ def _sort_from_both_ends(
 def _sort_by_counting(
     ctx: ConversionContext, tensor: NetworkTensor, dim: int, descending: bool
 ) -> tuple[NetworkTensor, NetworkTensor]:
+    """Returns a sorted tensor and the indices, by counting for each element those that come before it."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if dtype is torch.bool:
         number = types.cast(ctx, tensor, torch.int32)

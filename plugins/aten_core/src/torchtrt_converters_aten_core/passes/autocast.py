@@ -324,6 +324,7 @@ class _Autocast:
                 node.replace_input_with(source, cast)
 
     def cast(self, source: Node, dtype: torch.dtype, before: Node, clamp: bool) -> Node:
+        """Returns the cast of a node to a dtype, which all users share, clamped to finite numbers if asked."""
         key = (source, dtype, clamp)
         if key not in self.casts:
             graph = self.graph_module.graph

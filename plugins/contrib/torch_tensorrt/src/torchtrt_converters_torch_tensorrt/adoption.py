@@ -78,6 +78,7 @@ def _fill(pack: ConverterPack, collected: Collected, module: str) -> None:
 
 
 def _collect(module: str) -> Collected:
+    """Returns what a module of a Torch-TensorRT user registers, with the installed one or the stand-in."""
     if torch_tensorrt_is_installed():
         return real.registered_by(module)
     collected = Collected()

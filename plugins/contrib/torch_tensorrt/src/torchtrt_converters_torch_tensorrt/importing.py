@@ -84,6 +84,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
+    """Imports for an adopted module: the names of Torch-TensorRT are stand-ins."""
     importer = (globals or {}).get("__name__", "a module")
     if level or name.partition(".")[0] not in _OURS:
         if not level:

@@ -118,6 +118,7 @@ def _registered_here(op: Any) -> set[str]:
 
 
 def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
+    """Returns Torch-TensorRT's registrations, in the order in which it asks them."""
     entries = list(entries)
     known = {id(support) for _, support in entries}
     high = [entry for entry in entries if _is_high(*entry, known)]

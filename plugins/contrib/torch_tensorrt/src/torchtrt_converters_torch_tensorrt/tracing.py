@@ -266,6 +266,7 @@ class _Knowledge:
         return self._symbols[key]
 
     def _new_symbol(self, hint: int, most: Any) -> torch.SymInt:
+        """Returns a new symbolic size with a hint, whose name no size of the model has."""
         while True:  # until its name is none of the model's
             self._count += 1
             source = ConstantSource(f"torch_tensorrt_{self._count}")

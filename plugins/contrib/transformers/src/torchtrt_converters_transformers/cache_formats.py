@@ -54,7 +54,7 @@ def rounded(states: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def read(held: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns what a cache holds in a model's dtype."""
+    """Returns cached keys or values in a model's dtype."""
     if held.dtype is not FP8:
         return held
     dequantize: Any = torch.ops.torchtrt_quantization.dequantize_fp8.default

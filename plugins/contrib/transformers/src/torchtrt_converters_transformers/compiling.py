@@ -171,6 +171,7 @@ class Sizes:
 def _compile_encoder_decoder(
     model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
 ) -> Any:
+    """Returns the compiled model of an encoder and a decoder, with an engine for each."""
     batch = (1, sizes.max_batch_size, sizes.max_batch_size)
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
@@ -217,6 +218,7 @@ def _compile_encoder_decoder(
 
 
 def _check(model: Any, max_batch_size: int, max_length: int) -> None:
+    """Raises an error for a model that generates no text, or sizes that the model does not have."""
     is_compiled = isinstance(model, EngineModel)
     if is_compiled or not isinstance(model, PreTrainedModel) or not model.can_generate():
         raise InputError(

@@ -226,6 +226,7 @@ def _try_step(
     allowed: Tensor,
     past: list[Tensor],
 ) -> tuple[Tensor, list[Tensor]]:
+    """Returns what a decoder's step returns for a part of some tokens."""
     first, last = part
     new, ones = tokens[:, first:last], torch.ones_like(tokens).bool()
     places = torch.arange(tokens.shape[1], device=tokens.device)

@@ -126,6 +126,7 @@ class Builder(Implementation):
 def _build(
     network: NetworkDefinition, config: BuilderConfig, rules: Rules, progress: Progress
 ) -> EngineDescription:
+    """Returns the description of a network's engine, checked by the rules of the version."""
     if rules.needs_explicit_batch and not network._has_flag("EXPLICIT_BATCH"):
         message = (
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"

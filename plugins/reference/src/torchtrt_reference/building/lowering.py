@@ -157,6 +157,7 @@ class _Lowering:
         return self._slots[id(tensor)]
 
     def _add(self, layer: Layer) -> None:
+        """Adds the node of a layer to the graph, or what replaces it: a constant, an identity, or nothing."""
         graph, name = self._graph, layer._operation.name
         facts = layer._output_facts()
         inputs = self._operand_slots(layer)

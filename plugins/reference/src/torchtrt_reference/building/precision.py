@@ -52,6 +52,7 @@ def _types_asked_for(layer: Layer) -> list[str]:
 
 
 def _check_bytes(network: NetworkDefinition) -> None:
+    """Raises an error for INT8 tensors without Q/DQ layers, which need TensorRT's calibration."""
     is_quantized = any(layer._operation.name in _QUANTIZING for layer in network._layers)
     for tensor in network._inputs:
         if tensor._declared == "INT8" and not is_quantized:

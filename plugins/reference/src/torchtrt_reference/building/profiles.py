@@ -51,6 +51,7 @@ def ranges_of_profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges
 
 
 def _range_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...], ...]:
+    """Returns the minimum, optimum and maximum shape of an input in a profile."""
     if port.name not in profile:
         if -1 in port.shape:
             message = (

@@ -277,6 +277,7 @@ def bind_graph(
 def _function(
     node: Node, facts: Mapping[int, TensorFacts], rules: Rules, strong: bool, device: torch.device
 ) -> Function:
+    """Returns the function of a node: bound once where all facts are known, otherwise at each call."""
     operation = OPERATIONS[node.operation]
     inputs = [None if slot == ABSENT else facts[slot] for slot in node.inputs]
     needed = operation.values_needed(node.attributes)

@@ -294,6 +294,7 @@ def _port_to_json(port: Port) -> list[Any]:
 
 
 def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor]) -> Graph:
+    """Returns the graph that a plan holds as JSON."""
     nodes = []
     for operation, name, inputs, outputs, attributes, types, metadata in data["nodes"]:
         plain = {key: _value_from_json(value, constants) for key, value in attributes.items()}

@@ -87,6 +87,7 @@ class Types:
         return self._known[name]
 
     def _make(self, name: str) -> Converter:
+        """Returns the function that converts an argument to a type of TensorRT's interface."""
         if name.startswith("List["):
             element = self.converter(name[5:-1])
 
@@ -188,6 +189,7 @@ class Signature:
     def _fit(
         form: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Returns the arguments of a call by the names of a form, converted to its types."""
         if len(args) > len(form):
             message = f"{len(args)} arguments were given."
             raise TypeError(message)

@@ -105,6 +105,7 @@ class _Assembly:
         self._functions()
 
     def _functions(self) -> None:
+        """Adds the functions of TensorRT's module."""
         members = self._names["DataType"].__members__
 
         def nptype(trt_type: Any) -> Any:
@@ -135,6 +136,7 @@ class _Assembly:
         return found
 
     def _class(self, name: str) -> type:
+        """Returns a class of TensorRT's interface, made once, with its base classes."""
         if name in self._names:
             found: type = self._names[name]
             return found
@@ -244,6 +246,7 @@ class _Assembly:
     def _attribute(
         self, attribute: str, spelling: str | None, is_settable: bool, operation: Operation
     ) -> property:
+        """Returns the property of a layer's attribute, which converts what it is given."""
         if spelling in ("object", "numpy.ndarray"):
             is_weights = attribute in operation.weights_roles
             spelling = (
@@ -305,6 +308,7 @@ class _Assembly:
         return lambda value: value
 
     def _hide(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        """Removes the names that an implementation has and TensorRT's class does not."""
         public = set(spec["methods"]) | set(spec["properties"]) | set(spec.get("constants", {}))
         for base in made.__mro__[1:]:
             if base.__name__ in self._description["classes"] and base is self._names.get(

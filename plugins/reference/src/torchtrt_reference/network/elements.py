@@ -278,6 +278,7 @@ class Layer(Implementation, Ported):
         inputs: Sequence[Tensor | None],
         attributes: dict[str, Any],
     ) -> None:
+        """Sets up a layer that was added to a network."""
         self._network = network
         self._operation = operation
         self._attributes = attributes

@@ -38,6 +38,7 @@ class ExecutionContext(ContextMemory, Implementation):
     }
 
     def _initialize(self, engine: Engine, is_lent_memory: bool = False) -> None:
+        """Sets up a context with the engine's first free profile."""
         self._engine = engine
         self._memory = LentMemory() if is_lent_memory else None
         self._profile = engine._free_profile()
@@ -292,6 +293,7 @@ class ExecutionContext(ContextMemory, Implementation):
             return self._error(f"PyTorch could not compute a layer: {error}")
 
     def _execute(self, stream_handle: int) -> bool:
+        """Computes the outputs on a stream and writes them where the caller reads them."""
         with torch.inference_mode():
             executable = self._executable()
             inputs = {
@@ -357,6 +359,7 @@ class ExecutionContext(ContextMemory, Implementation):
         return tensor
 
     def _deliver(self, port: Port, result: torch.Tensor, stream_handle: int) -> None:
+        """Writes a result to its address, or to the memory that an allocator gives."""
         shape = tuple(result.shape)
         allocator = self._allocators.get(port.name)
         if allocator is not None:

@@ -280,7 +280,7 @@ class Archive:
             raise self._damaged("it holds no compiled model")
         data = self.json(f"extra/{METADATA}")
         if not isinstance(data, dict):
-            raise self._damaged("the metadata is no object")
+            raise self._damaged("the metadata is not a JSON object")
         return data
 
     def program(self) -> ExportedProgram:

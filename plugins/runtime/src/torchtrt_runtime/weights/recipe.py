@@ -224,7 +224,7 @@ def encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def decode_tensor(data: Mapping[str, Any]) -> torch.Tensor:
-    """Returns the tensor that ``encode_tensor`` made data of."""
+    """Returns the tensor that the data of ``encode_tensor`` describe."""
     dtype = dtype_from_json(data["dtype"])
     content = bytearray(base64.b64decode(data["data"]))
     values = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)

@@ -1,5 +1,8 @@
 """Cases of factorizations of small matrices."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from torchtrt.targets import parse_target
@@ -15,25 +18,25 @@ POSITIVE = TensorSpec(values=[[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0
 PIVOTS = TensorSpec(values=[3, 3, 3], dtype=torch.int32)
 
 
-def of_positive(op, upper):
+def of_positive(op: str, upper: bool) -> Callable[..., Any]:
     """Returns a function that calls an op with a matrix that has a Cholesky factor."""
     return lambda x: parse_target(op)(x @ x.mT + 3 * torch.eye(4), upper=upper)
 
 
-def of_triangle(op, upper):
+def of_triangle(op: str, upper: bool) -> Callable[..., Any]:
     """Returns a function that calls an op with a triangle without small pivots."""
 
-    def function(x, *rest):
+    def function(x: torch.Tensor, *rest: torch.Tensor) -> Any:
         triangle = (x.triu() if upper else x.tril()) + 5 * torch.eye(4)
         return parse_target(op)(*rest, triangle, upper)
 
     return function
 
 
-def of_factors(op, **options):
+def of_factors(op: str, **options: Any) -> Callable[..., Any]:
     """Returns a function that calls an op with the factors of a matrix."""
 
-    def function(x, *rest):
+    def function(x: torch.Tensor, *rest: torch.Tensor) -> Any:
         packed, pivots, _ = torch.ops.aten.linalg_lu_factor_ex.default(x)
         return parse_target(op)(packed, pivots, *rest, **options)
 

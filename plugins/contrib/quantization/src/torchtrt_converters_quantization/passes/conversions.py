@@ -160,6 +160,7 @@ def _is_dequantized(node: Node) -> bool:
 
 
 def _absorb_column_scale(editor: Editor, linear: Node, weight: Node, turned: Node) -> None:
+    """Moves a factor behind a linear layer into the scale of its weight, where nothing else reads the two."""
     user = only_user(linear)
     if user is None or user.target is not aten.mul.Tensor:
         return

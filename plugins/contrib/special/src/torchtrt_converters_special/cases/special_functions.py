@@ -1,6 +1,7 @@
 """Cases of special functions: ranges in which they change their character, and their edges."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -11,7 +12,7 @@ NAN, INF = math.nan, math.inf
 EDGES = [INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 2.0, 0.5]
 
 
-def over(low, high, edges=EDGES):
+def over(low: float, high: float, edges: Sequence[float] = EDGES) -> TensorSpec:
     """Returns numbers at equal distances from ``low`` to ``high``, and edges."""
     return TensorSpec(values=[*torch.linspace(low, high, 301).tolist(), *edges])
 

@@ -43,6 +43,7 @@ def _convolution(
     pre_padding: Sequence[int] | None = None,
     post_padding: Sequence[int] | None = None,
 ) -> Tensor:
+    """Returns a convolution with the arguments of Torch-TensorRT's building block."""
     del is_conv1d, zero_point
     return _convolve(
         *(False, input, weight, bias, stride, padding, dilation, groups, output_padding, scale),
@@ -85,6 +86,7 @@ def _convolve(
     pre_padding: Sequence[int] | None = None,
     post_padding: Sequence[int] | None = None,
 ) -> Tensor:
+    """Returns a convolution with the arguments of Torch-TensorRT's building block."""
     if scale is not None:
         raise NotImplementedError("int8 convolution by a scale: quantize the input instead")
     dims = input.dim() - 2
@@ -166,6 +168,7 @@ def _batch_norm(
     training: bool = False,
     cudnn_enabled: bool = False,
 ) -> Any:
+    """Returns a batch normalization, and empty statistics where the block returns three results."""
     del cudnn_enabled
     normal = F.batch_norm(
         *(input, running_mean, running_var, weight, bias, training, momentum, eps)

@@ -103,6 +103,7 @@ def _(
     sinks: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
+    """Returns a tensor of the result's shape, and checks the sizes of the inputs while they can be compared."""
     batch, heads, new, _ = query.shape
     # Said here, because nothing compares sizes any more once the program is exported.
     sizes = [(key, {0: batch, 2: new}), (value, {0: batch, 2: new}), (mask, {0: batch, 3: new})]

@@ -26,6 +26,7 @@ def gather_branches(graph: Graph) -> None:
 
 
 def _gather(graph: Graph, outputs: list[Node]) -> None:
+    """Moves the nodes that only one branch of a conditional reads into a node with two graphs."""
     branches = [_exclusive(graph, outputs, index) for index in (_TRUE, _FALSE)]
     inner = {id(node) for branch in branches for node in branch}
     members = inner | {id(node) for node in outputs}

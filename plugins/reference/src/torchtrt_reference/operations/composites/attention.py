@@ -93,6 +93,7 @@ class Attention(Operation):
     def _by_sequence(
         self, call: Call, packed: list[bool], tensors: tuple[Tensor | None, ...]
     ) -> Tensor:
+        """Returns attention over packed sequences, each of them computed by itself."""
         starts: list[Any] = [
             tensors[index].tolist() if len(tensors) > index and tensors[index] is not None else None  # type: ignore[union-attr]
             for index in (5, 6, 6)
@@ -124,6 +125,7 @@ class Attention(Operation):
         return torch.cat(results)
 
     def _bind_padded(self, call: Call) -> Function:
+        """Returns the function of attention over padded sequences."""
         kind = _causal_kind(call.attributes)
         grouped = call.shape(0)[1] != call.shape(1)[1]
         rows, columns = call.shape(0)[2], call.shape(1)[2]

@@ -124,6 +124,7 @@ def _greedy(
     minimum_score: float,
     limit: int,
 ) -> list[int]:
+    """Returns the indices of the boxes that stay, the best first."""
     order = torch.sort(scores, descending=True, stable=True).indices[:limit]
     order = order[scores[order] > minimum_score]
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)

@@ -90,6 +90,7 @@ class _Filter(Windowed):
 
     @staticmethod
     def _check_operand(call: Call, index: int, name: str, expected: tuple[int, ...]) -> None:
+        """Requires that a kernel or a bias has the expected shape, as a tensor or as weights."""
         fact, weights = call.optional(index), call.attributes.get(name)
         if fact is not None:
             call.require(

@@ -126,6 +126,7 @@ def _maximum(
     before: tuple[int, ...],
     after: tuple[int, ...],
 ) -> Function:
+    """Returns maximum pooling with PyTorch's function, padded first where the two round differently."""
     pool = torch.nn.functional.max_pool2d if len(window) == 2 else torch.nn.functional.max_pool3d
     fits = all(
         0 <= pre <= size // 2 and post <= pre
@@ -160,6 +161,7 @@ def _average(
     excludes_padding: bool,
     shape: tuple[int, ...],
 ) -> Function:
+    """Returns average pooling with PyTorch's function, with the padding counted as TensorRT counts it."""
     pool = torch.nn.functional.avg_pool2d if len(window) == 2 else _average_volumes
     area = math.prod(window)
     if not any(before) and max(needed) <= 0:

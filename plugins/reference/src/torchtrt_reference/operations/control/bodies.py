@@ -192,6 +192,7 @@ def _position(limit: int | None, step: int, reverse: bool, length: int) -> int:
 def _collect(
     call: Call, state: list[Tensor], history: list[list[Tensor]], results: tuple[TensorFacts, ...]
 ) -> Any:
+    """Returns the outputs of a loop: last values, and values of all iterations joined."""
     outputs, stacked = [], 0
     for (kind, axis, recurrence), fact in zip(call["outputs"], results, strict=True):
         if kind == "LAST_VALUE":

@@ -130,6 +130,7 @@ class Gather(Operation):
 
 
 def _gather_default(axis: int, call: Call) -> Function:
+    """Returns the function of a gather in default mode; one constant index is a view."""
     data, indices = call.shape(0), call.shape(1)
     length, target = data[axis], data[:axis] + indices + data[axis + 1 :]
     constant = call.facts(1).constant

@@ -62,6 +62,7 @@ class Shuffle(Operation):
             layer._drop_inputs(1)
 
     def _reshaped(self, call: Call) -> tuple[int, ...]:
+        """Returns the sizes after the first transpose and the reshape of a shuffle."""
         moved = permuted(call["first_transpose"], call.shape(), call, "first_transpose")
         wanted = call.elements(1)
         is_static = wanted is None

@@ -67,6 +67,7 @@ class Resize(Operation):
         return "ASYMMETRIC" if value is None and attribute == "coordinate_transformation" else value
 
     def _target(self, call: Call) -> tuple[int, ...]:
+        """Returns the output sizes of a resize, from its shape tensor, its shape or its scales."""
         shape = call.shape()
         wanted = call.elements(1)
         if wanted is None and call["shape"] is not None:

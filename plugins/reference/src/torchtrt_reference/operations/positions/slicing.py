@@ -111,6 +111,7 @@ class Slice(Operation):
     def _check_bounds(
         call: Call, start: _Dimensions, size: _Dimensions, stride: _Dimensions, is_static: bool
     ) -> None:
+        """Requires that a slice starts and ends where its mode allows."""
         mode, shape = call["mode"], call.shape()
         empty = 0 in size
         if mode == "STRICT_BOUNDS" and empty and is_static and not call.rules.empty_slice_beyond:
@@ -160,6 +161,7 @@ class Slice(Operation):
 def _strided_view(
     start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]
 ) -> Function:
+    """Returns a slice inside the bounds as a view, which copies nothing."""
     steps = []
     for axis, (first, count, step, length) in enumerate(
         zip(start, size, stride, shape, strict=True)
@@ -192,6 +194,7 @@ def _strided_view(
 def _by_index(
     mode: str, start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]
 ) -> Function:
+    """Returns a slice that takes each dimension's elements by their positions, filled where they are outside."""
     selections: list[tuple[int, torch.Tensor]] = []
     inside: list[tuple[int, torch.Tensor]] = []
     for axis, (first, count, step, length) in enumerate(

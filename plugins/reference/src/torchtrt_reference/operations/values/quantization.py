@@ -54,6 +54,7 @@ class _Scaled(Operation):
     maximum_inputs = 3
 
     def _check_scale(self, call: Call, scale_types: frozenset[str]) -> None:
+        """Requires a positive scale of one element, one for each channel, or one for each block."""
         call.accept(1, scale_types, "the scale")
         shape, scale = call.shape(0), call.facts(1)
         if call.rules.quantize_scale_must_be_constant:

@@ -1,4 +1,4 @@
-"""Writes docs/ops.md: every op, whose converter it has and what that rejects. ``python -m tools.ops_page``."""
+"""Writes the tables of all ops, and of their coverage, into their pages, where the site is built."""
 
 from __future__ import annotations
 
@@ -10,35 +10,56 @@ from pathlib import Path
 from typing import Any
 
 from torchtrt.contract import RejectIf
+from torchtrt.packs.coverage import LABELS, NOT_EXPORTABLE, Coverage, OpCoverage, count, share
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.targets import qualified_name
+from torchtrt_cli.coverage import coverages, totals
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "ops.md"
-INTRODUCTION = """# Every op
-
-What the first-party packs convert, from the registry itself (`python -m tools.ops_page`). Several converters
-of an op are in the order in which they are asked. A converter rejects a node for the reasons in the last
-column, besides dtypes, ranks and empty tensors that TensorRT does not have; a rejected node is decomposed
-if all of its parts convert, and else PyTorch runs it. [Coverage](coverage.md) says how each op does with
-PyTorch's own samples. Every converter supports dynamic shapes.
-"""
+MARK = "<!-- tables -->"
 
 
-def page() -> str:
-    """Returns the page as the installed packs have it."""
-    parts = [
-        INTRODUCTION,
-        f"## Converters\n\n| op | pack | converter | rejects |\n|---|---|---|---|\n{_lines(_converter_rows())}\n",
-        f"## Decompositions\n\n| op | pack | function |\n|---|---|---|\n{_lines(_decomposition_rows())}\n",
-    ]
-    return "\n".join(parts)
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Returns the text of a page, with the tables in place of the mark."""
+    tables = {"ops.md": op_tables, "coverage.md": coverage_tables}.get(page.file.src_path)
+    return markdown if tables is None else markdown.replace(MARK, "\n".join(tables()))
 
 
-def _lines(rows: Iterable[tuple[str, ...]]) -> str:
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows
-    )
+def op_tables() -> Iterator[str]:
+    """Yields the lines of the tables of converters and decompositions, as the installed packs have them."""
+    yield "## Converters\n\n| op | pack | converter | rejects |\n|---|---|---|---|"
+    yield from _lines(_converter_rows())
+    yield "\n## Decompositions\n\n| op | pack | function |\n|---|---|---|"
+    yield from _lines(_decomposition_rows())
+
+
+def coverage_tables() -> Iterator[str]:
+    """Yields the lines of the tables of coverage, from the files of the installed packs."""
+    parts = list(coverages().values())
+    merged = {name: op for part in parts for name, op in part.ops.items()}
+    coverage = Coverage(parts[0].torch, parts[0].versions, dict(sorted(merged.items())))
+    yield f"PyTorch {coverage.torch}, {len(coverage.ops)} ops:"
+    yield f"\n| TensorRT | share | {' | '.join(LABELS.values())} |"
+    yield "|---|---:|" + "---:|" * len(LABELS)
+    for version, letters in totals(coverage):
+        yield f"| `{version}` | **{share(letters)}** | {' | '.join(map(str, count(letters).values()))} |"
+    yield f"\n| op | samples | {' | '.join(coverage.versions)} | why not the others |"
+    yield "|---|---:|" + "---:|" * len(coverage.versions) + "---|"
+    yield from _lines(_coverage_row(name, op) for name, op in coverage.ops.items())
+
+
+def _coverage_row(name: str, op: OpCoverage) -> tuple[str, ...]:
+    letters = list(map(op.letters, range(len(next(iter(op.samples.values()), ())))))
+    reasons = [reason for reason, _ in op.reason_counts()]
+    not_exportable = letters[0].count(NOT_EXPORTABLE)
+    if not_exportable:
+        reasons.append(f"torch.export refuses {not_exportable}")
+    return f"`{name}`", str(len(letters[0])), *map(share, letters), "<br>".join(reasons)
+
+
+def _lines(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
 def _converter_rows() -> Iterator[tuple[str, ...]]:
@@ -114,7 +135,3 @@ def _texts(value: ast.expr) -> Iterator[str]:
     elif isinstance(value, ast.BoolOp):
         for part in value.values:
             yield from _texts(part)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
