@@ -306,3 +306,23 @@ def test_a_region_is_seen_by_the_passes_of_autocast():
     compiled = torchtrt.compile(model, (x,), min_block_size=1, autocast=torch.bfloat16)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=3e-2, atol=3e-2)
+
+
+def test_a_recurrent_layer_may_have_a_sequence_that_varies_inside_a_region():
+    """Its parts ask for the sequence's size by an op that only TorchScript has."""
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = nn.GRU(3, 3, batch_first=True)
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.recurrent(x[None])[0].float()
+
+    model = Recurrent().eval()
+    rows = torchtrt.Input(min_shape=(1, 3), opt_shape=(2, 3), max_shape=(2, 3))
+    with pytest.warns(UserWarning, match="asked for 1 to 2"):
+        compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tools.program_search import corners, grammar
+from tools.program_search import corners, further, grammar
 from torchtrt_reference import VERSIONS
 
 Range = tuple[int, int, int]
@@ -37,6 +37,9 @@ _MORE_DTYPES = (
     "torch.int8",
 )
 _MOST_ELEMENTS = 4096
+_KINDS = {"corners": corners.FAMILIES, "further": further.FAMILIES}
+KINDS = ("usual", *_KINDS)
+"""The kinds of programs."""
 _KEPT = ((), (), ("aten.mul",), ("aten.add", "aten.reshape"), ("aten.slice", "aten.linear"))
 
 
@@ -139,7 +142,7 @@ def program(seed: int, kind: str = "usual") -> Program:
 
     Args:
         seed: The seed.
-        kind: ``usual`` for the statements of ``grammar``, ``corners`` for those of ``corners`` beside them.
+        kind: ``usual`` for the statements of ``grammar``; ``corners`` or ``further`` for those of that module, too.
     """
     return _Generator(seed, kind).make()
 
@@ -156,9 +159,10 @@ class _Generator:
         self.random = random.Random(seed)
         self.dtypes, self.families = _DTYPES, grammar.FAMILIES
         self.always = ("arithmetic", "shapes")
-        if kind == "corners":
-            self.dtypes, self.families = _MORE_DTYPES, {**grammar.FAMILIES, **corners.FAMILIES}
-            self.always = tuple(self.random.sample(sorted(corners.FAMILIES), 3))
+        if kind in _KINDS:
+            families = _KINDS[kind]
+            self.dtypes, self.families = _MORE_DTYPES, {**grammar.FAMILIES, **families}
+            self.always = tuple(self.random.sample(sorted(families), 3))
         self.counter = itertools.count()
         self.environments: list[dict[str, Any]] = []
 
