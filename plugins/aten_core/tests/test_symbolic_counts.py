@@ -45,3 +45,17 @@ def test_integers_at_equal_distances_are_refused():
     model = Function(lambda x: torch.linspace(0, 9, x.shape[0], dtype=torch.int64) + x[0, 0]).eval()
     with pytest.raises(InputError, match="the model fixes it to 4"):
         torchtrt.compile(model, [rows], min_block_size=1)
+
+
+def test_a_convolution_whose_dilation_varies_stays_in_pytorch():
+    """TensorRT's layer takes numbers."""
+    rows = torchtrt.Input(min_shape=(2, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    kernel = torch.ones(1, 1, 2)
+    model = Function(
+        lambda x: F.conv1d(torch.ones(1, 1, 9) * x.sum(), kernel, dilation=x.shape[0])
+    ).eval()
+    compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    (left,) = compiled.report.in_torch
+    assert "strides, paddings, dilations and groups must be fixed" in left.reason
+    x = torch.rand(5, 3)
+    torch.testing.assert_close(compiled(x), model(x))
