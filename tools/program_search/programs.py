@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import random
 import re
 import textwrap
@@ -37,6 +38,8 @@ _MORE_DTYPES = (
     "torch.int8",
 )
 _MOST_ELEMENTS = 4096
+_NARROW = "8.6.0"
+"""The version whose engines compute 64-bit integers in 32 bits, as the documentation says."""
 _KINDS = {"corners": corners.FAMILIES, "further": further.FAMILIES}
 KINDS = ("usual", *_KINDS)
 """The kinds of programs."""
@@ -165,6 +168,7 @@ class _Generator:
             self.always = tuple(self.random.sample(sorted(families), 3))
         self.counter = itertools.count()
         self.environments: list[dict[str, Any]] = []
+        self.most = math.inf
 
     def make(self) -> Program:
         """Returns the program."""
@@ -180,6 +184,8 @@ class _Generator:
         base = Program(
             inputs, (), "x0", profiles, how, choose.choice(VERSIONS), choose.choice(_KEPT)
         )
+        if base.version == _NARROW:
+            self.most = torch.iinfo(torch.int32).max
         for sizes in base.calls():
             names: dict[str, Any] = {}
             exec(grammar.PRELUDE, names)
@@ -323,3 +329,6 @@ class _Generator:
                 value.numel() > _MOST_ELEMENTS or value.is_complex() or value.dim() > 5
             ):
                 raise ValueError("too large")
+            is_long = isinstance(value, torch.Tensor) and value.dtype is torch.int64
+            if is_long and value.numel() and value.abs().max() > self.most:
+                raise ValueError("too large for the version's integers")

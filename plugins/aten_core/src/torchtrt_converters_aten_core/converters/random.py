@@ -440,7 +440,7 @@ def multinomial(
 
 
 def _keys(ctx: ConversionContext, weights: NetworkTensor, extents: Sequence[Size]) -> NetworkTensor:
-    """Returns numbers of the given sizes, the smallest of which is at each place as often as the weights say."""
+    """Returns numbers of the given sizes: the smallest is at each place as often as the weights say."""
     logarithm = _log_of_rest(ctx, extents)
     noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
     return elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)
