@@ -66,11 +66,17 @@ def test_every_command_is_run_in_a_test(capsys):
     assert [] == [command for command in commands if f'"{command}"' not in TESTS]
 
 
-def test_every_setting_is_in_the_table_of_settings():
+def test_every_setting_and_variable_is_in_a_table_of_settings():
     """And none that does not exist."""
     rows = re.findall(r"^\| (`.*?`) \|", PAGES["settings.md"], re.MULTILINE)
 
-    assert set(setting_names()) == {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert set(setting_names()) == {name for name in names if name.islower()}
+    variables = {name for name in names if name.isupper()}
+    assert set(environment_variables()) == {
+        *variables,
+        "TORCHTRT_LOWERED",
+    }  # one of Torch-TensorRT's
 
 
 def test_every_exception_and_warning_is_in_a_table():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import EngineError, UnsupportedProgramError
+from torchtrt.errors import EngineError, InputError, UnsupportedProgramError
 from torchtrt_reference import VERSIONS
 
 
@@ -306,3 +306,21 @@ def test_a_region_is_seen_by_the_passes_of_autocast():
     compiled = torchtrt.compile(model, (x,), min_block_size=1, autocast=torch.bfloat16)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=3e-2, atol=3e-2)
+
+
+def test_a_recurrent_layer_in_a_region_whose_sequence_varies_is_refused():
+    """Its casts are inside its steps. PyTorch takes the steps apart, and asks for their number by a TorchScript op."""
+
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = nn.GRU(3, 3, batch_first=True)
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.recurrent(x[None])[0].float()
+
+    model = Recurrent().eval()
+    rows = torchtrt.Input(min_shape=(1, 3), opt_shape=(2, 3), max_shape=(2, 3))
+    with pytest.raises(InputError, match=r"asked for 1 to 2 .* the model fixes it to 2"):
+        torchtrt.compile(model, [rows], min_block_size=1)

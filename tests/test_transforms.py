@@ -65,3 +65,19 @@ def test_a_transform_that_cannot_be_exported_is_refused(function):
     """With the line of the model."""
     with pytest.raises(UnsupportedProgramError, match=r"cannot export .*test_transforms\.py"):
         torchtrt.compile(Function(function).eval(), (torch.rand(4, 3),))
+
+
+def _unused_gradient(x):
+    torch.func.vjp(torch.cos, x)[1](torch.ones_like(x))
+    return x * 2
+
+
+def _written_gradient(x):
+    return x.clone().copy_(torch.func.grad_and_value(lambda a: a.exp().sum())(x)[1])
+
+
+@pytest.mark.parametrize("function", [_unused_gradient, _written_gradient])
+def test_a_tensor_inside_a_transform_is_no_constant(function):
+    """The program has no call of the transform where the export computed it with the example."""
+    with pytest.raises(UnsupportedProgramError, match="cannot export what the model's transform"):
+        torchtrt.compile(Function(function).eval(), (torch.rand(4, 3),), min_block_size=1)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tools.program_search.checking import Outcome, check, reproduction, shortest
-from tools.program_search.programs import program
+from tools.program_search.programs import KINDS, program
 
 _LONGEST = 120
 """The most seconds that a program may take."""
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, action="append", help="only this seed, and print its program"
     )
-    parser.add_argument("--corners", action="store_true", help="search at the corners")
+    parser.add_argument("--kind", choices=KINDS, default="usual", help="the kind of programs")
     parser.add_argument("--table", action="store_true", help="print what became of the programs")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -40,10 +40,9 @@ def main() -> None:
     if options.table:
         print_table(list(outcomes(options.out)))
         return
-    kind = "corners" if options.corners else "usual"
     if options.seed:
         for seed in options.seed:
-            print(json.dumps(search(seed, kind, is_loud=True)["outcome"]))
+            print(json.dumps(search(seed, options.kind, is_loud=True)["outcome"]))
         return
     end = time.monotonic() + options.seconds
     done = [each["seed"] for each in outcomes(options.out)]
@@ -52,7 +51,7 @@ def main() -> None:
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"seed": seed, "outcome": ["crashed", ""]}) + "\n")
             file.flush()
-            file.write(json.dumps(search(seed, kind)) + "\n")
+            file.write(json.dumps(search(seed, options.kind)) + "\n")
         seed += 1
     print_table(list(outcomes(options.out)))
 

@@ -91,7 +91,7 @@ INTEGERS = (
     "v = {i}.float() // 1.5",
     "v = ({i} == 2).sum()",
     "v = {i}.bool().long().cumsum(0)",
-    "v = {i}.argsort(0, stable=True)",
+    "v = {i}.argsort(stable=True, dim=0)",
     "v = {i}.unsqueeze(0) @ torch.ones_like({i}).unsqueeze(-1)",
     "v = torch.floor_divide({t}, 2)",
 )

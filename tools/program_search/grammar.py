@@ -112,7 +112,7 @@ INDEXING = (
     "v = {t}.index_select(0, torch.arange({s}) % {t}.shape[0])",
     "v = {t}.gather(0, torch.zeros_like({t}, dtype=torch.int64))",
     "v = {t}[torch.arange({s}) % {t}.shape[0]]",
-    "v = {t}.take_along_dim({t}.argsort({d}, stable=True), {d})",
+    "v = {t}.take_along_dim({t}.argsort(stable=True, dim={d}), {d})",
     "v = F.one_hot({i}.abs() % 3, 3)",
     "v = self.embedding({i}.abs() % 5)",
     "v = {t}[{t}[:, 0] > 0] if {t}.dim() == 2 else {t}",
@@ -225,6 +225,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch._higher_order_ops.associative_scan import associative_scan
 from torch._higher_order_ops.while_loop import while_loop
+import torch._higher_order_ops as hops
+import torch.utils.checkpoint
 """
 MODEL = """\
 class Inner(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import random
 import re
 import textwrap
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from tools.program_search import corners, grammar
+from tools.program_search import corners, further, grammar
 from torchtrt_reference import VERSIONS
 
 Range = tuple[int, int, int]
@@ -37,6 +38,11 @@ _MORE_DTYPES = (
     "torch.int8",
 )
 _MOST_ELEMENTS = 4096
+_NARROW = "8.6.0"
+"""The version whose engines compute 64-bit integers in 32 bits, as the documentation says."""
+_KINDS = {"corners": corners.FAMILIES, "further": further.FAMILIES}
+KINDS = ("usual", *_KINDS)
+"""The kinds of programs."""
 _KEPT = ((), (), ("aten.mul",), ("aten.add", "aten.reshape"), ("aten.slice", "aten.linear"))
 
 
@@ -139,7 +145,7 @@ def program(seed: int, kind: str = "usual") -> Program:
 
     Args:
         seed: The seed.
-        kind: ``usual`` for the statements of ``grammar``, ``corners`` for those of ``corners`` beside them.
+        kind: ``usual`` for the statements of ``grammar``; ``corners`` or ``further`` for those of that module, too.
     """
     return _Generator(seed, kind).make()
 
@@ -156,11 +162,13 @@ class _Generator:
         self.random = random.Random(seed)
         self.dtypes, self.families = _DTYPES, grammar.FAMILIES
         self.always = ("arithmetic", "shapes")
-        if kind == "corners":
-            self.dtypes, self.families = _MORE_DTYPES, {**grammar.FAMILIES, **corners.FAMILIES}
-            self.always = tuple(self.random.sample(sorted(corners.FAMILIES), 3))
+        if kind in _KINDS:
+            families = _KINDS[kind]
+            self.dtypes, self.families = _MORE_DTYPES, {**grammar.FAMILIES, **families}
+            self.always = tuple(self.random.sample(sorted(families), 3))
         self.counter = itertools.count()
         self.environments: list[dict[str, Any]] = []
+        self.most = math.inf
 
     def make(self) -> Program:
         """Returns the program."""
@@ -176,6 +184,8 @@ class _Generator:
         base = Program(
             inputs, (), "x0", profiles, how, choose.choice(VERSIONS), choose.choice(_KEPT)
         )
+        if base.version == _NARROW:
+            self.most = torch.iinfo(torch.int32).max
         for sizes in base.calls():
             names: dict[str, Any] = {}
             exec(grammar.PRELUDE, names)
@@ -319,3 +329,6 @@ class _Generator:
                 value.numel() > _MOST_ELEMENTS or value.is_complex() or value.dim() > 5
             ):
                 raise ValueError("too large")
+            is_long = isinstance(value, torch.Tensor) and value.dtype is torch.int64
+            if is_long and value.numel() and value.abs().max() > self.most:
+                raise ValueError("too large for the version's integers")

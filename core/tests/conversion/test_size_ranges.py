@@ -33,14 +33,36 @@ def ranges(tensor, *bounds):
         (lambda s, t: t // 3, (0, 3, 6)),
         (lambda s, t: 30 - t, (10, 20, 28)),
         (lambda s, t: s + t, (3, 14, 28)),
+        (lambda s, t: s % 4, (0, 0, 3)),
+        (lambda s, t: (4 - s % 4) % 4, (0, 0, 3)),
+        (lambda s, t: (t - 6) * (t - 6) + 1, (1, 17, 197)),
+        (lambda s, t: s + t % 3, (1, 5, 10)),
+        (lambda s, t: t // (s - 1), (0, 3, 20)),
     ],
 )
 def test_a_size_is_bounded_by_its_symbols(symbolic, expression, expected):
-    """Minimum, optimal and maximum hold for growing and for shrinking expressions."""
+    """Minimum, optimal and maximum hold for growing, shrinking and other expressions, where they have a value."""
     s, t = symbolic.shape
     known = ranges(symbolic, (1, 4, 8), (2, 10, 20))
 
     assert expected == size_bounds(expression(s, t), known)
+
+
+def test_bounds_of_wide_ranges_are_near(symbolic):
+    """A remainder changes from each size to the next."""
+    s, t = symbolic.shape
+    known = ranges(symbolic, (1, 4, 8192), (2, 10, 8192))
+
+    assert (3, 7, 10) == size_bounds(s % 8 + 3, known)
+    assert (1, 2, 4096) == size_bounds(s - s // 2, known)
+    assert size_bounds(s * t + s % 2, known).max >= 8192 * 8192
+
+
+def test_a_size_without_a_value_is_an_error(symbolic):
+    """Eager PyTorch divides by zero."""
+    s, t = symbolic.shape
+    with pytest.raises(InputError, match="has no value where"):
+        size_bounds(t // (s - 1), ranges(symbolic, (1, 1, 1), (2, 3, 4)))
 
 
 def test_fixed_sizes_are_their_own_bounds():

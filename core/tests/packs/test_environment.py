@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +50,40 @@ def test_disabling_outranks_the_allow_list() -> None:
     selection = read_selection({"TORCHTRT_PACKS": "vision", "TORCHTRT_PACKS_DISABLE": "vision"})
 
     assert selection.why_not("vision") == "disabled by TORCHTRT_PACKS_DISABLE"
+
+
+@pytest.mark.parametrize(
+    ("variable", "closest"),
+    [
+        ("TORCHTRT_DISABLED_PACKS", "TORCHTRT_PACKS_DISABLE"),
+        ("TORCHTRT_TENSORT", "TORCHTRT_TENSORRT"),
+        ("TORCHTRT_CACHESIZE", "TORCHTRT_CACHE_SIZE"),
+        ("TORCHTRT_XYZZY_PLUGH_QUUX", "The variables are TORCHTRT_CACHE, "),
+    ],
+)
+def test_a_variable_that_does_not_exist_is_a_problem(variable: str, closest: str) -> None:
+    """A misspelled one would have no effect, and nobody would know."""
+    (problem,) = read_selection({variable: "1", "PATH": "", "MY_TORCHTRT_X": ""}).problems
+
+    assert problem.code == "unknown-variable"
+    assert variable in problem.what
+    assert closest in str(problem.hint)
+
+
+def test_every_variable_that_a_module_reads_is_known() -> None:
+    """Those of all distributions, by the constants that hold their names."""
+    root = Path(__file__).parents[3]
+    sources = [*root.glob("core/src/**/*.py"), *root.glob("plugins/**/src/**/*.py")]
+    named = {
+        name
+        for source in sources
+        for name in re.findall(
+            r'^[A-Z_]+ = "(TORCHTRT_[A-Z_]+[A-Z])"$', source.read_text(), re.MULTILINE
+        )
+    }
+
+    assert len(named) >= 7
+    assert read_selection(dict.fromkeys(named, "0")).problems == ()
 
 
 def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:

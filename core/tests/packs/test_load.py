@@ -17,6 +17,7 @@ from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
 from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
+from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.scan import InstalledExtension, Scan, scan
 
 Loaded = tuple[PackSet, list[Problem]]
@@ -429,3 +430,16 @@ def test_packs_are_loaded_once_more_after_one_of_them_broke_off_the_loading(
 def test_loading_twice_is_loading_once() -> None:
     """The process has one set of packs."""
     assert packs.load_packs() is packs.load_packs()
+
+
+def test_a_pack_that_closes_standard_output_closes_no_stream(capsys) -> None:
+    """What it sees as standard output is standard error, to which torchtrt still has to write."""
+    with output_as_errors():
+        print("a pack prints")
+        sys.stdout.close()
+        print("and goes on")
+
+    print("the program prints")
+    output = capsys.readouterr()
+    assert output.out == "the program prints\n"
+    assert output.err == "a pack prints\nand goes on\n"

@@ -259,3 +259,37 @@ def test_one_row_or_two_are_two_sizes(how):
     for count in (1, 2):
         x = torch.rand(count * step)
         torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_a_write_that_needs_the_number_of_rows_is_refused_for_one_or_two():
+    """PyTorch rewrites a write through windows with the number of rows, and to it one row or two are always two."""
+
+    class Windows(nn.Module):
+        def forward(self, x):
+            windows = x.unfold(0, 1, 1)
+            turned = windows.transpose(0, -1)
+            windows[0].add_(2)
+            return torch.addcmul(turned, x, x)
+
+    some = torchtrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(2,))
+    with pytest.raises(InputError, match=r"asked for 1 to 2 .* the model fixes it to 2"):
+        torchtrt.compile(Windows().eval(), [some], min_block_size=1)
+
+
+def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
+    """In a program from elsewhere, PyTorch knows both of them to be 2."""
+
+    class Copied(nn.Module):
+        def forward(self, x, y):
+            return torch.empty_like(y).copy_(x)
+
+    sizes = torch.export.Dim("n", min=1, max=2), torch.export.Dim("m", min=1, max=2)
+    exported = torch.export.export(
+        Copied().eval(),
+        (torch.rand(2), torch.rand(2, 2)),
+        dynamic_shapes=({0: sizes[0]}, {0: sizes[0], 1: sizes[1]}),
+    )
+    compiled = torchtrt.compile(exported, min_block_size=1)
+
+    with pytest.raises(InputError, match="is 1, but the model was compiled for 2"):
+        compiled(torch.rand(1), torch.rand(1, 2))

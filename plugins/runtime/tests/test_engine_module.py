@@ -32,6 +32,22 @@ def test_an_empty_batch_gives_an_empty_result(compiled):
     assert (0, 4) == tuple(compiled(torch.rand(0, 4)).shape)
 
 
+def test_an_empty_result_of_unknown_size_has_memory_for_whole_elements():
+    """PyTorch copies memory by elements where it keeps strides, as slice_scatter does."""
+
+    class Chosen(torch.nn.Module):
+        def forward(self, x):
+            return x[x > 0] * 2
+
+    compiled = torchtrt.compile(
+        Chosen().eval(), (torch.ones(3, dtype=torch.float16),), require_full_compilation=True
+    )
+    for x in (torch.ones(3), -torch.ones(3)):
+        result = compiled(x.half())
+        assert result.untyped_storage().nbytes() % result.element_size() == 0
+        torch.slice_scatter(result, result[:1], 0, 0, 1)
+
+
 def test_a_damaged_plan_is_an_error_and_no_result(compiled):
     """Flipped and missing bytes are noticed when the engine is loaded."""
     plan = bytes(engine_of(compiled).plan)

@@ -1,6 +1,9 @@
 """Inputs that do not fit are refused with the place and the sizes that would fit."""
 
+import dataclasses
+
 import pytest
+import sympy
 import torch
 from torch import nn
 
@@ -8,6 +11,7 @@ import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
 from torchtrt_runtime.input_checks import InputChecks, make_tensor_matcher
+from torchtrt_runtime.torch_internals import sympy_functions
 
 
 class Model(nn.Module):
@@ -92,6 +96,18 @@ def test_a_refused_shape_is_refused_again(checks):
     for _ in range(2):
         with pytest.raises(InputError):
             checks.check(inputs(batch=9))
+
+
+def test_a_condition_without_a_value_does_not_hold(checks):
+    """PyTorch divides by the size to tell whether it holds, so the model was not exported for a size of zero."""
+    length = checks.inputs[0][1].sizes[1]
+    condition = sympy.Ne(sympy_functions.FloorDiv(12, length - 2), 1)
+    strict = dataclasses.replace(checks, assumptions=(condition,))
+
+    strict.check(inputs(length=5))
+    for wrong in (2, 14):
+        with pytest.raises(InputError, match=rf"under the condition .*, but .* is {wrong}"):
+            strict.check(inputs(length=wrong))
 
 
 def test_an_input_that_is_not_given_is_missing():

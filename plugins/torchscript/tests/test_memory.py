@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import torchtrt_torchscript as torchscript
-from torchtrt.errors import ExportError
+from torchtrt.errors import ExportError, InputError
 
 from .helpers import quiet, script
 
@@ -258,3 +258,35 @@ def test_what_cannot_be_followed_is_refused_with_its_line(function, line):
     with pytest.raises(ExportError, match=r"clone") as caught:
         torchscript.compile(script(function), (X,), min_block_size=1)
     assert line in str(caught.value)
+
+
+def _by_stride(x: Tensor) -> Tensor:
+    return x * x.stride(0)
+
+
+def _by_layout(x: Tensor) -> Tensor:
+    if x.is_contiguous():
+        return x * 2
+    return x * 3
+
+
+def _by_layout_of_a_view(x: Tensor) -> Tensor:
+    if x.t().is_contiguous():
+        return x * 2
+    return x * 3
+
+
+def _by_offset(x: Tensor) -> Tensor:
+    return x + x.storage_offset()
+
+
+@pytest.mark.parametrize("function", [_by_stride, _by_layout, _by_layout_of_a_view, _by_offset])
+def test_code_that_reads_strides_takes_inputs_in_the_memory_of_the_example(function):
+    """Its answers are those for the example."""
+    rows = torch.rand(6, 4)
+    compiled = torchscript.compile(script(function), (rows[:4],), min_block_size=1)
+
+    torch.testing.assert_close(compiled(rows[:4].clone()), function(rows[:4].clone()))
+    other = rows[2:] if function is _by_offset else rows[:4].t()
+    with pytest.raises(InputError, match="The model reads memory by strides"):
+        compiled(other)

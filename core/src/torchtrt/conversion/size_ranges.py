@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from typing import Any, NamedTuple
 
 import sympy
 import torch
+from sympy.core.function import Application
 
 from torchtrt.errors import InputError
+from torchtrt.plugins.torch_internals import evaluate
 
 
 class SizeRange(NamedTuple):
@@ -132,12 +135,11 @@ def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...],
 def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     """Returns the minimum, optimum and maximum value of a size.
 
-    An expression of several symbols is evaluated at every combination of their minimum and maximum values.
-    The result is exact if the expression is monotone in each symbol. Sizes are in practice: they are sums,
-    products, and divisions by numbers.
+    The result is exact for sums and products of symbols, and where the symbols have at most 1,024 combinations of
+    values. Otherwise the expression is evaluated at the ends of their ranges, at values next to these, and between.
 
     Raises:
-        InputError: The expression has a symbol without a range.
+        InputError: The expression has a symbol without a range, or no value in them, such as a quotient by zero.
     """
     if isinstance(size, int):
         return SizeRange(size, size, size)
@@ -145,13 +147,56 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     symbols = sorted(expression.free_symbols, key=str)
     if missing := [symbol for symbol in symbols if symbol not in ranges]:
         raise InputError(f"The size {expression} depends on {missing[0]}, which no input bounds.")
+    bounds = _bounds(expression, tuple(symbols), tuple(ranges[symbol] for symbol in symbols))
+    if bounds is None:
+        known = ", ".join(f"{symbol} is {ranges[symbol]}" for symbol in symbols)
+        raise InputError(f"The size {expression} has no value where {known}.")
+    return bounds
 
-    def evaluate(values: Sequence[int]) -> int:
-        integers = [sympy.Integer(value) for value in values]
-        return int(expression.xreplace(dict(zip(symbols, integers, strict=True))))
 
-    corners = itertools.product(*((ranges[symbol].min, ranges[symbol].max) for symbol in symbols))
-    extremes = [evaluate(corner) for corner in corners]
-    minimum, maximum = min(extremes), max(extremes)
-    optimum = evaluate([ranges[symbol].opt for symbol in symbols])
-    return SizeRange(minimum, min(max(optimum, minimum), maximum), maximum)
+_MOST_VALUES = 1024
+"""For how many combinations of values a size is evaluated."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _bounds(
+    expression: Any, symbols: tuple[Any, ...], ranges: tuple[SizeRange, ...]
+) -> SizeRange | None:
+    """Returns the bounds of an expression for ranges of its symbols; None if it has no value in them."""
+    at = functools.partial(_value, expression, symbols)
+    most = 2 if _grows(expression) else max(4, int(_MOST_VALUES ** (1 / len(symbols))))
+    values = [at(each) for each in itertools.product(*(_some(each, most) for each in ranges))]
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    optimum = at([each.opt for each in ranges])
+    low, high = min(known), max(known)
+    return SizeRange(low, min(max(high if optimum is None else optimum, low), high), high)
+
+
+def _grows(expression: Any) -> bool:
+    """Returns whether an expression is made of sums and products of symbols and positive numbers."""
+    numbers = expression.atoms(sympy.Number)
+    return all(each >= 0 for each in numbers) and not expression.has(Application)
+
+
+def _value(expression: Any, symbols: Sequence[Any], values: Sequence[int]) -> int | None:
+    """Returns an expression's value, or None where it has none: PyTorch raises for a quotient by zero."""
+    try:
+        return int(evaluate(expression, dict(zip(symbols, values, strict=True))))
+    except ZeroDivisionError:
+        return None
+
+
+def _some(sizes: SizeRange, most: int) -> Sequence[int]:
+    """Returns at most ``most`` sizes of a range: those at both ends, and some in between."""
+    low, high = sizes.min, sizes.max + 1
+    if high - low <= most:
+        return range(low, high)
+    end = max(1, most // 4)
+    step = -(-(high - low) // max(1, most - 2 * end))
+    return [
+        *range(low, low + end),
+        *range(low + end, high - end, step)[: most - 2 * end],
+        *range(high - end, high),
+    ]

@@ -1,7 +1,8 @@
-"""The environment variables about packs: which to load, which to skip, which to ask first, how strict to be."""
+"""The environment variables: which packs to load, to skip and to ask first, how strict to be; and unknown variables."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,12 @@ ONLY = "TORCHTRT_PACKS"
 DISABLE = "TORCHTRT_PACKS_DISABLE"
 PREFER = "TORCHTRT_PACKS_PREFER"
 STRICT = "TORCHTRT_PACKS_STRICT"
+_PREFIX = "TORCHTRT_"
+_KNOWN = frozenset({
+    ONLY, DISABLE, PREFER, STRICT,
+    "TORCHTRT_TENSORRT", "TORCHTRT_CACHE", "TORCHTRT_CACHE_SIZE", "TORCHTRT_RELEASE",
+})  # fmt: skip
+"""The variables of all distributions: one that no module reads would be without effect, and without a word."""
 
 _SWITCH = {"1": True, "true": True, "0": False, "false": False, "": False}
 
@@ -29,7 +36,7 @@ class Selection:
         preferred: Packs whose converters are asked first, in this order.
         preferred_for: Ops, as they were written, and for each the pack whose converters are asked first.
         strict: Whether a problem is an error.
-        problems: Values that make no sense.
+        problems: Values that make no sense, and variables that do not exist.
     """
 
     only: frozenset[str] | None = None
@@ -70,8 +77,8 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
     empty ``TORCHTRT_PACKS`` means no packs; unset, it means all.
     """
     only = environ.get(ONLY)
+    problems = list(_unknown_variables(environ))
     strict = _SWITCH.get(environ.get(STRICT, "").strip().lower())
-    problems = []
     if strict is None:
         what = f"{STRICT}={environ[STRICT]!r} is neither on nor off"
         problems.append(Problem(what, "Set it to 1 or 0; it counts as 0 now.", "unknown-value"))
@@ -93,6 +100,23 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
         strict=bool(strict),
         problems=tuple(problems),
     )
+
+
+def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields a problem for each variable that looks like one of ours and is none, with the closest name that is."""
+    known = {_in_order(name): name for name in sorted(_KNOWN)}
+    for name in sorted(environ):
+        if name.startswith(_PREFIX) and name not in _KNOWN:
+            close = difflib.get_close_matches(_in_order(name), known, n=1)
+            all_of_them = f"The variables are {', '.join(known.values())}."
+            hint = f"Did you mean {known[close[0]]}?" if close else all_of_them
+            what = f"the environment variable {name} has no effect, because torchtrt has none of this name"
+            yield Problem(what, hint, "unknown-variable")
+
+
+def _in_order(name: str) -> str:
+    """Returns a name with its words in alphabetical order: people mix them up."""
+    return "_".join(sorted(name.split("_")))
 
 
 def runs_the_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:

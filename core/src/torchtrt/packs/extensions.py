@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 import traceback
-from contextlib import redirect_stdout
 from types import ModuleType
 
 from torchtrt.packs.info import EntryPointGroup
+from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import InstalledExtension
 from torchtrt.packs.state import current_packs, record
@@ -39,7 +38,7 @@ def _import(found: InstalledExtension) -> ModuleType | Problem:
     with _lock:
         if found not in _imported:
             try:
-                with redirect_stdout(sys.stderr):
+                with output_as_errors():
                     _imported[found] = importlib.import_module(found.module)
             except KeyboardInterrupt:
                 raise

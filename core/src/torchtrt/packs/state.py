@@ -9,13 +9,14 @@ import sys
 import threading
 import traceback
 import warnings
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from types import FrameType
 
 from torchtrt.errors import PackError, PackWarning
 from torchtrt.packs.environment import read_selection
 from torchtrt.packs.info import LOCAL, PROJECT, PackInfo
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
+from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
@@ -74,8 +75,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ)
-            # Standard output is the program's, or a command's JSON.
-            with redirect_stdout(sys.stderr):
+            with output_as_errors():
                 packs, problems = load(scan(), selection, local_pack, watch)
         finally:
             _state.loading_thread = None

@@ -1,11 +1,11 @@
-"""The parts of PyTorch without a public name that plugins need.
+"""The parts of PyTorch without a public name that plugins and symbolic sizes need.
 
 Functions import the slow modules, which exporting has imported before a call is described.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,18 @@ _KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 def op_of(target: Any) -> Any:
     """Returns the op that ``torch.library.custom_op`` made of a function; anything else as it is."""
     return target._opoverload if isinstance(target, CustomOpDef) else target
+
+
+def evaluate(expression: Any, values: Mapping[Any, int]) -> Any:
+    """Returns the number that an expression is for values of all its symbols.
+
+    Raises:
+        ZeroDivisionError: It divides by zero.
+    """
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    return sympy_interp(PythonReferenceAnalysis, dict(values), expression)
 
 
 def has_fake_implementation(op: OpOverload) -> bool:

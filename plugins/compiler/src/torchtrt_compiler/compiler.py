@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.size_ranges import Profile, union
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.preferences import settings_from
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
@@ -45,6 +46,7 @@ from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
+from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
 from torchtrt_compiler.verification import Built, closest_reference, verify
@@ -157,6 +159,19 @@ def _compile_program(
     stages: Stages,
 ) -> CompiledModule:
     """Returns the compiled model of an exported program, and fills in its report."""
+    with sizes_of_two_unknown(shape_env_of(exported.graph)):
+        return _compile_sizes(model, exported, given, options, report, stages)
+
+
+def _compile_sizes(
+    model: torch.nn.Module | ExportedProgram,
+    exported: ExportedProgram,
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    options: CompilationSettings,
+    report: CompilationReport,
+    stages: Stages,
+) -> CompiledModule:
+    """Returns the compiled model of a program, inside a block in which no size is taken for 2 that may be 1."""
     with TRACING, stages.stage("lowering"):
         watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)

@@ -138,7 +138,10 @@ def _raised_in(error: BaseException) -> str:
     """Returns the line of the model at which PyTorch raised, in parentheses, or an empty string."""
     libraries = tuple(os.path.dirname(each) + os.sep for each in (torch.__file__, __file__))
     frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith((*libraries, "<"))]
+    outside = [each for each in frames if not each.filename.startswith((*libraries, "<"))]
+    # A mode is between the model and PyTorch, so its frames are the last ones.
+    modes = {each.filename for each in outside if each.name == "__torch_function__"}
+    own = [each for each in outside if each.filename not in modes] or outside
     if not own:
         return ""
     return f' (File "{own[-1].filename}", line {own[-1].lineno}, in {own[-1].name} {own[-1].line})'

@@ -7,6 +7,7 @@ of the example inputs, and nothing in it shows that it asked.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,16 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt_compiler.torch_internals import op_calls, reads_base
 
 _KEY = "torchtrt_stride_reads"
+
+
+class _Active(threading.local):
+    """The blocks of ``StrideReads`` that this thread is in."""
+
+    def __init__(self) -> None:
+        self.blocks: list[StrideReads] = []
+
+
+_active = _Active()
 
 
 def _ops(*names: str) -> frozenset[Any]:
@@ -58,6 +69,14 @@ class StrideReads(TorchFunctionMode):
         self.lines: list[str] = []
         self.reads_offset = False
 
+    def __enter__(self) -> Any:
+        _active.blocks.append(self)
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        _active.blocks.remove(self)
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -86,6 +105,13 @@ class StrideReads(TorchFunctionMode):
     def keep_in(self, exported: ExportedProgram) -> None:
         """Keeps this in a program's metadata, where ``stride_reads`` finds it."""
         exported.graph_module.meta[_KEY] = self
+
+
+def note_stride_read(line: str, reads_offset: bool = False) -> None:
+    """Notes a line of a model that reads strides, for a front end whose models are no Python code."""
+    for block in _active.blocks:
+        block.lines.append(line)
+        block.reads_offset |= reads_offset
 
 
 def _line_of_model(func: Any) -> str:

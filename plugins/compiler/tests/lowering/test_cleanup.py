@@ -221,3 +221,17 @@ def test_a_tensor_that_may_have_no_elements_is_computed():
     left = targets(lowered(lambda x: x.relu(), torch.ones(4, 2), dynamic_shapes=shapes))
 
     assert aten.relu.default in left
+
+
+def test_random_numbers_that_nothing_reads_go():
+    """A block of such ops alone would be an engine without outputs."""
+
+    class Unread(nn.Module):
+        def forward(self, x):
+            torch.rand_like(x).clamp(2, 3)
+            return torch.zeros(3) + 2
+
+    x = torch.rand(3)
+    compiled = torchtrt.compile(Unread().eval(), (x,), min_block_size=1)
+
+    torch.testing.assert_close(compiled(x), torch.full((3,), 2.0))

@@ -101,3 +101,20 @@ def test_bags_as_long_as_a_size_that_varies():
     for shape in ((3, 4), (2, 2), (8, 5)):
         x = torch.randint(9, shape)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_engines_take_every_remainder_of_a_size():
+    """The least and greatest padding belong to sizes in the middle of the range."""
+    rows = torchtrt.Input(min_shape=(4, 3), opt_shape=(7, 3), max_shape=(8, 3))
+
+    def function(x):
+        padding = torch.full((6 - x.shape[0] % 4, 3), 2.0)
+        return torch.cat([x, padding]).sin()
+
+    compiled = torchtrt.compile(
+        Function(function).eval(), [rows], min_block_size=1, torch_executed_ops={"aten.cat"}
+    )
+
+    for count in range(4, 9):
+        x = torch.rand(count, 3)
+        torch.testing.assert_close(compiled(x), function(x))

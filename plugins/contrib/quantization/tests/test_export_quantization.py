@@ -113,3 +113,14 @@ def test_products_of_matrices_may_be_left_out():
 
     assert counts(compiled)["dequantize_per_tensor"] == 5
     assert compiled(x).shape == (2, 64, 8)
+
+
+def test_an_infinite_input_is_the_largest_or_smallest_number():
+    """As PyTorch rounds it; NaN has no INT8 number, and PyTorch's depends on the processor."""
+    program, x = quantized()
+    x = x.clone()
+    x[0, 0, 0, 0], x[1, 1, 2, 2] = torch.inf, -torch.inf
+    expected = program.module()(x)
+    compiled = torchtrt.compile(program, require_full_compilation=True)
+    assert expected.isfinite().all()
+    assert (compiled(x) - expected).norm() < 0.01 * expected.norm()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -311,8 +312,9 @@ class _Sizes:
 
     def check_assumption(self, assumption: Any) -> None:
         """Checks a condition under which the model was exported."""
-        if assumption.xreplace(self._values) == True:  # noqa: E712  (SymPy's)
-            return
+        with contextlib.suppress(ZeroDivisionError):
+            if assumption.xreplace(self._values) == True:  # noqa: E712  (SymPy's)
+                return
         symbols = sorted(assumption.free_symbols, key=str)
         given = " and ".join(
             f"{self._as_code(each)} is {self._values.get(each)}" for each in symbols

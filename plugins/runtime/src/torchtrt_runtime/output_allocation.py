@@ -9,6 +9,9 @@ import torch
 
 from torchtrt.tensorrt.selection import current
 
+_LARGEST = torch.complex128.itemsize
+"""The bytes of the largest element: some ops of PyTorch refuse memory that ends within one."""
+
 
 def make_output_allocator(device: torch.device) -> Any:
     """Returns a ``trt.IOutputAllocator`` that allocates with PyTorch; ``take(dtype)`` returns the last output."""
@@ -27,7 +30,8 @@ def _allocator_class(module: Any) -> type:
             self.shape: tuple[int, ...] = ()
 
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:  # noqa: ARG002
-            self.buffer = torch.empty(max(size, 1), dtype=torch.uint8, device=self.device)
+            whole = -(-max(size, 1) // _LARGEST) * _LARGEST
+            self.buffer = torch.empty(whole, dtype=torch.uint8, device=self.device)
             return self.buffer.data_ptr()
 
         def reallocate_output_async(self, *arguments: Any) -> int:  # the same, and a stream

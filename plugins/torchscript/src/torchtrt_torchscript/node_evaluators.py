@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt_compiler.stride_reads import note_stride_read
 from torchtrt_torchscript.number_evaluators import (
     Evaluator,
     boolean,
@@ -39,7 +41,7 @@ from torchtrt_torchscript.numbers import (
     holding,
     is_symbolic,
 )
-from torchtrt_torchscript.operators import SCALAR_TYPES
+from torchtrt_torchscript.operators import MEMORY_FORMATS, SCALAR_TYPES
 from torchtrt_torchscript.site import source_line
 
 
@@ -51,8 +53,28 @@ def _size(tensor: Tensor, dim: int | None = None) -> Any:
     return list(tensor.shape) if dim is None else tensor.shape[dim]
 
 
-def _stride(tensor: Tensor, dim: int | None = None) -> Any:
+def _stride(node: torch._C.Node, tensor: Tensor, dim: int | None = None) -> Any:
+    _note_read(node)
     return list(tensor.stride()) if dim is None else tensor.stride(dim)
+
+
+def _is_contiguous(node: torch._C.Node, tensor: Tensor, memory_format: int = 0) -> bool:
+    _note_read(node)
+    return tensor.is_contiguous(memory_format=MEMORY_FORMATS[memory_format])
+
+
+def _storage_offset(node: torch._C.Node, tensor: Tensor) -> Any:
+    _note_read(node, reads_offset=True)
+    return tensor.storage_offset()
+
+
+def _note_read(node: torch._C.Node, reads_offset: bool = False) -> None:
+    """Notes that the model reads strides: calls must have inputs in the memory of the examples."""
+    line = source_line(node)
+    if (
+        f"{os.sep}torch{os.sep}" not in line.partition("\n")[0]
+    ):  # PyTorch's own code has one result for all strides
+        note_stride_read(line, reads_offset)
 
 
 def _length(values: Any) -> Any:
@@ -316,9 +338,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::data": lambda tensor: tensor,
     "aten::is_floating_point": torch.is_floating_point,
     "aten::is_complex": torch.is_complex,
-    "aten::is_contiguous": lambda *_: True,
     "prim::is_nested": lambda _: False,
-    "aten::stride": _stride,
     "aten::device": _device,
     # Tensors of numbers
     "aten::tensor": _constant_tensor,
@@ -372,6 +392,9 @@ EVALUATORS: dict[str, Evaluator] = {
 """The evaluator of each kind of node. Where PyTorch has an operator of the kind that makes a tensor, that is called."""
 
 NODE_EVALUATORS: dict[str, Callable[..., Any]] = {
+    "aten::is_contiguous": _is_contiguous,
+    "aten::stride": _stride,
+    "aten::storage_offset": _storage_offset,
     "prim::Enter": _enter,
     "prim::Exit": _enter,
     "prim::TupleSlice": _tuple_slice,

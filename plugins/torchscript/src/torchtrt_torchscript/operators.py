@@ -33,12 +33,13 @@ SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
 )
 """PyTorch's dtypes in the order of ``c10::ScalarType``: TorchScript writes a dtype as its place here."""
 _LAYOUTS = (torch.strided,)
-_MEMORY_FORMATS = (
+MEMORY_FORMATS = (
     torch.contiguous_format,
     torch.preserve_format,
     torch.channels_last,
     torch.channels_last_3d,
 )
+"""PyTorch's memory formats in the order in which TorchScript numbers them."""
 
 
 def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
@@ -235,5 +236,5 @@ def _conversion(kind: str) -> Callable[[Any], Any]:
     if "Layout" in kind:
         return lambda value: _LAYOUTS[value] if isinstance(value, int) else value
     if "MemoryFormat" in kind:
-        return lambda value: _MEMORY_FORMATS[value] if isinstance(value, int) else value
+        return lambda value: MEMORY_FORMATS[value] if isinstance(value, int) else value
     return as_number

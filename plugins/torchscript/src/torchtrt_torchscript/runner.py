@@ -274,6 +274,8 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
     left to TorchScript's own interpreter if all arguments are known.
     """
     kind, operator = node.kind(), find_operator(node)
+    if kind in NODE_EVALUATORS:
+        return NODE_EVALUATORS[kind](node, *args)
     evaluator = EVALUATORS.get(kind)
     if kind in FUNCTIONS and not makes_tensors(node) and is_symbolic(args):
         evaluator = FUNCTIONS[kind]
@@ -283,8 +285,6 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
         result = evaluator(*args)
         types = [str(value.type()) for value in node.outputs()]
         return _as_fraction(result) if types == ["float"] else result
-    if kind in NODE_EVALUATORS:
-        return NODE_EVALUATORS[kind](node, *args)
     interpreted = find_interpreted(node)
     if interpreted is None:
         raise _NoEvaluatorError

@@ -261,4 +261,10 @@ CASES = [
         function=lambda x: mean_near(torch.multinomial(x, 2000, True), 1.5, 0.2),
         label="again",
     ),
+    op_case(
+        "aten.multinomial.default",
+        "batch length",
+        function=lambda x: torch.multinomial(torch.tensor([0.0, 2.0]), x.shape[1], True) * x,
+        label="again-size",
+    ),
 ]

@@ -151,6 +151,8 @@ TRANSPOSED = (
     aten.conv_transpose3d.input,
 )
 
+_FIXED = ("stride", "padding", "dilation", "output_padding", "groups")
+
 
 def _unsupported_convolution(node: Node) -> str | None:
     op = arguments_of(node)
@@ -164,13 +166,16 @@ def _unsupported_convolution(node: Node) -> str | None:
         return "the number of channels must be fixed"
     if not all(isinstance(size, int) for size in kernel.shape):
         return "the kernel's sizes must be fixed"
-    if any(number < 0 for number in _numbers(op.padding)):
+    if any(isinstance(each, Node) for name in _FIXED for each in _values(getattr(op, name, ()))):
+        return "strides, paddings, dilations and groups must be fixed"
+    if any(not isinstance(each, str) and each < 0 for each in _values(op.padding)):
         return "TensorRT has no negative padding"
     return None
 
 
-def _numbers(value: Any) -> list[int]:
-    return list(value) if isinstance(value, (list, tuple)) else []
+def _values(option: Any) -> Sequence[Any]:
+    """Returns the values of an option: one for each dimension, or one for all."""
+    return option if isinstance(option, (list, tuple)) else (option,)
 
 
 @converts(

@@ -408,15 +408,18 @@ def permutation(ctx: ConversionContext, n: int, **_: Any) -> NetworkTensor:
 
 
 def _too_many(node: Node) -> str | None:
-    count = sizes.maximum(value_of(arguments_of(node).self).shape[-1])
+    op = arguments_of(node)
+    count = sizes.maximum(value_of(op.self).shape[-1])
     if count is None or count > ranking.LIMIT:
         return f"TensorRT chooses from at most {ranking.LIMIT} elements"
+    if not (op.replacement or isinstance(op.num_samples, int)):
+        return "TensorRT ranks a number of elements that is fixed"
     return None
 
 
 @converts(aten.multinomial.default, reject_if=_too_many)
 def multinomial(
-    ctx: ConversionContext, self: NetworkTensor, num_samples: int, replacement: bool, **_: Any
+    ctx: ConversionContext, self: NetworkTensor, num_samples: Size, replacement: bool, **_: Any
 ) -> NetworkTensor:
     """Converts indices drawn with probabilities in proportion to the elements.
 
@@ -424,18 +427,20 @@ def multinomial(
     With replacement, ``e`` is drawn anew for each sample.
     """
     weights = types.cast(ctx, self, _WIDE)
-    again = replacement and num_samples > 1
-    if again:
+    if isinstance(num_samples, int) and (num_samples == 1 or not replacement):
+        keys = _keys(ctx, weights, sizes.sizes_of(ctx, weights))
+        chosen = ranking.top_k(ctx, keys, num_samples, -1, False)[1]
+    else:
         weights = shape.unsqueeze(ctx, weights, [-2])
-    extents = sizes.sizes_of(ctx, weights)
-    if again:
+        extents = sizes.sizes_of(ctx, weights)
         extents[-2] = num_samples
+        chosen = ranking.first_extreme(ctx, "MIN", _keys(ctx, weights, extents), -1)
+        chosen = shape.squeeze(ctx, chosen, [-1])
+    return types.cast(ctx, chosen, types.output_dtype(ctx))
+
+
+def _keys(ctx: ConversionContext, weights: NetworkTensor, extents: Sequence[Size]) -> NetworkTensor:
+    """Returns numbers of the given sizes: the smallest is at each place as often as the weights say."""
     logarithm = _log_of_rest(ctx, extents)
     noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
-    keys = elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)
-    if again:
-        chosen = ranking.first_extreme(ctx, "MIN", keys, -1)
-        chosen = shape.squeeze(ctx, chosen, [-1])
-    else:
-        chosen = ranking.top_k(ctx, keys, num_samples, -1, False)[1]
-    return types.cast(ctx, chosen, types.output_dtype(ctx))
+    return elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)

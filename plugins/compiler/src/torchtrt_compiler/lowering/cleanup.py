@@ -6,6 +6,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node, has_side_effect
 
+from torchtrt.graphs.nodes import resolution_of
 from torchtrt_compiler.lowering.strides import copy_memory_read_by_strides, is_read_by_strides
 
 aten = torch.ops.aten
@@ -50,6 +51,16 @@ def remove_no_ops(graph_module: GraphModule) -> None:
             graph.erase_node(node)
     _merge_equal_nodes(graph)
     graph.eliminate_dead_code()
+
+
+def remove_unread(graph: Graph) -> None:
+    """Removes converted ops whose results nothing reads.
+
+    They are random ones, which PyTorch keeps because they advance its generator. TensorRT's do not.
+    """
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and not node.users and resolution_of(node):
+            graph.erase_node(node)
 
 
 def _copies_input(node: Node) -> bool:

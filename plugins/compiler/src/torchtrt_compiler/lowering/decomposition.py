@@ -30,7 +30,7 @@ from torchtrt.errors import (
     UnsupportedProgramError,
 )
 from torchtrt.graphs.nodes import inner_graphs, left_in_torch, remember_resolution, writes
-from torchtrt.graphs.symbols import no_new_assumptions, shape_env_of
+from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
 from torchtrt.registry.candidate import Rejection, RejectionCode
@@ -47,7 +47,6 @@ from torchtrt_compiler.torch_internals import (
     decomposition_table,
     enable_python_dispatcher,
     has_kernel,
-    sizes_of_two_unknown,
 )
 
 _DEPTH_LIMIT = 16
@@ -283,8 +282,7 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
     try:
         # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers, but takes ops apart.
         dispatcher = enable_python_dispatcher() if is_ours else contextlib.nullcontext()
-        sizes = sizes_of_two_unknown(shape_env_of(node.graph))
-        with torch.no_grad(), _fake_mode_of(values), dispatcher, sizes:
+        with torch.no_grad(), _fake_mode_of((*values, node.meta.get("val"))), dispatcher:
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
             if not rewrite_writes(parts.graph):
                 parts = make_fx(torch.func.functionalize(function), tracing_mode="real")(*values)

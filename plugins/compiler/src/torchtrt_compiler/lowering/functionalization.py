@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias, model_line, mutates
-from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.graphs.symbols import no_new_assumptions, shape_env_of
 from torchtrt_compiler.lowering.aliasing import (
     UNDECLARED,
     may_share,
@@ -34,7 +34,12 @@ from torchtrt_compiler.lowering.regions import (
     marks_autocast,
 )
 from torchtrt_compiler.lowering.strides import wraps_by_strides
-from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor, is_any_autocast_enabled
+from torchtrt_compiler.torch_internals import (
+    DispatchKey,
+    FakeTensor,
+    is_any_autocast_enabled,
+    sizes_of_two_unknown,
+)
 
 aten = torch.ops.aten
 
@@ -111,7 +116,8 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
     Raises:
         Exception: PyTorch may refuse a program in any way.
     """
-    with _declared(exported), autocast_restored(), warnings.catch_warnings():
+    sizes = sizes_of_two_unknown(shape_env_of(exported.graph))
+    with sizes, _declared(exported), autocast_restored(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was exported
         traced: ExportedProgram = exported.run_decompositions(_rewritten(exported.graph))
     before, after = map(_result_dtypes, (exported, traced))

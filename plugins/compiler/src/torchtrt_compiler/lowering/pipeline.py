@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 
 from torchtrt.registry import lowering_passes
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.lowering.cleanup import remove_no_ops
+from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
@@ -45,6 +45,7 @@ def lower(
             _run_passes(program, settings)
         known = known_sizes(program.guards)
         program.asked.update(resolve_nodes(program.graph_module, settings, known))
+        remove_unread(program.graph_module.graph)
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()
     program.graph_module.recompile()

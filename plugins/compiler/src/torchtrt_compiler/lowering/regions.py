@@ -31,6 +31,7 @@ from torchtrt_compiler.torch_internals import (
     enter_autocast,
     exit_autocast,
     has_autocast_kernel,
+    has_kernel,
     is_any_autocast_enabled,
     replace_graph,
     wrap_with_autocast,
@@ -247,7 +248,9 @@ class _Flattening:
             devices = [each for each in _DEVICES if torch.is_autocast_enabled(each)]
             keys = (f"Autocast{each.upper()}" for each in devices)
             name: str = str(target.name())
-            if not devices or any(has_autocast_kernel(name, key) for key in keys):
+            if not devices or not has_kernel(name):
+                return None
+            if any(has_autocast_kernel(name, key) for key in keys):
                 return None
             parts = _parts(node) if target._can_decompose() else None
         with contextlib.ExitStack() as off:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -12,6 +15,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.lowering.functionalization import retrace
 from torchtrt_compiler.lowering.program import check_writes
+from torchtrt_compiler.torch_internals import is_functorch_wrapped_tensor
 
 
 def without_transforms(exported: ExportedProgram) -> ExportedProgram:
@@ -20,7 +24,10 @@ def without_transforms(exported: ExportedProgram) -> ExportedProgram:
     Raises:
         UnsupportedProgramError: PyTorch cannot apply a transform, such as ``torch.func.grad``.
     """
-    if not (calls := _transforms(exported)):
+    calls = _transforms(exported)
+    if any(map(_is_inside_transform, exported.constants.values())):
+        raise _refusal(calls, "a tensor inside of it became a constant of the program")
+    if not calls:
         return exported
     check_writes(exported)
     try:
@@ -31,11 +38,20 @@ def without_transforms(exported: ExportedProgram) -> ExportedProgram:
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         reason = f"{type(error).__name__}: {first}"
+    raise _refusal(calls, reason)
+
+
+def _refusal(calls: Sequence[Node], reason: str) -> UnsupportedProgramError:
     line = next(filter(None, map(model_line, calls)), "")
-    raise UnsupportedProgramError(
-        f"PyTorch cannot export what the model's transform of a function computes ({line}): {reason}\n"
+    return UnsupportedProgramError(
+        f"PyTorch cannot export what the model's transform of a function computes{line and f' ({line})'}: {reason}\n"
         "Transforms such as torch.func.grad are for training: compute it by ops, or outside of what is compiled."
     )
+
+
+def _is_inside_transform(value: object) -> bool:
+    """Returns whether a value has no memory of its own, because a transform was computing it."""
+    return isinstance(value, torch.Tensor) and is_functorch_wrapped_tensor(value)
 
 
 def _transforms(exported: ExportedProgram) -> list[Node]:

@@ -1,0 +1,108 @@
+"""Keeps sizes symbolic where PyTorch's own op takes a number, and its exporting fixes the size to that of the example.
+
+Each function computes the result of the op by ops that take symbolic sizes. ``torch.export`` compares programs for 0
+and 1 with the general one, so the functions compute these numbers too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from torchtrt_converters_aten_core import pack
+
+
+@pack.export_context
+@contextlib.contextmanager
+def symbolic_counts() -> Iterator[None]:
+    """Computes ops whose count varies by others, in a ``with`` block."""
+    with _SymbolicCounts():
+        yield
+
+
+class _SymbolicCounts(TorchFunctionMode):
+    """Replaces calls with a symbolic count."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls a function of PyTorch, or what computes its result."""
+        options = kwargs or {}
+        if (
+            func in _FORMS
+            and "out" not in options
+            and any(map(_varies, (*args, *options.values())))
+        ):
+            result = _FORMS[func](*args, **options)
+            if result is not None:
+                return result
+        return func(*args, **options)
+
+
+def _varies(count: object) -> bool:
+    """Returns whether a count is symbolic, or one of those that PyTorch takes no symbol for."""
+    return isinstance(count, torch.SymInt) or (type(count) is int and count in (0, 1))
+
+
+def _linspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    device: Any = None,
+    **_: Any,
+) -> Tensor | None:
+    """Returns numbers at equal distances, counted from both ends toward the middle, as PyTorch does it."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if not _varies(steps) or not dtype.is_floating_point:
+        return None
+    wide = torch.promote_types(dtype, torch.float32)
+    places = torch.arange(steps, dtype=wide, device=device)
+    step = (end - start) / torch.sym_max(steps - 1, 1)
+    is_near_start = places < torch.sym_max(steps // 2, 1)
+    return torch.where(is_near_start, places * step + start, end - (steps - 1 - places) * step).to(
+        dtype
+    )
+
+
+def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor | None:
+    """Returns ones at the places that integers name in a new last dimension, and zeros elsewhere."""
+    if not _varies(num_classes):
+        return None
+    classes = torch.arange(num_classes, device=tensor.device)
+    return (tensor.unsqueeze(-1) == classes).to(torch.int64)
+
+
+def _indices(is_lower: bool) -> Callable[..., Tensor | None]:
+    """Returns what computes the indices of one part of a matrix, row by row."""
+
+    def indices(
+        row: Any,
+        col: Any,
+        offset: int = 0,
+        *,
+        dtype: torch.dtype = torch.int64,
+        device: Any = None,
+        **_: Any,
+    ) -> Tensor | None:
+        if not (_varies(row) or _varies(col)):
+            return None
+        ones = torch.ones(row, col, dtype=torch.bool, device=device)
+        part = ones.tril(offset) if is_lower else ones.triu(offset)
+        return part.nonzero().t().to(dtype)
+
+    return indices
+
+
+_FORMS: Mapping[Any, Callable[..., Tensor | None]] = {
+    torch.linspace: _linspace,
+    torch.nn.functional.one_hot: _one_hot,
+    torch.tril_indices: _indices(True),
+    torch.triu_indices: _indices(False),
+}

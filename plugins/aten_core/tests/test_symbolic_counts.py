@@ -1,0 +1,61 @@
+"""Ops whose count PyTorch takes as a number compile for counts that vary."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torchtrt
+from tests.support.modules import Function
+from torchtrt.errors import InputError
+
+FUNCTIONS = {
+    "linspace": lambda x: torch.linspace(-1, 2, x.shape[0]),
+    "linspace-to-the-size": lambda x: torch.linspace(0.5, x.shape[0] - 0.5, x.shape[0]),
+    "linspace-of-half": lambda x: torch.linspace(0, 3, x.shape[0], dtype=torch.float16),
+    "linspace-fixed-count": lambda x: torch.linspace(0, x.shape[0], 5),
+    "one-hot": lambda x: F.one_hot((x[:, 0] > 2).long() * 0, x.shape[0]),
+    "tril-indices": lambda x: torch.tril_indices(x.shape[0], 3, -1),
+    "triu-indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
+    "eye": lambda x: torch.eye(x.shape[0]),
+    "eye-of-columns": lambda x: torch.eye(2 * x.shape[0], x.shape[0] + 1, dtype=torch.int64),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_count_may_vary(function, version):
+    """The whole model is one engine for all of them, including a count of one."""
+    rows = torchtrt.Input(min_shape=(1, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    model = Function(lambda x: function(x) + x.sum() * 0).eval()
+    compiled = torchtrt.compile(model, [rows], require_full_compilation=True)
+    for count in (1, 2, 5, 6):
+        x = torch.rand(count, 3)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_a_count_that_does_not_vary_is_pytorchs():
+    """Its numbers are those of PyTorch's own op, to the last digit."""
+    model = Function(lambda x: x + torch.linspace(0.1, 0.7, 7)).eval()
+    x = torch.zeros(7)
+    assert torch.equal(torchtrt.compile(model, [x], min_block_size=1)(x), model(x))
+
+
+def test_integers_at_equal_distances_are_refused():
+    """Integers are cut from numbers that PyTorch rounds otherwise."""
+    rows = torchtrt.Input(min_shape=(2, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    model = Function(lambda x: torch.linspace(0, 9, x.shape[0], dtype=torch.int64) + x[0, 0]).eval()
+    with pytest.raises(InputError, match="the model fixes it to 4"):
+        torchtrt.compile(model, [rows], min_block_size=1)
+
+
+def test_a_convolution_whose_dilation_varies_stays_in_pytorch():
+    """TensorRT's layer takes numbers."""
+    rows = torchtrt.Input(min_shape=(2, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    kernel = torch.ones(1, 1, 2)
+    model = Function(
+        lambda x: F.conv1d(torch.ones(1, 1, 9) * x.sum(), kernel, dilation=x.shape[0])
+    ).eval()
+    compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    (left,) = compiled.report.in_torch
+    assert "strides, paddings, dilations and groups must be fixed" in left.reason
+    x = torch.rand(5, 3)
+    torch.testing.assert_close(compiled(x), model(x))
