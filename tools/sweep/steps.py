@@ -1,7 +1,7 @@
 """A step of a language model over its cache: the forms that attention may have there, as one engine or divided.
 
-A form is a way to write the same numbers. TensorRT may find no kernel for one of them as a whole, and then torchtrt
-divides the block, which is a row of the outcome: so this part finds the form that a TensorRT takes.
+A form is a way to write the same numbers. TensorRT may find no kernel for a form as a whole; torchtrt then divides the
+block, and the outcome says so. This part therefore finds the forms that a TensorRT takes.
 """
 
 from __future__ import annotations
