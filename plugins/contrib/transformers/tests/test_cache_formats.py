@@ -1,14 +1,16 @@
 """Caches that hold keys and values in FP8: texts are those of a model that rounds what it caches."""
 
+import copy
+
 import pytest
 import torch
 import transformers
 
 import torchtrt
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 
-from .conftest import CONFIGS, ONE, VERSIONS, model_of, prompts
+from .conftest import CONFIGS, GROUPED, ONE, VERSIONS, model_of, prompts
 
 FP8 = torch.float8_e4m3fn
 OPTIONS = {"do_sample": False, "max_new_tokens": 20, "pad_token_id": 0}
@@ -135,6 +137,77 @@ def test_states_beyond_the_largest_number_stay_finite():
     assert 1 == compiled.new_cache().tensors[0].element_size()
     expected = texts(model, ids, mask)
     assert expected == compiled.generate(ids, attention_mask=mask, **OPTIONS).tolist()
+
+
+def calibrated(config, bits=(4, 3), base=None):
+    """Returns a model whose keys and values ModelOpt quantizes, and prompts of other tokens than it saw."""
+    quantization = pytest.importorskip("modelopt.torch.quantization")
+    model, (ids, _) = model_of(config), prompts(4, 20, 5)
+    cache = {"quantizer_name": "*[kv]_bmm_quantizer", "cfg": {"num_bits": bits, "axis": None}}
+    chosen = quantization.update_quant_cfg_with_kv_cache_quant(base or {}, [cache])
+    return quantization.quantize(model, chosen, lambda model: model(ids))
+
+
+def assert_texts_of_the_calibrated_model(model, compiled):
+    """Compares texts of padded prompts, of one token, and of beams, with the model's own and with an exact cache."""
+    exact = copy.deepcopy(model)
+    for module in exact.modules():
+        if hasattr(module, "k_bmm_quantizer"):
+            module.k_bmm_quantizer.disable()
+            module.v_bmm_quantizer.disable()
+    for (ids, mask), options in (
+        (prompts(3, 9, padding=(4, 0, 1)), {}),
+        (prompts(2, 1), {}),
+        (prompts(2, 9), {"num_beams": 2}),
+    ):
+        ours, expected, other = (
+            each.generate(ids, attention_mask=mask, **OPTIONS, **options).tolist()
+            for each in (compiled, model, exact)
+        )
+        assert expected == ours
+        assert expected != other
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        None,
+        pytest.param("FP8_DEFAULT_CFG", marks=pytest.mark.slow),  # weights and activations as well
+    ],
+)
+def test_a_calibrated_model_has_a_cache_with_its_scales(base, tmp_path):
+    """ModelOpt's own texts, without asking for a dtype. Saved engines have the scales as well."""
+    quantization = pytest.importorskip("modelopt.torch.quantization")
+    model = calibrated(
+        transformers.LlamaConfig(**GROUPED), base=base and getattr(quantization, base)
+    )
+    compiled = compiled_of(model, cache_dtype=None, prefill_engine=False)
+
+    assert FP8 is compiled.layout.dtype
+    assert_texts_of_the_calibrated_model(model, compiled)
+    compiled.save_pretrained(tmp_path)
+    assert_texts_of_the_calibrated_model(model, CompiledForCausalLM.from_pretrained(tmp_path))
+
+
+def test_quantizers_of_another_kind_are_refused():
+    """INT8, and layers of which only some have a cache in FP8."""
+    config = transformers.LlamaConfig(**GROUPED)
+    with pytest.raises(UnsupportedProgramError, match="in another way than a cache in FP8"):
+        compiled_of(calibrated(config, bits=8), cache_dtype=None)
+
+    mixed = calibrated(config)
+    mixed.model.layers[1].self_attn.v_bmm_quantizer.disable()
+    with pytest.raises(UnsupportedProgramError, match="layers 1 have no quantizers of keys and"):
+        compiled_of(mixed, cache_dtype=None)
+
+
+def test_a_tensorrt_without_fp8_names_the_model():
+    """The user has not asked for the dtype."""
+    model = calibrated(transformers.LlamaConfig(**ONE))
+    message = "LlamaForCausalLM quantizes its keys and values to FP8.* from version 10"
+
+    with torchtrt.use_tensorrt("reference@8.6.0"), pytest.raises(InputError, match=message):
+        compile_for_generation(model, max_length=8)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import torch
 import transformers
 
 import torchtrt
-from torchtrt.errors import UnsupportedProgramError
 from torchtrt.tensorrt import is_real
 from torchtrt_converters_transformers import compile_for_generation
 
@@ -102,16 +101,3 @@ def test_texts_of_quantized_models_are_eagers(weights):
     quantization.quantize_(model, choose[weights]())
 
     assert_texts_are_eagers(model, VERSIONS[-1], prefill_engine=False)
-
-
-def test_a_quantized_cache_is_refused():
-    """In bfloat16, the logits of a model without its quantizers are as near as its rounding."""
-    quantization = pytest.importorskip("modelopt.torch.quantization")
-    model = model_of(transformers.LlamaConfig(**ONE)).bfloat16()
-    ids, _ = prompts(1, 6)
-    model = quantization.quantize(
-        model, quantization.FP8_KV_CFG, lambda model: model(ids.to(model.device))
-    )
-
-    with pytest.raises(UnsupportedProgramError, match="quantizes keys and values"):
-        compile_for_generation(model, max_length=16)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, Cache, PreTrainedModel
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt_converters_transformers.cache_formats import read, rounded
+from torchtrt_converters_transformers.cache_formats import UNSCALED, Scales, read, rounded
 from torchtrt_converters_transformers.decompositions import (
     attention as attention,  # whose op is called here
 )
@@ -88,6 +88,7 @@ class StepCache(Cache):
         start: How many places of the cache are in use, ``(1,)``.
         max_length: The most tokens of a sequence: windows of as many are none.
         dtype: The dtype of the cache, to which new keys and values are rounded; None for the model's.
+        scales: The scales of each layer's cache in ``dtype``; none where all are 1.
         whole: Give layers the places in use, and keys and values of the whole cache: they compute positions or biases
             from their number, or keys from what they cached. Otherwise layers see new tokens alone.
 
@@ -106,9 +107,11 @@ class StepCache(Cache):
         max_length: int | None = None,
         *,
         dtype: torch.dtype | None = None,
+        scales: Sequence[Scales] = (),
         whole: bool = False,
     ) -> None:
         super().__init__(layers=[])
+        self._scales = scales
         self.mask, self.past, self.past_mask, self.start_place = mask, past, past_mask, start
         self._max_length, self._dtype, self.whole = max_length, dtype, whole
         self.states: list[Tensor] = []
@@ -130,7 +133,8 @@ class StepCache(Cache):
         if key_states.shape[:3] != value_states.shape[:3]:
             raise UnsupportedProgramError("its keys and values have different heads")
         key_states, value_states = (
-            rounded(each, self._dtype) for each in (key_states, value_states)
+            rounded(each, self._dtype, scale)
+            for each, scale in zip((key_states, value_states), self.scales(layer_idx), strict=True)
         )
         self.states += [key_states, value_states]
         self._layer = layer_idx
@@ -145,7 +149,15 @@ class StepCache(Cache):
 
     def _past_of(self, layer: int, dtype: torch.dtype) -> list[Tensor]:
         """Returns the keys and values of a layer that are cached, if there are any, in a dtype."""
-        return [read(each, dtype) for each in self.past[2 * layer : 2 * layer + 2]]
+        past = self.past[2 * layer : 2 * layer + 2]
+        return [
+            read(each, dtype, scale)
+            for each, scale in zip(past, self.scales(layer), strict=False)  # none at first
+        ]
+
+    def scales(self, layer: int) -> Scales:
+        """Returns the scales of a layer's cache."""
+        return self._scales[layer] if self._scales else UNSCALED
 
     def past_places(self) -> int:
         """Returns the places of the cache, used or not."""
@@ -269,8 +281,9 @@ def _attention(
         raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
     if _quantizes_states(module):
         raise UnsupportedProgramError(
-            "its attention quantizes keys and values with scales, which the engines' cache has none of; disable these "
-            "quantizers, such as ModelOpt's `*_bmm_quantizer`, and pass cache_dtype=torch.float8_e4m3fn if you like"
+            "its attention quantizes what it multiplies in another way than a cache in FP8 with one scale for the keys "
+            "and one for the values of a layer; disable these quantizers, such as ModelOpt's `*_bmm_quantizer`, and "
+            "pass cache_dtype=torch.float8_e4m3fn if you like"
         )
     unknown = [name for name in _UNKNOWN if others.get(name) is not None]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.packs import load_packs
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import lacking
@@ -44,24 +46,99 @@ def check_cache_dtype(dtype: torch.dtype | None, *, has_encoder: bool) -> None:
         )
 
 
-def rounded(states: Tensor, dtype: torch.dtype | None) -> Tensor:
+def check_model_cache(model: torch.nn.Module, dtype: torch.dtype | None) -> None:
+    """Checks that a cache of the dtype that a model's quantizers ask for is possible on the TensorRT in use.
+
+    Raises:
+        InputError: It is not.
+    """
+    try:
+        check_cache_dtype(dtype, has_encoder=False)
+    except InputError as error:
+        raise InputError(
+            f"{type(model).__name__} quantizes its keys and values to FP8, so that its cache has that dtype. {error}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What the numbers of a layer's cache in E4M3 are multiplied by, to be keys and values."""
+
+    key: float = 1.0
+    value: float = 1.0
+
+    def __iter__(self) -> Iterator[float]:
+        """Yields that of keys and that of values."""
+        yield from (self.key, self.value)
+
+
+UNSCALED = Scales()
+"""Of models that do not say: their keys and values are within the range of E4M3, 448, as far as we know."""
+
+
+def take_scales(model: torch.nn.Module) -> tuple[Scales, ...]:
+    """Returns the scales of each layer that ModelOpt calibrated for a cache in E4M3, and disables its quantizers.
+
+    The cache then rounds in their place. Quantizers of another kind, and those of queries, stay as they are.
+
+    Raises:
+        UnsupportedProgramError: Some layers have such quantizers, and others have none.
+    """
+    modules: list[Any] = [  # those of an image's tower have no place in a cache
+        each
+        for each in model.modules()
+        if hasattr(each, "k_bmm_quantizer") and hasattr(each, "layer_idx")
+    ]
+    layers = {module.layer_idx: module for module in modules}
+    found = {}
+    for layer, module in sorted(layers.items()):
+        quantizers = module.k_bmm_quantizer, module.v_bmm_quantizer
+        scales = [scale for each in quantizers if (scale := _scale(each)) is not None]
+        if len(scales) == len(quantizers):
+            found[layer] = Scales(*scales)
+            for each in quantizers:
+                each.disable()
+    if found and len(found) != len(layers):
+        missing = ", ".join(str(layer) for layer in layers if layer not in found)
+        raise UnsupportedProgramError(
+            f"its layers {missing} have no quantizers of keys and values to FP8, and others do"
+        )
+    return tuple(found.values())
+
+
+def _scale(quantizer: Any) -> float | None:
+    """Returns the scale of a quantizer to E4M3 with one number, or None for another quantizer."""
+    is_fp8 = quantizer.is_enabled and quantizer.num_bits == (4, 3)
+    if not is_fp8 or quantizer.block_sizes or quantizer.bias or quantizer.amax is None:
+        return None
+    if quantizer.amax.numel() != 1:
+        return None
+    largest = float(quantizer.amax)
+    return (largest if largest > 2.0**-24 else 1.0) / 448.0
+
+
+def rounded(states: Tensor, dtype: torch.dtype | None, scale: float = 1.0) -> Tensor:
     """Returns keys or values as a cache of a dtype holds them, in their own dtype."""
     if dtype is None:
         return states
     round_: Any = torch.ops.torchtrt_quantization.fake_quantize_fp8.default
-    held: Tensor = round_(states, _one(states), -128)
+    held: Tensor = round_(states, _number(scale, states), -128)
     return held
 
 
-def read(held: Tensor, dtype: torch.dtype) -> Tensor:
+def read(held: Tensor, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
     """Returns cached keys or values in a model's dtype."""
     if held.dtype is not FP8:
         return held
     dequantize: Any = torch.ops.torchtrt_quantization.dequantize_fp8.default
-    states: Tensor = dequantize(held, _one(held), dtype)
+    states: Tensor = dequantize(held, _number(scale, held), dtype)
     return states
 
 
-def _one(like: Tensor) -> Tensor:
-    """Returns the scale of E4M3: keys and values are within its range, 448, in the models that we know."""
-    return torch.ones((), dtype=torch.float32, device=like.device)
+def unscaled(states: Tensor, scale: float) -> Tensor:
+    """Returns rounded keys or values as the cache stores them: numbers of E4M3, in the dtype of the states."""
+    return states if scale == 1.0 else (states.float() / scale).to(states.dtype)
+
+
+def _number(number: float, like: Tensor) -> Tensor:
+    return torch.full((), number, dtype=torch.float32, device=like.device)

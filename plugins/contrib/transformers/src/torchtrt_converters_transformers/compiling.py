@@ -13,9 +13,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
-from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
+from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
 from torchtrt_converters_transformers.cache import CacheLayout
-from torchtrt_converters_transformers.cache_formats import check_cache_dtype
+from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
 from torchtrt_converters_transformers.compiled_class import hollow_copy
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
@@ -62,7 +62,8 @@ def compile_for_generation(
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
             The prompts of decoders behind an encoder are short, and have none.
         cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
-            rounded to it before attention reads them, those of the prompt too.
+            rounded to it before attention reads them, those of the prompt too. A model whose keys and values ModelOpt
+            quantizes to FP8 has such a cache by itself, with its scales.
         max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
             do not generate in this way. Steps are optimized for as many and one more.
         **settings: Settings of ``torchtrt.compile``.
@@ -89,9 +90,9 @@ def compile_for_generation(
     if max_source_length is not None:
         raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
     sees = bool(_other_modalities(model))
-    step = (EmbeddingStep if sees else Step)(model, max_length)
-    step.eval()
     try:
+        step = (EmbeddingStep if sees else Step)(model, max_length)
+        check_model_cache(model, step.cache_dtype)
         states, windows = _try(model, step)
     except UnsupportedProgramError as error:
         raise _unsupported(model, str(error)) from error
@@ -99,8 +100,8 @@ def compile_for_generation(
     dtype = states[0].dtype
     config = model.config.get_text_config()
     windowed = _has_windows(model, windows, max_length)
-    layout = CacheLayout(shapes, max_batch_size, max_length, cache_dtype)
-    step.cache_dtype = cache_dtype
+    step.cache_dtype = step.cache_dtype or cache_dtype  # of which the model itself knows nothing
+    layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
     batch = (1, max_batch_size, max_batch_size)
     length = (1, opt_length, max_length)
 
@@ -113,7 +114,7 @@ def compile_for_generation(
 
     past: list[Any] = [
         [
-            varying_input((batch, heads, length, width), cache_dtype or dtype)
+            varying_input((batch, heads, length, width), step.cache_dtype or dtype)
             for heads, width in shapes
         ],
         varying_input((batch, length), torch.bool),
@@ -322,16 +323,12 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     first, second = slice(0, 5), slice(5, 6)
     theirs, itself = DynamicCache(config=config), sharing_copy(model)
     with torch.no_grad():
-        cache = StepCache(mask[:, first].bool())
+        cache = step.cache(mask[:, first].bool())
         ours = [step.read(ids[:, first], positions[:, first], cache)]
         states = cache.states
         step.whole = cache.expands
-        behind = StepCache(
-            mask[:, second].bool(),
-            states,
-            mask[:, first].bool(),
-            positions[1, second],
-            whole=step.whole,
+        behind = step.cache(
+            mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
         )
         ours.append(step.read(ids[:, second], positions[:, second], behind))
         if not cache.is_complete():

@@ -15,6 +15,7 @@ import torchtrt
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
+from torchtrt_converters_transformers.cache_formats import FP8, take_scales, unscaled
 
 
 def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -64,15 +65,18 @@ class Step(torch.nn.Module):
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
-        cache_dtype: The dtype of the cache; None for the model's.
+        cache_dtype: The dtype of the cache, FP8 for a model that has scales; None for the model's.
+        cache_scales: The scales of each layer's cache in FP8, where the model has them.
         selects: Whether the model computes the logits behind some tokens only.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
         super().__init__()
         self.max_length, self.whole = max_length, False
-        self.cache_dtype: torch.dtype | None = None
         self.model = sharing_copy(model)
+        self.cache_scales = take_scales(self.model)
+        self.cache_dtype = FP8 if self.cache_scales else None
+        self.eval()
         use_cached_attention(self.model)
         self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
 
@@ -100,11 +104,20 @@ class Step(torch.nn.Module):
             keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
                 last.
         """
-        cache = StepCache(
-            mask, past, past_mask, start, self.max_length, dtype=self.cache_dtype, whole=self.whole
-        )
+        cache = self.cache(mask, past, past_mask, start, self.max_length)
         logits = self.read(input_ids, position_ids, cache, keep)
-        return logits, stacked(cache.states)
+        return logits, stacked(self.stored(cache))
+
+    def cache(self, *args: Any) -> StepCache:
+        """Returns a cache of the dtype and scales of this step, with the first arguments of ``StepCache``."""
+        return StepCache(*args, dtype=self.cache_dtype, scales=self.cache_scales, whole=self.whole)
+
+    def stored(self, cache: StepCache) -> list[Tensor]:
+        """Returns the new keys and values as they are stored."""
+        return [
+            unscaled(each, tuple(cache.scales(number // 2))[number % 2])
+            for number, each in enumerate(cache.states)
+        ]
 
     def read(
         self,
