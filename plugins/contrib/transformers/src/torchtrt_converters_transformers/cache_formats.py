@@ -62,7 +62,7 @@ def check_model_cache(model: torch.nn.Module, dtype: torch.dtype | None) -> None
 
 @dataclass(frozen=True)
 class Scales:
-    """What the numbers of a layer's cache in E4M3 are multiplied by, to be keys and values."""
+    """The factors of a layer's cache in E4M3: keys and values are the stored numbers times these."""
 
     key: float = 1.0
     value: float = 1.0
