@@ -89,7 +89,7 @@ class StepCache(Cache):
         max_length: The most tokens of a sequence: windows of as many are none.
         dtype: The dtype of the cache, to which new keys and values are rounded. None stands for the model's.
         scales: The scales of each layer's cache. Without any, all are 1.
-        whole: Give layers the places in use, and keys and values of the whole cache: they compute positions or biases
+        whole: Give layers the places in use, and keys and values of the whole cache. They compute positions or biases
             from their number, or keys from what they cached. Otherwise layers see new tokens alone.
 
     Attributes:
