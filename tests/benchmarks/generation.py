@@ -97,6 +97,8 @@ def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForC
 
 def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     compiled = _compiled(model, options)
+    for kind, each in compiled.items():
+        yield Row(f"{title}: {kind}", _engines(each))
     batch, prompt, new = options.batch, options.prompt, options.new
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {
@@ -132,8 +134,6 @@ def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
             f"{(all_ - first) / (new - 1) * 1e3:.2f} ms a step, {same} of {batch} texts as eager's"
         )
         yield Row(f"{title}: {way}", result)
-    for kind, each in compiled.items():
-        yield Row(f"{title}: {kind}", _memory(each))
 
 
 def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torch.Tensor:
@@ -145,15 +145,17 @@ def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torc
     return tokens
 
 
-def _memory(compiled: CompiledForCausalLM) -> str:
-    plans = [
-        block.plan_bytes
-        for module in (compiled.step, compiled.prefill)
-        if module is not None
-        for block in module.report.blocks  # type: ignore[union-attr]
-    ]
-    layout, size = compiled.layout, compiled.dtype.itemsize
-    return f"{sum(plans) / 1e6:.0f} MB of engines, {layout.elements() * size / 1e6:.1f} MB of cache"
+def _engines(compiled: CompiledForCausalLM) -> str:
+    """Returns how many engines there are, how often a block was divided for them, and what they take."""
+    reports = [each.report for each in (compiled.step, compiled.prefill) if each is not None]
+    plans = [block.plan_bytes for report in reports for block in report.blocks]  # type: ignore[union-attr]
+    divided = sum(len(report.splits) for report in reports)  # type: ignore[union-attr]
+    seconds = sum(report.seconds.get("building", 0.0) for report in reports)  # type: ignore[union-attr]
+    cache = compiled.layout.elements() * compiled.dtype.itemsize
+    return (
+        f"{sum(plans) / 1e6:.0f} MB in engines ({len(plans)}), built in {seconds:.0f} s with {divided} blocks divided; "
+        f"{cache / 1e6:.1f} MB of cache"
+    )
 
 
 def main() -> None:

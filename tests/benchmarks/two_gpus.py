@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import faulthandler
 import json
 import os
 import statistics
@@ -274,6 +275,7 @@ class Measurement:
         timer = threading.Timer(self.options.limit, self._stop, (phase,))
         timer.daemon = True
         timer.start()
+        faulthandler.dump_traceback_later(max(1, self.options.limit - 5))  # what it waits for
         start = time.perf_counter()
         try:
             if phase == "smoke":
@@ -282,6 +284,7 @@ class Measurement:
                 self._measure(phase)
         finally:
             timer.cancel()
+            faulthandler.cancel_dump_traceback_later()
         self.tell(phase=phase, seconds=round(time.perf_counter() - start, 1))
         if not phase.startswith("one"):
             dist.barrier()
@@ -316,6 +319,7 @@ class Measurement:
             built=what,
             seconds=round(time.perf_counter() - start, 1),
             engines=len(compiled.report.blocks),
+            divided=len(compiled.report.splits),
             stages={name: round(value, 1) for name, value in compiled.report.seconds.items()},
         )
         return compiled
