@@ -1,0 +1,18 @@
+"""What has a name."""
+
+from __future__ import annotations
+
+
+class Named:
+    """Something with a name that nothing else depends on."""
+
+    _name: str
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
