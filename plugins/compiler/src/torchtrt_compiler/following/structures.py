@@ -1,4 +1,4 @@
-"""What a followed model was at a time, while other threads may change it, and the programs for that."""
+"""The states that a followed model had, while other threads may change it, and the programs for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has a name."""
+"""The name of an element that nothing else depends on."""
 
 from __future__ import annotations
 
