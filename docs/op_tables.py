@@ -123,6 +123,7 @@ def _messages(check: Callable[..., Any]) -> Iterator[str]:
 
 
 def _texts(value: ast.expr) -> Iterator[str]:
+    """Yields the constant texts that an expression can have, from both sides of a condition or of ``or``."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         yield value.value
     elif isinstance(value, ast.JoinedStr):

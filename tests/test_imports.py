@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -111,35 +112,53 @@ def test_tests_are_collected_in_any_order():
     assert 1 == len(counts)
 
 
-DOCUMENTED = [
-    CORE,
-    Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime"),
-    COMPILER,
-]
 LONG = 10
 """The most lines that a function without docstring may have."""
+PROGRAMS = [
+    path
+    for folder in ("docs", "tools", "tests/support", "tests/benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def undocumented_functions(source: str) -> list[str]:
-    """The functions of more than ``LONG`` lines without docstring, but for those whose meaning is Python's."""
+    """The functions of more than ``LONG`` lines without docstring.
+
+    Special methods have their meaning from Python, setters that of their property, and functions in functions that of
+    the outer one.
+    """
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno - node.lineno >= LONG
+        for node in _outer_functions(ast.parse(source))
+        if node.end_lineno - node.lineno >= LONG
         and ast.get_docstring(node) is None
         and not node.name.startswith("__")
         and not any(ast.unparse(each).endswith(".setter") for each in node.decorator_list)
     ]
 
 
-@pytest.mark.parametrize("package", DOCUMENTED, ids=lambda package: package.name)
-def test_every_long_function_has_a_docstring(package):
-    """A property's setter has that of its getter."""
+def _outer_functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        else:
+            yield from _outer_functions(node)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_long_function_of_a_package_has_a_docstring(package):
+    """Private ones as well."""
     modules = package.modules().items()
     functions = {name: undocumented_functions(path.read_text()) for name, path in modules}
 
     assert [] == [f"{name}.{each}" for name, missing in functions.items() for each in missing]
+
+
+def test_every_long_function_of_a_program_has_a_docstring():
+    """Those of the tools, the documentation, the benchmarks and what tests share."""
+    functions = {path: undocumented_functions(path.read_text()) for path in PROGRAMS}
+
+    assert [] == [f"{path}: {each}" for path, missing in functions.items() for each in missing]
 
 
 def test_a_function_of_ten_lines_needs_no_docstring():
@@ -150,6 +169,10 @@ def test_a_function_of_ten_lines_needs_no_docstring():
     assert ["long"] == undocumented_functions("def long(x):\n" + body * 10)
 
 
+USERS_OF_PYTORCH = [
+    Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime"),
+    COMPILER,
+]
 INTERNALS = "torch_internals"
 """The module of a distribution that names what PyTorch may change in any version."""
 STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")
@@ -175,7 +198,7 @@ def private_names(source: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("package", DOCUMENTED[1:], ids=lambda package: package.name)
+@pytest.mark.parametrize("package", USERS_OF_PYTORCH, ids=lambda package: package.name)
 def test_one_module_imports_what_pytorch_may_change(package):
     """Whoever supports another PyTorch looks there first. The attributes of objects are not in it."""
     users = {

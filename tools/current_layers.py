@@ -132,6 +132,7 @@ def _flux_inputs() -> tuple[Tensor, ...]:
 
 
 def _flux(model: Callable[..., Any], *inputs: Tensor) -> Any:
+    """Calls a transformer of Flux with its inputs by name, and returns the noise that it predicts."""
     hidden, words, pooled, step, image_places, word_places, guidance = inputs
     return model(
         hidden_states=hidden,

@@ -35,6 +35,7 @@ def _nms(trt: Any, network: Any, _: Any) -> Any:
 
 
 def _mixture_of_experts(trt: Any, network: Any, _: Any) -> Any:
+    """Adds a mixture of 4 experts in float16, for 8 tokens that take 2 each."""
     hidden = network.add_input("hidden", trt.float16, (1, 8, 128))
     experts = network.add_input("experts", trt.int32, (1, 8, 2))
     scores = network.add_input("scores", trt.float16, (1, 8, 2))

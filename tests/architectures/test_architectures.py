@@ -27,8 +27,25 @@ def full_precision(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
-@pytest.mark.parametrize("varying", [False, True], ids=["fixed", "varying"])
-@pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
+FIXED_IN = 4
+"""``make test`` compiles each architecture for sizes that vary, and one of so many for fixed sizes, which ask less."""
+
+
+def ways():
+    """Returns each architecture, with whether its sizes vary, as parameters."""
+    return [
+        pytest.param(
+            architecture,
+            varying,
+            marks=() if varying or place % FIXED_IN == 0 else pytest.mark.slow,
+            id=f"{architecture.name}-{'varying' if varying else 'fixed'}",
+        )
+        for place, architecture in enumerate(ZOO)
+        for varying in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(("architecture", "varying"), ways())
 def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying, version):
     """On each version of TensorRT."""
     check(architecture, varying)

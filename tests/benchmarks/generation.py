@@ -76,6 +76,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForCausalLM]:
+    """Compiles a model in each way that the options name. Ways that differ outside of the engines only share them."""
     length = options.prompt + options.new
     sizes = {
         "max_batch_size": options.batch,
@@ -96,6 +97,10 @@ def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForC
 
 
 def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
+    """Yields the speed of each way to generate, and the memory of each compiled model.
+
+    A way that fails is reported and left out. The times are taken in turn, so that all meet the same conditions.
+    """
     compiled = _compiled(model, options)
     for kind, each in compiled.items():
         yield Row(f"{title}: {kind}", _engines(each))

@@ -55,6 +55,7 @@ class _Gpt2Step(nn.Module):
         self.heads = model.config.n_head
 
     def forward(self, ids: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the logits of the next token, and the keys and values of this one for each layer."""
         batch, length = ids.shape[0], cache.shape[4]
         hidden = self.transformer.wte(ids) + self.transformer.wpe.weight[length]
         new = []
@@ -96,6 +97,7 @@ class _UnetBlock(nn.Module):
         self.gate, self.down = nn.Linear(channels, 8 * channels), nn.Linear(4 * channels, channels)
 
     def forward(self, x: Tensor, time: Tensor, words: Tensor) -> Tensor:
+        """Returns images ``(batch, channels, height, width)`` after one block, for embedded time steps and words."""
         hidden = self.convolutions[0](F.silu(self.norms[0](x)))
         hidden = hidden + self.time(F.silu(time))[:, :, None, None]
         x = x + self.convolutions[1](F.silu(self.norms[1](hidden)))
@@ -129,6 +131,7 @@ class _WhisperStep(nn.Module):
         self.heads = model.config.decoder_attention_heads
 
     def forward(self, ids: Tensor, text: Tensor, recording: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the logits of the next token, and its keys and values; those of the recording do not change."""
         place = text.shape[4]
         hidden = self.decoder.embed_tokens(ids) + self.decoder.embed_positions.weight[place]
         new = []
@@ -249,6 +252,7 @@ class _Detector(nn.Module):
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns boxes ``(batch, places, 4)`` in pixels, and a score for each place and class."""
         x = self.stem(images)
         levels = []
         for stage in self.stages:
@@ -275,6 +279,7 @@ class _Detector(nn.Module):
     def _decoded(
         self, level: Tensor, boxes: nn.Module, scores: nn.Module, stride: int
     ) -> tuple[Tensor, Tensor]:
+        """Returns the corners and scores of one level, whose places are ``stride`` pixels apart."""
         height, width = level.shape[-2:]
         sides = boxes(level).flatten(2).transpose(1, 2).unflatten(-1, (4, self.bins)).softmax(-1)
         sides = sides @ torch.arange(self.bins, device=level.device, dtype=level.dtype)
@@ -338,6 +343,7 @@ def _whisper() -> nn.Module:
 
 
 def _whisper_base() -> Any:
+    """Returns Whisper of its base size, with random weights."""
     import transformers
 
     config = transformers.WhisperConfig(

@@ -81,6 +81,7 @@ class TinyViT(nn.Module):
 
 
 def _tiny_bert() -> nn.Module:
+    """Returns a BERT with one narrow layer, for a run that measures nothing."""
     import transformers
 
     from tests.benchmarks.published import _Logits
@@ -368,6 +369,7 @@ def _ready(options: argparse.Namespace, label: str) -> Callable[[], dict[str, An
 
 
 def _options() -> argparse.Namespace:
+    """Returns what the command line asks for. ``--program`` is for the processes that the benchmark starts itself."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.quantized", description=__doc__
     )

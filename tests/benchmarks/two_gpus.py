@@ -294,6 +294,7 @@ class Measurement:
         os._exit(1)
 
     def _settings(self, cuda_graphs: bool, inside: bool) -> dict[str, Any]:
+        """Returns the settings of a compilation: with collectives ``inside`` of the engines, or between them."""
         between = {"disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
         return {
             **({"nccl_in_engines": self.is_gpu} if inside else between),
@@ -313,6 +314,7 @@ class Measurement:
         graphs: bool,
         inside: bool = False,
     ) -> Any:
+        """Compiles a model for this rank, and tells the first process how long it took."""
         start = time.perf_counter()
         compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs, inside))
         self.tell(

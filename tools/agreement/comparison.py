@@ -46,6 +46,7 @@ def compare(path: Path, write_docs: bool) -> int:
 
 
 def _figures(found: Mapping[str, Mapping[str, str | None]]) -> str:
+    """Returns a table of how many cases of each family agree, as Markdown."""
     rows = ["| family | cases | agree |", "|---|---:|---:|"]
     for family, each in found.items():
         rows.append(f"| {family} | {len(each)} | {sum(how is None for how in each.values())} |")

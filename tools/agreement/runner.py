@@ -129,6 +129,11 @@ def _run(trt: Any, session: _Session, case: Case) -> tuple[Output, ...]:
 
 
 def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
+    """Returns a plan and the names of its outputs.
+
+    Raises:
+        _RefusedError: TensorRT does not build the network.
+    """
     types = dict(enumerate(case.types))
     plan, names = _build_with(trt, session, case, types)
     may_declare = not case.types and not case.undeclared

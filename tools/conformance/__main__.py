@@ -71,6 +71,7 @@ def _tell(entry: Found, all_of_them: bool) -> None:
 
 
 def _summarize(found: list[Found], versions: tuple[str, ...]) -> None:
+    """Prints why samples were rejected, the most frequent reason first, and the share of correct ones by version."""
     reasons: Counter[str] = Counter()
     letters = dict.fromkeys(versions, "")
     for *_, by_version in found:

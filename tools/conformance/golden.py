@@ -138,6 +138,7 @@ def collect(found: Iterable[Found]) -> dict[str, OpCoverage]:
 
 
 def _op_coverage(by_dtype: dict[str, list[list[Outcome]]]) -> OpCoverage:
+    """Returns one letter for each sample: its outcome, or for a rejected one the letter of its reason."""
     reasons: dict[str, str] = {}
 
     def letter(outcome: Outcome) -> str:

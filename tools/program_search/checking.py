@@ -190,6 +190,7 @@ def _exported(model: torch.nn.Module, program: Program) -> torch.export.Exported
 
 
 def _input(program: Program, spec: Any) -> Any:
+    """Returns what to compile for in place of an input: its value, or its ranges of sizes by profile."""
     if not spec.dtype:
         return spec.value
     ranges = [
@@ -234,6 +235,7 @@ def _difference(wanted: _Result, found: _Result, is_half: bool) -> str:
 
 
 def _leaf_difference(wanted: Any, found: Any, is_half: bool) -> str:
+    """Returns how one result differs from what eager PyTorch returned, or an empty text."""
     if type(wanted) is not type(found):
         return f"a {type(found).__name__}, not a {type(wanted).__name__}"
     if not isinstance(wanted, torch.Tensor):

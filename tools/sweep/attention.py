@@ -88,6 +88,10 @@ class Attention:
         return given
 
     def _mask(self, normal: Any, queries: int, keys: int) -> torch.Tensor | None:
+        """Returns a mask of the kind that the label names, or ``None`` if it is not an input.
+
+        A function of a shape, ``normal``, returns the random scores it is made of.
+        """
         heads = HEADS if self.mask == "added-heads" else 1
         rows = 1 if self.mask.endswith("keys") else queries
         scores = normal(BATCH, heads, rows, keys)
@@ -201,6 +205,7 @@ def _written(
 
 
 def _grid() -> Iterator[Attention]:
+    """Yields the cases: each kind of mask with lengths, widths, dtypes and groups that pick different kernels."""
     half, single = torch.float16, torch.float32
     for mask, queries, dtype in itertools.product(MASKS, (1, 2, 17), (half, single)):
         yield Attention(mask, queries, 17, dtype=dtype)

@@ -13,6 +13,8 @@ from torchtrt.targets import qualified_name
 from torchtrt.testing import PackConformance, cases_of, check_case, op_case, run_compiled
 from torchtrt_converters_aten_core import pack
 from torchtrt_testing.checking import is_expected_rejection
+from torchtrt_testing.conformance_checks import faults_of_validators, validators_of
+from torchtrt_testing.nodes import nodes_of
 
 WITHOUT_OWN_CASE = {
     **{
@@ -47,6 +49,23 @@ class TestAtenCore(PackConformance):
     def is_expected_rejection(self, error):
         """TensorRT 8.6 lacks exact integers and bfloat16."""
         return is_expected_rejection(error)
+
+    @pytest.mark.slow  # 2,700 nodes; the test of each case asks about the case's own nodes
+    def test_validators_answer_and_change_nothing(self):
+        """Of every op."""
+        super().test_validators_answer_and_change_nothing()
+
+    def test_validators_of_some_ops_answer_and_change_nothing(self):
+        """Of one op in ten, with the same dtypes, ranks and sizes."""
+        validators = validators_of(self.loaded)
+        ops = sorted(
+            (target for target in validators if isinstance(target, torch._ops.OpOverload)), key=str
+        )
+
+        asked = [node for op in ops[::10] for node in nodes_of(op)]
+
+        assert len(asked) > 200
+        assert [] == faults_of_validators(validators, asked)
 
     def test_the_readme_lists_every_op(self, tmp_path, monkeypatch):
         """The page is the site's, which is made from the registry."""

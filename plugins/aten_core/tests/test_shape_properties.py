@@ -20,9 +20,26 @@ VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
-few = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+
+
+def tries(*strategies: Any) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """Makes a test of a property: of 8 examples, and of 25 in a slow one."""
+
+    def make(test: Callable[..., None]) -> Callable[[int], None]:
+        @pytest.mark.parametrize("count", [8, pytest.param(25, marks=pytest.mark.slow)])
+        def tried(count: int) -> None:
+            drawn = settings(
+                max_examples=count,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow],
+                derandomize=True,
+            )
+            drawn(given(*strategies)(test))()
+
+        tried.__name__, tried.__doc__ = test.__name__, test.__doc__
+        return tried
+
+    return make
 
 
 @st.composite
@@ -88,8 +105,7 @@ def factors(draw: Any, number: int) -> list[int]:
     return parts
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_reshape(data: Any, shape: list[int], run: Any) -> None:
     """To any sizes with as many elements, one of them inferred, in place of the first or after it."""
     wanted = data.draw(factors(prod(shape[1:])))
@@ -112,16 +128,14 @@ def test_a_reshape_that_keeps_a_size_and_computes_another_takes_sizes_of_zero(ve
             torch.testing.assert_close(compiled(x), model(x))
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_permute(data: Any, shape: list[int], run: Any) -> None:
     """To any order of the dimensions."""
     order = data.draw(st.permutations(range(len(shape))))
     agree(lambda x: x.permute(order), [shape], run)
 
 
-@few
-@given(shapes_and_dims(), shapes_and_dims(), runs())
+@tries(shapes_and_dims(), shapes_and_dims(), runs())
 def test_transpose(one: Any, other: Any, run: Any) -> None:
     """Any two dimensions exchanged."""
     shape, first = one
@@ -129,8 +143,7 @@ def test_transpose(one: Any, other: Any, run: Any) -> None:
     agree(lambda x: x.transpose(first, second), [shape], run)
 
 
-@few
-@given(
+@tries(
     shapes_and_dims(),
     st.none() | st.integers(-6, 6),
     st.none() | st.integers(-6, 6),
@@ -143,8 +156,7 @@ def test_slice(one: Any, start: int | None, end: int | None, step: int, run: Any
     agree(lambda x: torch.ops.aten.slice.Tensor(x, dim, start, end, step), [shape], run)
 
 
-@few
-@given(st.data(), shapes_and_dims(), runs())
+@tries(st.data(), shapes_and_dims(), runs())
 def test_select(data: Any, one: Any, run: Any) -> None:
     """Any index, counted from the front or from the end."""
     shape, dim = one
@@ -152,16 +164,14 @@ def test_select(data: Any, one: Any, run: Any) -> None:
     agree(lambda x: x.select(dim, index), [shape], run)
 
 
-@few
-@given(shapes_and_dims(minimum=2), runs())
+@tries(shapes_and_dims(minimum=2), runs())
 def test_unbind(one: Any, run: Any) -> None:
     """Every index of a dimension whose size is fixed."""
     shape, dim = one
     agree(lambda x: x.unbind(dim or 1), [shape], run)
 
 
-@few
-@given(shapes_and_dims(), runs())
+@tries(shapes_and_dims(), runs())
 def test_unsqueeze_and_squeeze(one: Any, run: Any) -> None:
     """A new dimension anywhere, and back."""
     shape, dim = one
@@ -169,8 +179,7 @@ def test_unsqueeze_and_squeeze(one: Any, run: Any) -> None:
     agree(lambda x: x.unsqueeze(dim).squeeze(dim) == x, [shape], run)
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_squeeze_all(data: Any, shape: list[int], run: Any) -> None:
     """Every dimension of size 1 goes, wherever it is."""
     places = [index for index, size in enumerate(shape) if size == 1 and index > 0]
@@ -178,8 +187,7 @@ def test_squeeze_all(data: Any, shape: list[int], run: Any) -> None:
     agree(lambda x: x.squeeze(named), [shape], run)
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_expand(data: Any, shape: list[int], run: Any) -> None:
     """Dimensions of size 1 to any size, new dimensions in front, the others as they are."""
     ones = [size if data.draw(st.booleans()) else 1 for size in shape[1:]]
@@ -188,16 +196,14 @@ def test_expand(data: Any, shape: list[int], run: Any) -> None:
     agree(lambda x: x.expand(*front, x.shape[0], *wanted), [[shape[0], *ones]], run)
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_repeat(data: Any, shape: list[int], run: Any) -> None:
     """Any number of copies along each dimension, and along new ones."""
     counts = data.draw(st.lists(st.integers(1, 3), min_size=len(shape), max_size=len(shape) + 1))
     agree(lambda x: x.repeat(counts), [shape], run)
 
 
-@few
-@given(st.data(), shapes_and_dims(), runs())
+@tries(st.data(), shapes_and_dims(), runs())
 def test_cat(data: Any, one: Any, run: Any) -> None:
     """Tensors that differ in size along the dimension, one of them the first again."""
     shape, dim = one
@@ -210,16 +216,14 @@ def test_cat(data: Any, one: Any, run: Any) -> None:
         agree(lambda x: torch.cat([x, x.narrow(dim, 0, 1), x], dim), [shape], run)
 
 
-@few
-@given(shapes_and_dims(), st.integers(1, 3), runs())
+@tries(shapes_and_dims(), st.integers(1, 3), runs())
 def test_stack(one: Any, count: int, run: Any) -> None:
     """Equal tensors along a new dimension."""
     shape, dim = one
     agree(lambda x: torch.stack([x] * count, dim), [shape], run)
 
 
-@few
-@given(st.data(), shapes_and_dims(minimum=2), runs())
+@tries(st.data(), shapes_and_dims(minimum=2), runs())
 def test_split(data: Any, one: Any, run: Any) -> None:
     """Into pieces of one size, the last one smaller, and into pieces of given sizes."""
     shape, dim = one
@@ -233,16 +237,14 @@ def test_split(data: Any, one: Any, run: Any) -> None:
     )
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_flip(data: Any, shape: list[int], run: Any) -> None:
     """Any dimensions reversed."""
     dims = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
     agree(lambda x: x.flip(dims), [shape], run)
 
 
-@few
-@given(shapes_and_dims(), st.integers(-3, 3), runs())
+@tries(shapes_and_dims(), st.integers(-3, 3), runs())
 def test_roll(one: Any, shift: int, run: Any) -> None:
     """Elements moved along a dimension by at most its size."""
     shape, dim = one
@@ -250,8 +252,7 @@ def test_roll(one: Any, shift: int, run: Any) -> None:
     agree(lambda x: x.roll(places, dim), [shape], run)
 
 
-@few
-@given(st.data(), shapes, runs())
+@tries(st.data(), shapes, runs())
 def test_pad(data: Any, shape: list[int], run: Any) -> None:
     """Any number of elements before and after the last dimensions."""
     count = data.draw(st.integers(1, len(shape)))
@@ -259,8 +260,7 @@ def test_pad(data: Any, shape: list[int], run: Any) -> None:
     agree(lambda x: torch.nn.functional.pad(x, amounts, value=1), [shape], run)
 
 
-@few
-@given(shapes_and_dims(), shapes_and_dims(), runs())
+@tries(shapes_and_dims(), shapes_and_dims(), runs())
 def test_flatten_and_unflatten(one: Any, other: Any, run: Any) -> None:
     """Any dimensions that follow each other become one, and one becomes several."""
     shape = one[0]

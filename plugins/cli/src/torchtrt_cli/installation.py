@@ -143,6 +143,7 @@ def _readable() -> Iterable[Distribution]:
 
 
 def _editable_source(distribution: Distribution) -> str | None:
+    """Returns the folder that a distribution is imported from where it was installed editable, otherwise ``None``."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if origin.get("dir_info", {}).get("editable"):

@@ -246,7 +246,7 @@ def images(pipe, prompt="abc", seed=0, **options):
     return pipe(prompt, **given)[0]
 
 
-def assert_same(compiled, pipe, rtol=1e-4, atol=1e-5, **options):
+def assert_same_images(compiled, pipe, rtol=1e-4, atol=1e-5, **options):
     """Compares the images of a pipeline with those of another one, and returns them."""
     actual, expected = images(compiled, **options), images(pipe, **options)
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)

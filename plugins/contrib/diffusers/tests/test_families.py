@@ -40,7 +40,7 @@ def test_stable_diffusion_3_has_texts_of_two_encoders(version):
         {"height": 32, "width": 16, "max_sequence_length": 12, "num_images_per_prompt": 2},
         {"height": 16, "width": 16, "max_sequence_length": 9, "guidance_scale": 1.0},
     ):
-        models.assert_same(compiled, pipe, **options)
+        models.assert_same_images(compiled, pipe, **options)
     assert before == counts(compiled)
     with pytest.raises(InputError, match="max_sequence_length=16 is outside of 8 to 12"):
         models.images(compiled, height=16, width=16, max_sequence_length=16)
@@ -58,7 +58,7 @@ def test_flux_has_tokens_of_height_times_width():
         {"height": 32, "width": 16, "max_sequence_length": 12, "num_images_per_prompt": 2},
         {"height": 20, "width": 16, "max_sequence_length": 8, "true_cfg_scale": 2.0, "negative_prompt": "b"},
     ):  # fmt: skip
-        models.assert_same(compiled, pipe, **options)
+        models.assert_same_images(compiled, pipe, **options)
     assert before == counts(compiled)
     with pytest.raises(InputError, match="height=64 is outside of 16 to 32"):
         models.images(compiled, height=64, width=8, max_sequence_length=8)
@@ -68,7 +68,7 @@ def test_flux_has_tokens_of_height_times_width():
     whole = compile_pipeline(
         pipe, heights=16, widths=16, components=["transformer"], **TEXT, truncate_double=True
     )
-    models.assert_same(whole, pipe, height=16, width=16, max_sequence_length=8)
+    models.assert_same_images(whole, pipe, height=16, width=16, max_sequence_length=8)
     assert [] == whole.torchtrt.report["transformer"].programs[0].report.in_torch
     with pytest.raises(
         InputError, match=r"'transformer'.*max_sequence_length|max_sequence_length=16"
@@ -100,7 +100,7 @@ def test_wan_has_frames():
         {"height": 48, "width": 32, "num_frames": 9, "num_videos_per_prompt": 2},
         {"height": 32, "width": 32, "num_frames": 5, "guidance_scale": 1.0},
     ):
-        models.assert_same(compiled, pipe, **options, **text)
+        models.assert_same_images(compiled, pipe, **options, **text)
     assert 1 == counts(compiled)["transformer"]
     with pytest.raises(InputError, match="num_frames=13 is outside of 5 to 9"):
         models.images(compiled, height=32, width=32, num_frames=13, **text)
@@ -121,7 +121,7 @@ def test_stable_diffusion_xl_has_added_conditions(version):
         {"height": 32, "width": 16, "num_images_per_prompt": 2},
         {"height": 16, "width": 16, "guidance_scale": 1.0},
     ):
-        models.assert_same(compiled, pipe, **options)
+        models.assert_same_images(compiled, pipe, **options)
     assert before == counts(compiled)
 
 
@@ -180,6 +180,6 @@ def test_pipelines_of_images_are_compiled_ahead(name):
             options |= {"image": image, "num_inference_steps": 3}
         if "Inpaint" in name:
             options["mask_image"] = (torch.rand(1, 1, height, width) > 0.5).float()
-        models.assert_same(compiled, pipe, **options)
+        models.assert_same_images(compiled, pipe, **options)
     assert before == counts(compiled)
     assert all(1 == before[each] for each in components)

@@ -30,7 +30,7 @@ def test_the_scale_of_a_call_is_a_refit(tmp_path, exported):
     compiled = compile_pipeline(pipe, heights=16, widths=16, components=["unet"])
     exported.clear()
     seen = [
-        models.assert_same(compiled, pipe, **SIZE, **options)
+        models.assert_same_images(compiled, pipe, **SIZE, **options)
         for options in ({}, *({"cross_attention_kwargs": {"scale": each}} for each in (0.5, 0.0)))
     ]
     assert [] == exported
@@ -53,7 +53,7 @@ def test_adapters_are_switched_by_refits(tmp_path, exported):
         exported.clear()
         if change is not None:
             change()
-        image = models.assert_same(compiled, pipe, **SIZE, **options)
+        image = models.assert_same_images(compiled, pipe, **SIZE, **options)
         seen.append(image)
         assert len(compiled.unet.torchtrt.programs) <= 2
         return len(exported)

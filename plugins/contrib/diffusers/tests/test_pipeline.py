@@ -49,7 +49,7 @@ def programs(compiled):
 def test_images_are_eager_pytorchs_and_need_no_other_program(pair, options):
     pipe, compiled = pair
     before = programs(compiled)
-    first = models.assert_same(compiled, pipe, **options)
+    first = models.assert_same_images(compiled, pipe, **options)
     assert torch.equal(first, models.images(compiled, **options))
     assert before == programs(compiled)
     assert all(1 == len(before[name]) for name in ("unet", "text_encoder", "vae.decoder"))
@@ -63,7 +63,7 @@ def test_callbacks_see_and_change_latents(pair):
 
     pipe, compiled = pair
     seen = []
-    models.assert_same(compiled, pipe, callback_on_step_end=callback, **SIZE)
+    models.assert_same_images(compiled, pipe, callback_on_step_end=callback, **SIZE)
     assert [0, 1, 0, 1] == seen
     halved = models.images(compiled, callback_on_step_end=callback, **SIZE)
     assert not torch.allclose(halved, models.images(compiled, **SIZE))
@@ -116,7 +116,7 @@ def test_other_pipelines_of_the_components_run_on_the_engines(pair):
         mine, eager = kind.from_pipe(compiled), kind.from_pipe(pipe)
         for each in (mine, eager):
             each.set_progress_bar_config(disable=True)
-        models.assert_same(mine, eager, image=image, num_inference_steps=4, **options)
+        models.assert_same_images(mine, eager, image=image, num_inference_steps=4, **options)
     assert "" == compiled.torchtrt.report["vae.encoder"].reason
     assert 1 == len(programs(compiled)["vae.encoder"]) == len(programs(compiled)["unet"])
 
@@ -152,11 +152,11 @@ def test_a_compiled_pipeline_is_saved_as_the_original_is(pair, tmp_path, monkeyp
     models.images(compiled, **SIZE)
     exported = exports_of_followed(monkeypatch)
     (compiled if who == "compiled" else pipe).save_pretrained(tmp_path)
-    models.assert_same(compiled, pipe, **SIZE)
+    models.assert_same_images(compiled, pipe, **SIZE)
     assert [] == exported
     loaded = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path, safety_checker=None)
     loaded.set_progress_bar_config(disable=True)
-    models.assert_same(loaded, pipe, **SIZE)
+    models.assert_same_images(loaded, pipe, **SIZE)
 
 
 def test_the_report_has_a_row_for_each_component(pair):
@@ -179,7 +179,7 @@ def test_slices_of_the_autoencoder_are_batches_of_one(pair):
     pipe, compiled = pair
     before = programs(compiled)
     compiled.vae.enable_slicing()
-    models.assert_same(compiled, pipe, num_images_per_prompt=2, **SIZE)
+    models.assert_same_images(compiled, pipe, num_images_per_prompt=2, **SIZE)
     compiled.vae.disable_slicing()
     assert before == programs(compiled)
 
@@ -195,7 +195,7 @@ def test_tiles_of_the_autoencoder_are_enabled_first(pair):
     pipe.vae.enable_tiling()
     tiled = compile_pipeline(pipe, heights=(16, 32), widths=16, components=["vae"])
     for height in (16, 32, 24):
-        models.assert_same(tiled, pipe, height=height, width=16)
+        models.assert_same_images(tiled, pipe, height=height, width=16)
     assert 1 == len(programs(tiled)["vae.decoder"])
 
 
@@ -206,7 +206,7 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
     )
     assert [] == [each for rows in programs(compiled).values() for each in rows]
     for height in (16, 32):
-        models.assert_same(compiled, pipe, height=height, width=16)
+        models.assert_same_images(compiled, pipe, height=height, width=16)
     assert 1 <= len(programs(compiled)["vae.decoder"]) <= 2
     assert "components= leaves it out" == compiled.torchtrt.report["unet"].reason
 
@@ -255,7 +255,7 @@ def test_a_compiled_pipeline_is_compiled_for_other_sizes():
     options = {"widths": 8, "components": ["vae"], "compile_now": False}
     first = compile_pipeline(pipe, heights=(16, 32), **options)
     second = compile_pipeline(first, heights=(8, 48), **options)
-    models.assert_same(second, pipe, height=48, width=8, guidance_scale=1.0)
+    models.assert_same_images(second, pipe, height=48, width=8, guidance_scale=1.0)
     assert (0, 1) == tuple(len(programs(each)["vae.decoder"]) for each in (first, second))
     for each, bounds in ((second, "8 to 48"), (first, "16 to 32")):
         with pytest.raises(InputError, match=f"height=64 is outside of {bounds}"):
@@ -303,9 +303,9 @@ def test_hooks_of_the_compiled_pipeline_run_around_engines():
     pipe = models.made(models.stable_diffusion)
     compiled = compile_pipeline(pipe, heights=16, widths=16, components=["text_encoder"])
     hooks.add_hook_to_module(compiled.text_encoder, hooks.AlignDevicesHook(execution_device="cpu"))
-    models.assert_same(compiled, pipe, **SIZE)
+    models.assert_same_images(compiled, pipe, **SIZE)
     hooks.remove_hook_from_module(compiled.text_encoder)
-    models.assert_same(compiled, pipe, **SIZE)
+    models.assert_same_images(compiled, pipe, **SIZE)
     assert 1 == len(programs(compiled)["text_encoder"])
 
 
@@ -320,7 +320,7 @@ def test_pipelines_that_take_images_are_compiled_ahead(name):
     options = {"image": torch.rand(1, 3, 32, 16), "num_inference_steps": 4}
     if name == "Inpaint":
         options |= {"mask_image": torch.ones(1, 1, 32, 16), "height": 32, "width": 16}
-    models.assert_same(compiled, pipe, **options)
+    models.assert_same_images(compiled, pipe, **options)
     assert before == programs(compiled)
     options["image"] = torch.rand(1, 3, 48, 16)
     if name == "Img2Img":
@@ -357,7 +357,7 @@ def test_a_controlnet_has_one_program_for_all_scales():
         image = torch.full((1, 3, height, width), 0.3)
         options = {"image": image, "height": height, "width": width}
         seen.append(
-            models.assert_same(
+            models.assert_same_images(
                 compiled, pipe, controlnet_conditioning_scale=float(scale), **options
             )
         )
@@ -373,7 +373,7 @@ def test_several_controlnets_stay_in_pytorch():
     compiled = compile_pipeline(
         pipe, heights=16, widths=16, components=["unet", "controlnet"], example=options
     )
-    models.assert_same(compiled, pipe, **SIZE, **options)
+    models.assert_same_images(compiled, pipe, **SIZE, **options)
     assert "several ControlNets" in compiled.torchtrt.report["controlnet"].reason
 
 
@@ -392,11 +392,11 @@ def test_the_unet_takes_embeddings_of_ip_adapters():
         components=["unet"],
         example=given,
     )
-    first = models.assert_same(compiled, pipe, height=16, width=24, **given)
-    models.assert_same(compiled, pipe, height=32, width=24, num_images_per_prompt=2, **given)
+    first = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
+    models.assert_same_images(compiled, pipe, height=32, width=24, num_images_per_prompt=2, **given)
     assert 1 == len(programs(compiled)["unet"])
     pipe.set_ip_adapter_scale(0.3)
-    second = models.assert_same(compiled, pipe, height=16, width=24, **given)
+    second = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
     assert not torch.allclose(first, second)
     assert 2 == len(programs(compiled)["unet"])
 
@@ -405,7 +405,7 @@ def test_ranges_may_come_from_numpy():
     pipe = models.made(models.stable_diffusion)
     sizes = {"heights": tuple(np.arange(16, 40, 16)), "widths": np.int64(16)}
     compiled = compile_pipeline(pipe, **sizes, components=["vae"], compile_now=False)
-    models.assert_same(compiled, pipe, height=np.int64(32), width=16)
+    models.assert_same_images(compiled, pipe, height=np.int64(32), width=16)
     with pytest.raises(InputError, match="height=48 is outside of 16 to 32"):
         models.images(compiled, height=np.int64(48), width=16)
 
@@ -421,7 +421,7 @@ def test_a_pipeline_without_text_encoders_takes_an_example():
     with pytest.raises(InputError, match="Give example"):
         compile_pipeline(pipe, **sizes)
     compiled = compile_pipeline(pipe, **sizes, example=example)
-    models.assert_same(compiled, pipe, prompt=None, **example, **SIZE)
+    models.assert_same_images(compiled, pipe, prompt=None, **example, **SIZE)
 
 
 class Noise(torch.nn.Module):

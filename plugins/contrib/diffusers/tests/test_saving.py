@@ -42,11 +42,11 @@ def test_engines_are_loaded_without_an_export(folder, monkeypatch):
         assert 1 == len(report[name].programs)
     assert "its first call compiles it" in report["vae.encoder"].reason
     for height, width in ((16, 24), (32, 16)):
-        models.assert_same(compiled, pipe, height=height, width=width)
+        models.assert_same_images(compiled, pipe, height=height, width=width)
     with torch.no_grad():
         for weight in pipe.vae.parameters():
             weight.mul_(1.1)
-    models.assert_same(compiled, pipe, height=16, width=24)
+    models.assert_same_images(compiled, pipe, height=16, width=24)
     assert [] == exported
     with pytest.raises(InputError, match="height=40 is outside of 16 to 32"):
         models.images(compiled, height=40, width=16)
@@ -59,7 +59,7 @@ def test_another_checkpoint_gets_its_weights_by_a_refit(folder, monkeypatch):
         for weight in (*pipe.text_encoder.parameters(), *pipe.vae.parameters()):
             weight.normal_(std=0.2)
     compiled = load_compiled_pipeline(folder, pipe)
-    models.assert_same(compiled, pipe, height=16, width=24)
+    models.assert_same_images(compiled, pipe, height=16, width=24)
     assert [] == exported
 
 

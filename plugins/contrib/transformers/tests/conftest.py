@@ -72,7 +72,7 @@ class Pair:
     model: transformers.PreTrainedModel
     compiled: CompiledForCausalLM
 
-    def assert_same(self, ids, mask=None, **options):
+    def assert_same_texts(self, ids, mask=None, **options):
         """Compares the texts, drawn with the same random numbers."""
         texts = []
         for each in (self.model, self.compiled):

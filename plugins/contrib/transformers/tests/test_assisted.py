@@ -60,9 +60,9 @@ def assert_assisted_texts_are_eagers(pair, ids, **options):
     stranger = model_of(ONE_LAYER["llama"], seed=1)
     for assistant in (assisting(pair.model, CANDIDATES), assisting(stranger, CANDIDATES)):
         for sampled in (False, True):
-            pair.assert_same(ids, assistant_model=assistant, do_sample=sampled, **options)
+            pair.assert_same_texts(ids, assistant_model=assistant, do_sample=sampled, **options)
     assert (
-        pair.assert_same(ids, assistant_model=stranger, **options).tolist()
+        pair.assert_same_texts(ids, assistant_model=stranger, **options).tolist()
         == pair.model.generate(ids, do_sample=False, **options).tolist()
     )
 
@@ -95,7 +95,7 @@ def test_candidates_from_the_prompt_are_verified(pair):
         lambda module, args, result: calls.append(tuple(result[0].shape[:2]))
     )
     for sampled in (False, True):
-        pair.assert_same(
+        pair.assert_same_texts(
             ids, prompt_lookup_num_tokens=CANDIDATES, max_new_tokens=10, do_sample=sampled
         )
     handle.remove()
@@ -108,7 +108,7 @@ def test_more_candidates_than_a_step_verifies_are_read_in_several_calls(pair):
     ids = prompts(1, 5)[0]
     for candidates, schedule in ((9, "constant"), (2, "heuristic_transient")):
         assistant = assisting(pair.model, candidates, schedule=schedule)
-        pair.assert_same(ids, assistant_model=assistant, max_new_tokens=16)
+        pair.assert_same_texts(ids, assistant_model=assistant, max_new_tokens=16)
 
 
 def test_a_compiled_model_assists_a_compiled_one(pair):
@@ -153,7 +153,7 @@ def test_a_saved_model_verifies_candidates(pair, tmp_path):
 
     assert CANDIDATES == loaded.max_candidate_tokens
     assistant = assisting(pair.model, CANDIDATES)
-    Pair(pair.model, loaded).assert_same(
+    Pair(pair.model, loaded).assert_same_texts(
         prompts(1, 5)[0], assistant_model=assistant, max_new_tokens=8
     )
 
@@ -176,10 +176,10 @@ def test_assisted_texts_of_encoders_with_decoders_are_eagers(name, tmp_path):
     assistant = assisting(copy.deepcopy(model), CANDIDATES)
     options = {"assistant_model": assistant, "repetition_penalty": 1.8, "max_new_tokens": 10}
 
-    text = pair.assert_same(source, **options)
+    text = pair.assert_same_texts(source, **options)
 
-    assert text.tolist() == loaded.assert_same(source, **options).tolist()
-    pair.assert_same(source, **{**options, "do_sample": True})
+    assert text.tolist() == loaded.assert_same_texts(source, **options).tolist()
+    pair.assert_same_texts(source, **{**options, "do_sample": True})
 
 
 @pytest.mark.parametrize(

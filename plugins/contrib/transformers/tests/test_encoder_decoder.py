@@ -96,11 +96,11 @@ def assert_texts_are_eagers(name, pair):
     """Greedy, with beams and sampled, whatever the source."""
     for source, mask in sources(name):
         options = {"max_new_tokens": 24, "repetition_penalty": 1.8}
-        text = pair.assert_same(source, mask, **options)
+        text = pair.assert_same_texts(source, mask, **options)
         assert len(set(text[0].tolist())) > 8  # and not one token again and again
     source, mask = sources(name)[0]
-    pair.assert_same(source, mask, max_new_tokens=12, num_beams=3, num_return_sequences=2)
-    pair.assert_same(source, mask, max_new_tokens=12, do_sample=True, top_k=20)
+    pair.assert_same_texts(source, mask, max_new_tokens=12, num_beams=3, num_return_sequences=2)
+    pair.assert_same_texts(source, mask, max_new_tokens=12, do_sample=True, top_k=20)
 
 
 def test_texts_are_eagers(t5):
@@ -165,7 +165,7 @@ def test_prompts_of_the_decoder_are_read_at_once(t5):
     source, mask = prompts(2, 6)
     start, start_mask = prompts(2, 5, 7, padding=(2,))
 
-    t5.assert_same(
+    t5.assert_same_texts(
         source, mask, decoder_input_ids=start, decoder_attention_mask=start_mask, max_new_tokens=9
     )
 
@@ -224,7 +224,7 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
     assert type(pair.compiled) is type(loaded)
     assert (DEVICE, torch.float32) == (loaded.device.type, loaded.dtype)
     source, mask = sources(name)[0]
-    Pair(pair.model, loaded).assert_same(source, mask, max_new_tokens=12, num_beams=2)
+    Pair(pair.model, loaded).assert_same_texts(source, mask, max_new_tokens=12, num_beams=2)
     with pytest.raises(
         InputError, match=r"for CompiledEncoderDecoder\.from_pretrained, and not for"
     ):

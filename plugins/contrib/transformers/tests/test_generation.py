@@ -50,11 +50,11 @@ def test_texts_are_eagers_on_every_tensorrt(compiled_pair, name, version):
     """One text and three padded ones, call after call, shorter and longer than before, up to the greatest length."""
     pair = compiled_pair(name, version)
 
-    pair.assert_same(prompts(1, 7)[0], max_new_tokens=12)
-    pair.assert_same(*prompts(3, 9, 1, padding=(4, 0, 1)), max_new_tokens=12)
-    pair.assert_same(*prompts(2, 70, 2, padding=(0, 60)), max_new_tokens=8)
-    pair.assert_same(prompts(1, 1, 3)[0], max_new_tokens=5)
-    text = pair.assert_same(*prompts(2, 5, 4, padding=(2,)), max_new_tokens=95)
+    pair.assert_same_texts(prompts(1, 7)[0], max_new_tokens=12)
+    pair.assert_same_texts(*prompts(3, 9, 1, padding=(4, 0, 1)), max_new_tokens=12)
+    pair.assert_same_texts(*prompts(2, 70, 2, padding=(0, 60)), max_new_tokens=8)
+    pair.assert_same_texts(prompts(1, 1, 3)[0], max_new_tokens=5)
+    text = pair.assert_same_texts(*prompts(2, 5, 4, padding=(2,)), max_new_tokens=95)
     assert (2, 100) == text.shape
     assert len(set(text[0, 5:].tolist())) > 10  # and not one token again and again
 
@@ -74,8 +74,8 @@ def test_texts_of_other_models_are_eagers(compiled_pair, name, version):
     pair = compiled_pair(name, version)
 
     assert (name in ("mistral", "gemma2")) == pair.compiled.windowed
-    pair.assert_same(prompts(1, 3)[0], max_new_tokens=20)
-    pair.assert_same(*prompts(3, 15, 1, padding=(7, 0, 13)), max_new_tokens=20)
+    pair.assert_same_texts(prompts(1, 3)[0], max_new_tokens=20)
+    pair.assert_same_texts(*prompts(3, 15, 1, padding=(7, 0, 13)), max_new_tokens=20)
 
 
 @pytest.mark.slow  # eleven seconds; test_families.py has experts as well
@@ -91,7 +91,7 @@ def test_a_mixture_of_experts_is_eagers():
     assert not compiled.step.report.in_torch
     # TensorRT 8.6 finds no kernel for a mixture of experts as a whole, so that it has several engines there.
     assert is_real() or 1 == len(compiled.step.report.blocks)
-    Pair(model, compiled).assert_same(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
+    Pair(model, compiled).assert_same_texts(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
 @BOTH
@@ -100,15 +100,15 @@ def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     pair = compiled_pair(name, prefill_engine=False)
 
     assert pair.compiled.prefill is None
-    pair.assert_same(prompts(1, 7)[0], max_new_tokens=12)
-    pair.assert_same(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
+    pair.assert_same_texts(prompts(1, 7)[0], max_new_tokens=12)
+    pair.assert_same_texts(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
 
 
 def test_sampled_texts_are_eagers(pair):
     """With the same random numbers, whatever shapes the distribution."""
     options = {"do_sample": True, "temperature": 1.3, "top_k": 20, "top_p": 0.9}
 
-    text = pair.assert_same(*prompts(3, 6, padding=(2,)), max_new_tokens=20, **options)
+    text = pair.assert_same_texts(*prompts(3, 6, padding=(2,)), max_new_tokens=20, **options)
 
     greedy = pair.compiled.generate(prompts(3, 6)[0], max_new_tokens=20, do_sample=False)
     assert text.tolist() != greedy.tolist()
@@ -118,8 +118,8 @@ def test_beams_are_eagers(pair):
     """The cache follows the beams."""
     ids, mask = prompts(2, 6, padding=(3,))
 
-    pair.assert_same(ids, mask, num_beams=3, max_new_tokens=20)
-    pair.assert_same(
+    pair.assert_same_texts(ids, mask, num_beams=3, max_new_tokens=20)
+    pair.assert_same_texts(
         ids, mask, num_beams=3, num_return_sequences=2, repetition_penalty=1.4, max_new_tokens=8
     )
 
@@ -127,13 +127,13 @@ def test_beams_are_eagers(pair):
 def test_a_text_ends_where_eagers_does(pair):
     """One that has ended is padded until all have."""
     ids, mask = prompts(3, 6, padding=(0, 2))
-    free = pair.assert_same(ids, mask, max_new_tokens=20)
+    free = pair.assert_same_texts(ids, mask, max_new_tokens=20)
 
     ends = [int(free[0, 10]), int(free[1, 13])]
-    text = pair.assert_same(ids, mask, max_new_tokens=20, eos_token_id=ends)
+    text = pair.assert_same_texts(ids, mask, max_new_tokens=20, eos_token_id=ends)
 
     assert 0 == text[0, -1]
-    alone = pair.assert_same(ids[:1], mask[:1], max_new_tokens=20, eos_token_id=ends)
+    alone = pair.assert_same_texts(ids[:1], mask[:1], max_new_tokens=20, eos_token_id=ends)
     assert alone.shape[1] <= 11
 
 
@@ -171,7 +171,7 @@ def test_streamers_processors_and_criteria_work(pair):
         "logits_processor": transformers.LogitsProcessorList([Never()]),
         "max_new_tokens": 30,
     }
-    pair.assert_same(ids, **options)
+    pair.assert_same_texts(ids, **options)
     text = pair.compiled.generate(ids, streamer=streamer, do_sample=False, **options)
 
     assert 12 == text.shape[1]
@@ -277,7 +277,7 @@ def test_a_conversation_goes_on_from_its_cache(pair):
         ids, attention_mask=mask, past_key_values=cache, max_new_tokens=6, do_sample=False
     )
     assert 10 == cache.get_seq_length()
-    pair.assert_same(prompts(4, 9, 3)[0], max_new_tokens=5)
+    pair.assert_same_texts(prompts(4, 9, 3)[0], max_new_tokens=5)
 
     longer = torch.cat([text, prompts(2, 4, 5)[0]], 1)
     longer_mask = torch.cat([mask, torch.ones_like(longer[:, 5:])], 1)
@@ -308,7 +308,7 @@ def test_what_was_infinite_once_does_not_stay(pair):
     """Places that no mask lets through are multiplied by zero, which infinities would survive."""
     pair.compiled._memory.fill_(torch.inf)
 
-    pair.assert_same(*prompts(2, 5, padding=(2,)), max_new_tokens=8)
+    pair.assert_same_texts(*prompts(2, 5, padding=(2,)), max_new_tokens=8)
 
 
 def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pair):

@@ -102,13 +102,13 @@ def llava_pair():
 def assert_texts_are_eagers(name, pair):
     """Greedy, with beams and sampled, with images and without."""
     ids, mask, images = with_images(name)
-    text = pair.assert_same(ids, mask, max_new_tokens=20, **images)
+    text = pair.assert_same_texts(ids, mask, max_new_tokens=20, **images)
     assert len(set(text[0].tolist())) > 10
-    pair.assert_same(ids, mask, max_new_tokens=10, num_beams=3, **images)
-    pair.assert_same(ids, mask, max_new_tokens=10, do_sample=True, **images)
-    pair.assert_same(*prompts(3, 9, padding=(2,)), max_new_tokens=10)
+    pair.assert_same_texts(ids, mask, max_new_tokens=10, num_beams=3, **images)
+    pair.assert_same_texts(ids, mask, max_new_tokens=10, do_sample=True, **images)
+    pair.assert_same_texts(*prompts(3, 9, padding=(2,)), max_new_tokens=10)
     other = {**images, "pixel_values": images["pixel_values"] * -2}
-    assert text.tolist() != pair.assert_same(ids, mask, max_new_tokens=20, **other).tolist()
+    assert text.tolist() != pair.assert_same_texts(ids, mask, max_new_tokens=20, **other).tolist()
 
 
 def test_texts_of_images_are_eagers(llava_pair):
@@ -180,7 +180,7 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
 
     assert type(pair.compiled) is type(loaded)
     ids, mask, images = with_images(name)
-    Pair(pair.model, loaded).assert_same(ids, mask, max_new_tokens=12, num_beams=2, **images)
+    Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=12, num_beams=2, **images)
     kept = load_file(tmp_path / "torchtrt_tensors.safetensors")
     assert any("embed_tokens" in key for key in kept)
     assert (name == "qwen") == any("visual" in key for key in kept)

@@ -111,6 +111,7 @@ def _compile(
     is_broken_off: bool,
     bake_weights: bool,
 ) -> Callable[[list[Any]], Any]:
+    """Returns the function that AOTAutograd calls for a graph, which builds engines when it is first called."""
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     roles = _Roles.of(placeholders, bake_weights)
     if not roles.tensors or not _returns_tensors(graph_module):
@@ -154,6 +155,7 @@ class _Roles:
 
     @classmethod
     def of(cls, placeholders: Sequence[Node], bake_weights: bool) -> _Roles:
+        """Sorts the placeholders of the graph that AOTAutograd is compiling into the three roles."""
         context = TracingContext.try_get()
         metadata = None if context is None else context.fw_metadata
         static = set(metadata.static_input_indices or ()) if metadata and bake_weights else set()
@@ -372,6 +374,7 @@ def _bounds(placeholder: Node) -> dict[int, tuple[int, int]]:
 
 
 def _input(tensor: torch.Tensor, bounds: Mapping[int, tuple[int, int]]) -> torch.Tensor | Input:
+    """Returns what to compile for: the tensor itself, or its dimensions in ``bounds`` from their minimum to maximum."""
     if not bounds:
         return tensor
     shapes = [

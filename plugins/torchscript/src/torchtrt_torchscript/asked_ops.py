@@ -75,6 +75,11 @@ _PYTORCHS = ("aten::", "prim::")
 
 
 def _check_exists(schema: str, parsed: Any) -> None:
+    """Checks that PyTorch has an op of this schema. An op of another library may come later, with that library.
+
+    Raises:
+        PackError: PyTorch has no such op, or one that takes or returns something else.
+    """
     known = torch._C._jit_get_schemas_for_operator(parsed.name)
     same = [each for each in known if each.overload_name == parsed.overload_name]
     if not known and not parsed.name.startswith(_PYTORCHS):
@@ -88,6 +93,11 @@ def _check_exists(schema: str, parsed: Any) -> None:
 
 
 def _without_writing(schema: str, parsed: Any) -> str:
+    """Returns the full name of the op that does the same as one in place, as ``aten.relu.default`` for ``relu_``.
+
+    Raises:
+        PackError: There is none.
+    """
     name = parsed.name.removesuffix("_")
     arguments = [argument for argument, _ in _signature(parsed)[0]]
     same = (

@@ -129,6 +129,7 @@ _TRACERS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_ten
 
 
 def _what_is_assumed(module: TorchScriptModule, cause: BaseException) -> str:
+    """Returns the message for a model that assumes something about a size: what, and at which lines of its source."""
     lines = dict.fromkeys(f"{node.kind()}\n{source_line(node)}" for node in module.runner.assuming)
     said = [line.strip(" -") for line in str(cause).splitlines() if line.startswith("  - ")]
     return "\n".join(

@@ -131,6 +131,11 @@ class Memory:
             self._read(tensor, node)
 
     def _read(self, tensor: Tensor, node: torch._C.Node) -> None:
+        """Brings one tensor up to date after a write to a tensor that it may share memory with.
+
+        Raises:
+            ExportError: What it holds now cannot be computed.
+        """
         found = self._stale.get(self._number(tensor))
         if found is None:
             return
@@ -184,6 +189,11 @@ class Memory:
                     self.loses(StandIn(stand_in.tensor, each.originals, stand_in.node), node)
 
     def _mark(self, tensor: Tensor, stand_in: StandIn, node: torch._C.Node) -> None:
+        """Notes that a tensor is out of date since ``node`` wrote, and all stand-ins that were made of it.
+
+        Raises:
+            ExportError: The tensor outlives the trace, so that its new content would have to be computed.
+        """
         number = self._number(tensor)
         known = self._stale.get(number)
         if known is not None and known[0].read is None:
@@ -208,6 +218,7 @@ class Memory:
 def _cannot_follow(
     stand_in: StandIn, written: torch._C.Node, read: torch._C.Node | None = None
 ) -> str:
+    """Returns the message for a write that cannot be followed, with the lines where each part of it happens."""
     places = [("made here", stand_in.node), ("written here", written)]
     if read is not None:
         places.append(("read under another name here", read))

@@ -59,6 +59,7 @@ def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:
 
 @functools.cache
 def _interpreted(text: str) -> Callable[..., Any] | None:
+    """Returns PyTorch's function for a schema, or ``None`` if it writes, returns tensors, or is unknown to PyTorch."""
     schema = parsed_schema(text)
     if "..." in text:
         return None  # it takes what its node says besides
@@ -212,6 +213,13 @@ def _overload_of_tensors(overload: OpOverload) -> Callable[..., Any] | None:
 
 
 def _call_with_tensors(sibling: OpOverload, replaced: list[bool], *values: Any) -> Any:
+    """Calls the op that takes tensors where the op of the model takes numbers.
+
+    Args:
+        sibling: The op to call.
+        replaced: For each argument, whether ``sibling`` takes a tensor instead of a number.
+        values: The arguments in the order of the schema. One at least is a tensor.
+    """
     tensor = next(value for value in values if isinstance(value, torch.Tensor))
     args, kwargs = [], {}
     for value, is_replaced, argument in zip(

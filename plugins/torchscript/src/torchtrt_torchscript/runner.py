@@ -235,6 +235,7 @@ class GraphRunner:
         env[node.output().unique()] = GraphRunner(node.g("Subgraph")).run(args, self)
 
     def _choose(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs ``prim::If``: the branch that is chosen where the condition is known, and otherwise both, as one op."""
         condition = env[node.input().unique()]
         then, otherwise = node.blocks()
         if isinstance(condition, torch.SymBool):
@@ -249,6 +250,7 @@ class GraphRunner:
         self.assign(env, node.outputs(), results)
 
     def _repeat(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs ``prim::Loop``: unrolled as long as its condition is known, and from there on as one op."""
         limit, condition, *carried = (env[value.unique()] for value in node.inputs())
         (body,) = node.blocks()
         trip = 0

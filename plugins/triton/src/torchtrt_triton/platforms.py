@@ -91,6 +91,7 @@ def _objection_to_graph(program: ExportedProgram, calls: Sequence[Node]) -> str:
 
 
 def _objection_to_engine(engine: Mapping[str, Any]) -> str:
+    """Returns why Triton's TensorRT backend cannot serve an engine, or an empty text."""
     if not _REAL.fullmatch(engine["tensorrt"]):
         return f"the engine is of {engine['tensorrt']}, which Triton does not have"
     if engine["requires_output_allocator"]:

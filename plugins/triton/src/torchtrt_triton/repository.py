@@ -144,6 +144,11 @@ def _chosen(backend: str, platform: Platform) -> str:
 
 
 def _checked_name(name: str) -> str:
+    """Returns a name that Triton takes and that no file of the repository has.
+
+    Raises:
+        SettingsError: The name is unusable.
+    """
     if name == CONFIG or len(name) > _LONGEST_NAME:
         raise SettingsError(
             f"{name!r} cannot be the name of a model in Triton: it is longer than {_LONGEST_NAME} characters, or the "

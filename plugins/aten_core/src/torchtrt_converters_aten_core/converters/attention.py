@@ -16,6 +16,7 @@ aten = torch.ops.aten
 
 
 def _unsupported_attention(node: Node) -> str | None:
+    """Returns why TensorRT cannot compute this attention, or ``None``."""
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:

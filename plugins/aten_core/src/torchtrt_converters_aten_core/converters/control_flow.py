@@ -92,6 +92,7 @@ def _select(
     branches: Sequence[Any],
     operands: Sequence[Any],
 ) -> Iterator[Any]:
+    """Computes both branches and yields their results, chosen by ``condition``, a boolean of one element."""
     results = [_converted(ctx, graph, operands) for graph in branches]
     for pair in zip(*results, strict=True):
         tensors = [ctx.tensor(value) for value in pair]

@@ -155,6 +155,7 @@ _FIXED = ("stride", "padding", "dilation", "output_padding", "groups")
 
 
 def _unsupported_convolution(node: Node) -> str | None:
+    """Returns why TensorRT cannot compute this convolution, or ``None``."""
     op = arguments_of(node)
     tensor, kernel = value_of(op.input), value_of(op.weight)
     spatial = kernel.dim() - 2

@@ -79,6 +79,7 @@ def scalar_tensor(ctx: ConversionContext, s: int | float | bool, **_: Any) -> Ne
 
 
 def _unclear_range(node: Node) -> str | None:
+    """Returns why the engine cannot compute the length of a range, or ``None``. A fixed length is always known."""
     op = arguments_of(node)
     result = node.meta["val"]
     if isinstance(result.shape[0], int):

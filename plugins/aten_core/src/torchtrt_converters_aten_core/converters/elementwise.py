@@ -209,6 +209,7 @@ def remainder(
 
 
 def _integer_power_varies(node: Node) -> str | None:
+    """Returns why an integer power cannot be computed exactly, or ``None``, as for powers of floating-point numbers."""
     if node.meta["val"].dtype.is_floating_point:
         return None
     exponent = value_of(node.args[1])
@@ -282,6 +283,7 @@ _POWERS = {0.5: ("SQRT",), -0.5: ("SQRT", "RECIP"), -1: ("RECIP",)}
 
 
 def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int) -> NetworkTensor:
+    """Returns ``base`` to a positive power, by squares: at most two products for each bit of the exponent."""
     result: NetworkTensor | None = None
     square = base
     while exponent:

@@ -203,6 +203,7 @@ def _affine_channels(
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
 ) -> NetworkTensor:
+    """Multiplies by the weights and adds the biases of ``(C,)`` along the second dimension; either may be missing."""
     dtype = ctx.dtype_of(tensor)
     for kind, value in (("PROD", weight), ("SUM", bias)):
         if value is not None:

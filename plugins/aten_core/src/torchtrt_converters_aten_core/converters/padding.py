@@ -35,6 +35,7 @@ def _amounts(op: Any) -> Any:
 
 
 def _unsupported_padding(node: Node) -> str | None:
+    """Returns why one TensorRT layer cannot pad this, or ``None``."""
     op = arguments_of(node)
     tensor, amounts = value_of(op.self), _amounts(op)
     if not all(isinstance(amount, int) for amount in amounts):

@@ -177,6 +177,10 @@ def _adaptive_average(
 def _average_parts(
     ctx: ConversionContext, tensor: NetworkTensor, place: int, size: int
 ) -> NetworkTensor:
+    """Averages one dimension into ``size`` parts, as adaptive pooling does: a product with a matrix of shares.
+
+    Neighboring parts overlap where the length is no multiple of ``size``.
+    """
     length, rank = tensor.shape[place], len(tensor.shape)
     weights = torch.zeros(length, size)
     for part in range(size):
@@ -252,6 +256,7 @@ def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple
 
 
 def _unsupported_window(node: Node) -> str | None:
+    """Returns why TensorRT's windows differ from PyTorch's here, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:

@@ -58,6 +58,15 @@ def _normal(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype)
 def _draw(
     ctx: ConversionContext, kind: str, extents: Sequence[Size], alpha: float, beta: float
 ) -> NetworkTensor:
+    """Returns random numbers of a kind of ``FillOperation``, in float32.
+
+    Args:
+        ctx: The conversion context.
+        kind: The operation: ``RANDOM_UNIFORM`` or ``RANDOM_NORMAL``.
+        extents: The sizes of the result. Without any it has one element and no dimension.
+        alpha: The minimum, or the mean.
+        beta: The maximum, or the standard deviation.
+    """
     operation = getattr(trt.FillOperation, kind)
     if not extents:
         single = add_fill(ctx.net, (1,), operation, torch.float32, alpha, beta)

@@ -27,6 +27,7 @@ SORTS = {
 
 
 def _unsorted(node: Node) -> str | None:
+    """Returns why elements cannot be ranked, or ``None``: by TopK, from both ends, or by counting the smaller ones."""
     op = arguments_of(node)
     tensor, k = value_of(op.self), getattr(op, "k", None)
     if k == 0 and isinstance(k, int):

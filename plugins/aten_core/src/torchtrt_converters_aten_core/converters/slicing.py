@@ -18,6 +18,7 @@ aten = torch.ops.aten
 
 
 def _strides_leave_tensor(node: Node) -> str | None:
+    """Returns why ``as_strided`` cannot read the elements from a flat tensor at fixed places, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(op.self)
     if not all(isinstance(number, int) for number in (*tensor.shape, *op.size, *op.stride)):
@@ -111,6 +112,7 @@ def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, 
 
 
 def _unknown_pieces(node: Node) -> str | None:
+    """Returns why a split cannot be slices, or ``None``. The last piece may be of any size, since it takes the rest."""
     op = arguments_of(node)
     given = getattr(op, "split_size", getattr(op, "split_sizes", None))
     pieces = [piece.shape[op.dim] for piece in node.meta["val"]]

@@ -129,6 +129,8 @@ def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
 
 
 def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Returns the decomposition of the pooling by maxima over the last ``count`` dimensions."""
+
     def max_pool_with_indices(
         self: Tensor,
         kernel_size: Sequence[int],
@@ -182,6 +184,8 @@ def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
 
 
 def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of the adaptive average pooling over the last ``count`` dimensions."""
+
     def adaptive_average_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
         """Returns the average of each part of dimensions that vary, along one dimension after the other."""
         if self.dtype in (torch.float16, torch.bfloat16):
@@ -199,6 +203,7 @@ def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
 def _average(
     self: Tensor, spans: Sequence[Span], count_include_pad: bool, divisor: int | None
 ) -> Tensor:
+    """Averages the windows that ``spans`` describe. PyTorch's options say what the sum is divided by."""
     values, places = _gather(self, spans, 0)
     total = values.sum(-1)
     if divisor is not None:
@@ -216,6 +221,8 @@ def _divide(total: Tensor, count: Tensor | int) -> Tensor:
 
 
 def _average_pool(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of the average pooling over the last ``count`` dimensions."""
+
     def average_pool(
         self: Tensor,
         kernel_size: Sequence[int],

@@ -48,6 +48,8 @@ def gru_cell(
 
 
 def _simple_cell(activate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Returns the decomposition of a recurrent cell with one gate, whose activation is given."""
+
     def rnn_cell(
         input: Tensor,
         hx: Tensor,

@@ -88,6 +88,7 @@ def _by_doubling_up_to(
 def _one_by_one(
     ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
 ) -> NetworkTensor:
+    """Accumulates along a dimension with a loop of the network that takes one slice in each iteration."""
     dtype = ctx.dtype_of(tensor)
     extents = sizes.sizes_of(ctx, tensor)
     rest = extents[:dim] + extents[dim + 1 :]

@@ -268,6 +268,7 @@ def clamp(
 def _limit(
     ctx: ConversionContext, kind: str, value: Operand, limit: Operand, dtype: torch.dtype
 ) -> NetworkTensor:
+    """Returns the larger or the smaller of each pair of elements (``MAX`` or ``MIN``), and NaN where either is NaN."""
     # Not by MAX and MIN: where one operand is NaN, TensorRT returns the other in one kernel and NaN in the next.
     inner = types.compute_dtype(dtype, [limit] if isinstance(limit, (int, float)) else [])
     rank = types.common_rank((value, limit))

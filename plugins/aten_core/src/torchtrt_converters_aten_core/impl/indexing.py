@@ -227,6 +227,7 @@ def _flat_index(
     lengths: Sequence[Size],
     rank: int,
 ) -> NetworkTensor:
+    """Returns the places in the dimensions of these lengths, taken as one; negative indices count from the end."""
     parts = [
         from_start(ctx, index, length, rank) for index, length in zip(indices, lengths, strict=True)
     ]

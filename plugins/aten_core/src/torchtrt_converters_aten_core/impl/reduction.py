@@ -133,6 +133,7 @@ def variance(
 def _divisor(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], correction: float
 ) -> NetworkTensor | float:
+    """Returns the number of elements in ``dims`` less the correction, but at least 0: a number, or a float32 tensor."""
     from torchtrt_converters_aten_core.impl import sizes
 
     parts = [sizes.size_of(ctx, tensor, dim) for dim in dims]

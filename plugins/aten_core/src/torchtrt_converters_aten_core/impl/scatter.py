@@ -96,6 +96,7 @@ def overwrite(
 def _is_small(
     ctx: ConversionContext, tensor: NetworkTensor, source: NetworkTensor, dim: int
 ) -> bool:
+    """Returns whether a comparison of all places with all indices gives exact results and is not too large."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     exact = dtype.is_floating_point or reduces_integers_exactly()
     mine, theirs = ctx.symbolic_shape(tensor), ctx.symbolic_shape(source)
@@ -117,6 +118,7 @@ def _at_once(
     source: NetworkTensor,
     dim: int,
 ) -> NetworkTensor:
+    """Combines all values for a place in one reduction over a mask: ``DENSE_LIMIT`` bounds the mask's elements."""
     dtype = ctx.dtype_of(tensor)
     chosen = _choices(ctx, tensor, index, dim)
     values = shape.unsqueeze(ctx, source, [dim])
@@ -147,6 +149,7 @@ def _reduce_chosen(
     dim: int,
     other: float | None = None,
 ) -> NetworkTensor:
+    """Reduces the chosen values along ``dim``. The others count as ``other``, by default the neutral element."""
     dtype = ctx.dtype_of(values)
     other = merging.neutral(kind, dtype) if other is None else other
     # A tensor, since TensorRT 8.6 keeps an infinite number only where it is spread over a row.

@@ -89,6 +89,7 @@ def _reshape_empty(
     sizes: Sequence[Size | Deferred],
     target: Sequence[SymbolicSize],
 ) -> NetworkTensor:
+    """Reshapes a tensor with a size that may be zero. It infers no size, so it computes each one from the input's."""
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
     known = [

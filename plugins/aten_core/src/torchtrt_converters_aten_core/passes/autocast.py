@@ -201,6 +201,7 @@ class _Autocast:
         self.casts: dict[tuple[Node, torch.dtype, bool], Node] = {}
 
     def run(self) -> None:
+        """Rewrites the graph, and warns of each setting in ``autocast_excluded_nodes`` that excluded no node."""
         for node in list(self.graph_module.graph.nodes):
             if node.op == "output":
                 self.cast_inputs(node, torch.float32)

@@ -53,6 +53,11 @@ def operand_dtypes(graph_module: GraphModule, settings: CompilationSettings) -> 
 
 
 def _check_operands(node: Node, packet: Any) -> None:
+    """Checks that the tensors that a node combines have one dtype.
+
+    Raises:
+        UnsupportedProgramError: Their dtypes differ, so that eager PyTorch would fail too.
+    """
     op = vars(arguments_of(node))
     if packet is aten.index_put and _fills_a_mask(op):
         return

@@ -383,6 +383,14 @@ class _Angles:
         return self._made[key]
 
     def _halved(self, doubled: Node, features: Node, interleaved: bool, heads: int) -> Node:
+        """Returns the angles once each, ``(batch, length, width / 2)``, with the batch of the features.
+
+        Args:
+            doubled: The angles, each twice. Their batch may be 1, and dimensions before the length may be missing.
+            features: The tensor that they rotate, of four dimensions.
+            interleaved: Whether the two places of an angle are neighbors, not half the width apart.
+            heads: The dimension of the heads in the features.
+        """
         batch, _, _, width = features.meta["val"].shape
         step = (0, width, 2) if interleaved else (0, width // 2)
         once = self._call(aten.slice.Tensor, doubled, -1, *step)

@@ -6,10 +6,10 @@ import os
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -39,6 +39,7 @@ from torchtrt_compiler.following.files import SavedPrograms, load_programs, save
 from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
 from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
 from torchtrt_compiler.following.state import Change, ModelState, NoState
+from torchtrt_compiler.following.structures import Structure, holds, steady
 from torchtrt_compiler.following.tracing import (
     ImpureForwardError,
     check_traceable,
@@ -52,49 +53,8 @@ _STRUCTURES = 8
 """The structures of a model whose programs are kept."""
 _REMEMBERED = 1024
 """The shapes of calls for which the program is remembered."""
-_ATTEMPTS = 100
-"""How often a state is read that other threads change meanwhile."""
-_Result = TypeVar("_Result")
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
-
-
-class _Structure:
-    """A model as it was, and the programs for it.
-
-    Attributes:
-        state: The state.
-        bindings: The programs for each kind of call.
-        chosen: The one for each kind of call and shapes; None where PyTorch runs the call.
-        refused: The kinds of calls that cannot be compiled.
-        saved: The programs of a folder that are for it.
-    """
-
-    def __init__(self, model: torch.nn.Module, saved: SavedPrograms | None) -> None:
-        self.state = _steady(lambda: ModelState(model))
-        self.saved = saved if saved is not None and saved.fit(model, self.state) else None
-        self.bindings: dict[Any, list[Binding]] = {}
-        self.chosen: dict[Any, Binding | None] = {}
-        self.refused: set[Any] = set()
-
-    def all_bindings(self) -> list[Binding]:
-        """Returns the programs for all kinds of calls."""
-        return [each for held in self.bindings.values() for each in held]
-
-    def take_saved(self, key: Any) -> None:
-        """Takes the programs of the folder for a kind of calls that is new."""
-        if self.saved is not None and key not in self.bindings:
-            self.bindings[key] = self.saved.bindings(key)
-
-    def to_save(self) -> dict[str, list[Binding]]:
-        """Returns the programs for each kind of calls as text, with those of the folder that no call has used."""
-        saved = {} if self.saved is None else self.saved.all_bindings()
-        return {**saved, **{repr(key): held for key, held in self.bindings.items()}}
-
-    def drop(self, key: Any, binding: Binding) -> None:
-        """Forgets a program."""
-        self.bindings[key] = [each for each in self.bindings[key] if each is not binding]
-        self.chosen = {place: each for place, each in self.chosen.items() if each is not binding}
 
 
 class Follower(NoState):
@@ -132,7 +92,7 @@ class Follower(NoState):
         self._fallback = fallback
         self._reader = CallReader(model.forward, dynamic_shapes)
         self._sizes: dict[Any, SeenSizes] = {}
-        self._structures: list[_Structure] = []  # the one in use last is the last
+        self._structures: list[Structure] = []  # the one in use last is the last
         self._saved: SavedPrograms | None = None
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
@@ -180,7 +140,7 @@ class Follower(NoState):
 
     def _current_bindings(self) -> frozenset[int]:
         """Returns the identities of the bindings whose programs have the model's weights."""
-        if not self._structures or not _holds(self._structures[-1].state):
+        if not self._structures or not holds(self._structures[-1].state):
             return frozenset()
         bindings = self._structures[-1].all_bindings()
         return frozenset(id(each) for each in bindings if each.is_current())
@@ -282,8 +242,8 @@ class Follower(NoState):
                 self._is_stable.wait()
             return self._found(call, place)
 
-    def _is_current(self, structure: _Structure, binding: Binding | None) -> bool:
-        if self._has_trained or self._swaps != hotswaps() or not _holds(structure.state):
+    def _is_current(self, structure: Structure, binding: Binding | None) -> bool:
+        if self._has_trained or self._swaps != hotswaps() or not holds(structure.state):
             return False
         return binding is None or binding.is_current()
 
@@ -318,16 +278,16 @@ class Follower(NoState):
                 binding = structure.chosen[place] = self._chosen(structure, call, is_new=True)
         return binding
 
-    def _current_structure(self) -> _Structure:
+    def _current_structure(self) -> Structure:
         """Returns the structure that the model has, the one in use last first."""
         path = ""
         for number, structure in enumerate(reversed(self._structures)):
-            change, where = _steady(structure.state.compare)
+            change, where = steady(structure.state.compare)
             path = path or where
             if change is Change.STRUCTURE:
                 continue
             if change is Change.WEIGHTS:
-                structure.state = _steady(lambda: ModelState(self.model))
+                structure.state = steady(lambda: ModelState(self.model))
                 for binding in structure.all_bindings():
                     binding.is_stale = True
             if number:
@@ -345,7 +305,7 @@ class Follower(NoState):
             )
         self._structures = [
             *self._structures[1 - _STRUCTURES :],
-            _Structure(self.model, self._saved),
+            Structure(self.model, self._saved),
         ]
         return self._structures[-1]
 
@@ -356,7 +316,7 @@ class Follower(NoState):
             self.refresh()
             self._merged = merged
 
-    def _chosen(self, structure: _Structure, call: Call, is_new: bool = False) -> Binding | None:
+    def _chosen(self, structure: Structure, call: Call, is_new: bool = False) -> Binding | None:
         """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
         structure.take_saved(call.key)
         for binding in () if is_new else structure.bindings.get(call.key, ()):
@@ -382,7 +342,7 @@ class Follower(NoState):
             )
             return None
 
-    def _compiled(self, structure: _Structure, call: Call) -> Binding | None:
+    def _compiled(self, structure: Structure, call: Call) -> Binding | None:
         """Returns a new program for a call, with the model's weights; None where there are too many."""
         seen = self._sizes.setdefault(call.key, SeenSizes())
         seen.add(call.shapes)
@@ -414,7 +374,7 @@ class Follower(NoState):
             binding.load(watched)
         return binding
 
-    def _bound(self, structure: _Structure, call: Call, bounds: Any) -> Binding | None:
+    def _bound(self, structure: Structure, call: Call, bounds: Any) -> Binding | None:
         """Returns a program for a call and sizes; None if it does not take the call."""
         pairs = zip(call.tensors(), bounds, strict=True)
         inputs = [as_input(tensor, each) for tensor, each in pairs]
@@ -434,7 +394,7 @@ class Follower(NoState):
                 return None
         return binding if binding.program.accepts(call.args, call.kwargs) else None
 
-    def _has_room(self, structure: _Structure, call: Call) -> bool:
+    def _has_room(self, structure: Structure, call: Call) -> bool:
         """Returns whether another program may be compiled, and forgets those of other structures for it."""
         while len(self._programs()) >= self._max_programs and self._structures[0] is not structure:
             self._structures.pop(0)
@@ -471,24 +431,6 @@ class Follower(NoState):
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(message, FollowWarning, stacklevel=6)
-
-
-def _steady(function: Callable[[], _Result]) -> _Result:
-    """Returns what a function returns once no other thread changes a container that it reads."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return function()
-        except RuntimeError as error:
-            if "during iteration" not in str(error):
-                raise
-    return function()
-
-
-def _holds(state: ModelState) -> bool:
-    try:
-        return state.holds()
-    except RuntimeError:  # another thread changes a container meanwhile
-        return False
 
 
 def _accepts(program: Program, call: Call, shapes: Any) -> bool:

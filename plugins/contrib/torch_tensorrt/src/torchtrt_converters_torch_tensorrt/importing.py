@@ -116,6 +116,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Finds a module of an adopted library as Python does, with a loader that runs it under this pack's control.
+
+        Returns:
+            ``None`` for the modules of every other library, and for those that no finder finds.
+        """
         if fullname.partition(".")[0] not in _adopted:
             return None
         for finder in sys.meta_path:

@@ -256,6 +256,7 @@ def _call(
     kwargs: dict[str, Any],
     name: str,
 ) -> Any:
+    """Calls a converter of their registry: as the older ones are called, or with the arguments of the op by name."""
     if candidate.arguments is None:
         is_legacy = candidate.calling_convention is CallingConvention.LEGACY
         return candidate.converter(ctx.net if is_legacy else ctx, target, args, kwargs, name)

@@ -129,6 +129,11 @@ def _convention(function: Callable[..., Any]) -> CallingConvention:
 
 
 def _as_pytorchs(ctx: Any, result: Any, expected: Any) -> Any:
+    """Returns what their converter made as PyTorch would return it, tensor by tensor.
+
+    NumPy arrays become tensors. A network tensor gets the dtype that is expected, unless only one of both is a
+    floating-point type, where the difference is left for the check of results to name.
+    """
     if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
         pairs = zip(result, expected, strict=False)
         several = [_as_pytorchs(ctx, *pair) for pair in pairs]
@@ -213,6 +218,7 @@ def get_lowering_pass_config(lowering_pass: Callable[..., Any]) -> dict[str, Any
 
 
 def _add_pass(function: Callable[..., Any], pack: ConverterPack) -> None:
+    """Registers one of their lowering passes, which takes a graph and either the settings or the example inputs."""
     second = list(inspect.signature(function).parameters)[1:2]
 
     def run(graph_module: GraphModule, settings: Any) -> Any:

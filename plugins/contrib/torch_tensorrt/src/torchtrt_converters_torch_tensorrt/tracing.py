@@ -166,6 +166,17 @@ def _results(graph: GraphModule) -> tuple[list[Any], Any]:
 
 
 def _convert_ready(graph: GraphModule, ctx: Any, label: str, name: str) -> None:
+    """Chooses a converter for each node of a traced graph, after constants were folded.
+
+    Args:
+        graph: The graph, whose nodes get names that begin with ``name``, unless it is empty.
+        ctx: The conversion that the graph is a part of.
+        label: What was traced, for the message.
+        name: The name of the layer that was asked for.
+
+    Raises:
+        ConversionError: No pack converts one of the ops.
+    """
     remove_no_ops(graph)
     fold_constants(graph)
     settings = getattr(ctx.compilation_settings, "original", ctx.compilation_settings)
@@ -253,6 +264,12 @@ class _Knowledge:
         return self._symbol(None, (tensor.name, None))
 
     def _symbol(self, size: torch.SymInt | None, place: tuple[str, int | None]) -> torch.SymInt:
+        """Returns a symbol of this trace for a size of another one: the same for equal expressions.
+
+        Args:
+            size: The size, whose bounds the symbol gets, or ``None`` if nothing is known about it.
+            place: The name of a tensor and the dimension, which tell unknown sizes apart.
+        """
         if size is not None and size.node.shape_env is self.shapes:
             return size
         key = place if size is None else size.node.expr

@@ -230,6 +230,11 @@ class StepCache(Cache):
         return False
 
     def _make_masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
+        """Returns which tokens each token reads: among the new ones, and among those in the cache, if there is one.
+
+        Both masks are boolean and broadcast to ``(batch, heads, new tokens, tokens)``. A window hides the tokens that
+        are further back than it is wide.
+        """
         place = torch.arange(self.mask.shape[1], device=self.mask.device)
         row, column = place[:, None], place[None, :]
         allowed = column <= row

@@ -34,6 +34,7 @@ class CompiledClass(EngineModel):
         max_cache_length: int,
         *_: Any,
     ) -> None:
+        """Lends the cache of the engines to a run, unless the run has one already, and checks that its tokens fit."""
         # Transformers asks here for the cache of one run; a run of Whisper is a part of a recording.
         self.check_total(max_cache_length)
         if model_kwargs.get("past_key_values") is None:

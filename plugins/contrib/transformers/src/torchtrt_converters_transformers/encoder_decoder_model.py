@@ -89,6 +89,11 @@ class CompiledEncoder(torch.nn.Module):
         return EncodedOutput(last_hidden_state=state, cached=cached)
 
     def _check_room(self, given: Tensor) -> None:
+        """Checks that the engines have room for sources: token ids, or features of a recording.
+
+        Raises:
+            InputError: There are too many sources, or they are too long or of another length.
+        """
         if len(given) > self.max_batch_size:
             raise InputError(
                 f"There are {len(given)} sources, but the model was compiled for max_batch_size={self.max_batch_size}. "

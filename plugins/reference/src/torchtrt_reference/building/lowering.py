@@ -51,6 +51,11 @@ def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) 
 
 
 def _check_names(network: NetworkDefinition) -> None:
+    """Checks that no two layers, and no two tensors, share a name.
+
+    Raises:
+        RefusedError: Two do.
+    """
     layers = network._layers
     tensors = [*network._inputs, *(tensor for layer in layers for tensor in layer._outputs)]
     named: tuple[tuple[str, Sequence[Layer | Tensor]], ...] = (
@@ -99,6 +104,11 @@ class _Lowering:
         return graph
 
     def _input(self, tensor: Tensor) -> Port:
+        """Returns the port of a network input.
+
+        Raises:
+            RefusedError: The values of the input decide shapes, and its own shape is not fixed.
+        """
         fact = tensor._facts()
         port = Port(
             tensor._name,
@@ -247,6 +257,7 @@ class _Lowering:
     def _constant(
         self, weights: Weights, shape: Sequence[int], layer: str, role: str | None
     ) -> int:
+        """Adds a constant and returns its slot. A refit finds it by its name, or by the layer and the role."""
         slot = self._graph.new_slot()
         self._graph.constants[slot] = weights._tensor().view(tuple(shape))
         self._graph.constant_types[slot] = weights._dtype

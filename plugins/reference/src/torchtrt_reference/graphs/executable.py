@@ -150,6 +150,7 @@ class _GraphInside:
     def bind(
         self, given: Sequence[TensorFacts], device: torch.device
     ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+        """Returns the function for inputs of these types and shapes. Its tensors are in the order of the ports."""
         constants = move_constants(self.graph, device)
         executable = bind_graph(self.graph, self._by_slot(given), self.rules, constants, device)
         inputs = [port.slot for port in self.graph.inputs]

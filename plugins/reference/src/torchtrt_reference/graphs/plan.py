@@ -202,6 +202,7 @@ class _Blobs:
         self._places: dict[tuple[Any, ...], int] = {}
 
     def add(self, tensor: torch.Tensor, dtype: str) -> int:
+        """Adds a constant and returns its number in the table. TensorRT's dtype says whether it is packed."""
         place = (tensor.data_ptr(), dtype, tensor.shape, tensor.stride())
         if tensor.numel() and place in self._places:
             return self._places[place]

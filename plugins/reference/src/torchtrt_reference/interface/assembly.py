@@ -163,6 +163,7 @@ class _Assembly:
         return made
 
     def _fill(self, made: type[Implementation], name: str, spec: Mapping[str, Any]) -> None:
+        """Gives a class the methods, properties and constructor that its interface has in this version."""
         made._follow(spec)
         if not made._checks_arguments:
             self._methods(made, name, spec)
@@ -176,6 +177,7 @@ class _Assembly:
             made.__init__ = behind.__init__  # type: ignore[method-assign, misc]
 
     def _nested(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        """Gives a class the enumerations and constants that are written inside it, such as ``ILogger.Severity``."""
         for text, members in self._description["enums"].items():
             owner, _, inner = text.rpartition(".")
             if owner != name:
@@ -189,6 +191,7 @@ class _Assembly:
             setattr(made, constant, getattr(getattr(made, owner), member) if owner else value)
 
     def _methods(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        """Gives a class its methods, which check their arguments by the signatures of this version."""
         for method, overloads in spec["methods"].items():
             if method.startswith("__") and method != "__init__":
                 continue
@@ -204,6 +207,7 @@ class _Assembly:
             )
 
     def _adder(self, method: str, overloads: Any, signature: Signature) -> Any:
+        """Returns the method ``add_*`` of a network for one kind of layer."""
         kind, operation = self._names, METHODS[method]
         interface = operation.interface or overloads[0][1]
 
@@ -217,6 +221,11 @@ class _Assembly:
         return add
 
     def _properties(self, made: type[Implementation], name: str, spec: Mapping[str, Any]) -> None:
+        """Gives a class its properties, from what is known of them.
+
+        They are attributes of a layer, properties of the implementation, or options that are only stored. Interfaces
+        that users derive from have ``None``.
+        """
         operation = self._operations.get(name)
         for text, (is_settable, spelling) in spec["properties"].items():
             existing = getattr(made, text, None)
@@ -272,6 +281,7 @@ class _Assembly:
     def _stored_property(
         self, text: str, spelling: str | None, is_settable: bool, default: Any
     ) -> property:
+        """Returns the property of an option that is only stored. It takes ``None`` where ``None`` is its default."""
         nullable = default is None
         convert, show = self._types.converter(spelling), self._shower(spelling)
         if spelling in (None, "None"):
@@ -344,6 +354,8 @@ def _checked(method: str, function: Any, signature: Signature) -> Any:
 
 
 def _pure_virtual(owner: str, method: str) -> Any:
+    """Returns a method that raises an error: users must override it, or the reference does not have it."""
+
     def call(self: Any, *args: Any) -> Any:
         if isinstance(self, Interface):
             message = f'Tried to call pure virtual function "{owner}::{method}"'

@@ -7,7 +7,8 @@ from typing import Any
 
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.definition import NetworkDefinition
-from torchtrt_reference.network.elements import Layer, Named, Tensor
+from torchtrt_reference.network.elements import Layer, Tensor
+from torchtrt_reference.network.named import Named
 from torchtrt_reference.operations import OPERATIONS
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from torchtrt_reference.implementation import Implementation
-from torchtrt_reference.network.elements import Layer, Named, Ported, Tensor
+from torchtrt_reference.network.elements import Layer, Ported, Tensor
+from torchtrt_reference.network.named import Named
 from torchtrt_reference.network.plugins import PluginV3Layer, record_of
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.network.weights import Weights
@@ -49,6 +50,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return self._rules.types_are_hints and not self._strong
 
     def _initialize(self, builder: Any, flags: int) -> None:
+        """Sets up an empty network with the creation flags as bits."""
         self._builder = builder
         self._flags = flags
         self._strong = self._rules.typing == "strong" or (

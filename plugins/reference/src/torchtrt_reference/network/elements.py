@@ -43,21 +43,6 @@ class Surroundings(Protocol):
         """Logs what is refused, unless it was already."""
 
 
-class Named:
-    """Something with a name that nothing else depends on."""
-
-    _name: str
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
-
-
 class Ported:
     """Something with inputs and outputs: a layer or a network."""
 
@@ -95,6 +80,7 @@ class Tensor(Implementation):
     def _initialize(
         self, network: Surroundings, name: str, producer: Layer | None = None, index: int = 0
     ) -> None:
+        """Sets up a tensor that ``producer`` returns at ``index``, or, without a producer, a network input."""
         self._network = network
         self._name = name
         self._producer = producer
@@ -341,6 +327,7 @@ class Layer(Implementation, Ported):
         return self._cached
 
     def _unknown_before(self) -> list[Layer]:
+        """Returns the layers without known facts that this one depends on, and itself, each after those it reads."""
         # Iterative, because a network may be deeper than Python's stack.
         order: list[Layer] = []
         stack: list[tuple[Layer, bool]] = [(self, False)]

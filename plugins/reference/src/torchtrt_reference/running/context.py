@@ -192,6 +192,11 @@ class ExecutionContext(ContextMemory, Implementation):
         return facts
 
     def _value(self, port: Port, shape: tuple[int, ...]) -> Value:
+        """Returns a copy of the integers at the address of a shape input.
+
+        Raises:
+            RefusedError: There is no address, or a value is outside the optimization profile.
+        """
         address = self._addresses.get(port.name, 0)
         if not address:
             message = f"the address of the shape input {port.name!r} was not set"
@@ -343,6 +348,11 @@ class ExecutionContext(ContextMemory, Implementation):
         )
 
     def _wrap(self, port: Port, shape: tuple[int, ...]) -> torch.Tensor:
+        """Returns a tensor over the memory at a port's address, the same as long as address and shape stay the same.
+
+        Raises:
+            RefusedError: There is no address.
+        """
         address = self._addresses.get(port.name, 0)
         if not address and 0 not in shape:
             message = f"the address of {port.name!r} was not set"

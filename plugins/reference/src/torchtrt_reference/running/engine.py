@@ -36,6 +36,7 @@ class Engine(Implementation):
     }
 
     def _initialize(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
+        """Sets up an engine. ``owner`` is what keeps the memory of the plan's constants alive."""
         self._runtime = runtime
         self._logger = runtime._logger
         self._values: dict[str, Any] = {}

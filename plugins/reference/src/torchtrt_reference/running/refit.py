@@ -58,6 +58,11 @@ class Refitter(Implementation):
         return self._give(slots, f"{role.name} weights of layer {layer_name!r}", weights)
 
     def _give(self, slots: list[int], what: str, weights: Weights) -> bool:
+        """Takes weights for all slots of one role, to be put in by the next refit.
+
+        Returns:
+            Whether they fit. If not, the reason is logged.
+        """
         if not slots:
             report(self._logger, f"The engine has no refittable {what}.", self)
             return False

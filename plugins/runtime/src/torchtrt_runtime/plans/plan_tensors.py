@@ -43,7 +43,7 @@ def read_tensors(engine: Any) -> PlanTensors:
     inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
     outputs = [name for name in names if name not in inputs]
     if not inputs:
-        raise EngineError("It has no inputs.")
+        raise EngineError("The engine has no inputs. Build it with at least one.")
     for name in names:
         _check_form(engine, name)
     described = tuple(_input(engine, name) for name in inputs)
@@ -60,8 +60,8 @@ def _check_form(engine: Any, name: str) -> None:
     """Checks that a tensor of an engine is a row-major tensor on the device."""
     if engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
         raise EngineError(
-            f"It reads {name!r} on the host, because the values decide shapes. Build it without shape tensors among "
-            "its inputs and outputs."
+            f"The engine reads {name!r} on the host, because the values decide shapes. Build it without shape tensors "
+            "among its inputs and outputs."
         )
     if engine.get_tensor_format(name) != trt.TensorFormat.LINEAR:
         form = engine.get_tensor_format_desc(name)
@@ -100,7 +100,7 @@ def _depends_on_data(engine: Any, inputs: Sequence[InputProfile], outputs: Seque
     with ErrorLog() as log:
         context = engine.create_execution_context()
     if context is None:
-        raise EngineError(f"It makes no execution context: {log.text()}.")
+        raise EngineError(f"The engine makes no execution context: {log.text()}.")
     for each in inputs:
         context.set_input_shape(each.name, tuple(size.opt for size in each.profiles[0]))
     context.infer_shapes()

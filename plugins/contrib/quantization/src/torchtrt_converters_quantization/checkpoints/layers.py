@@ -134,6 +134,11 @@ class PackedLinear(nn.Linear):
         return self._product(x, x.dtype, self.bias)
 
     def _product(self, x: Tensor, dtype: torch.dtype, bias: Any) -> Tensor:
+        """Multiplies ``x`` of ``(..., in)`` by the dequantized weight, and adds the bias.
+
+        Where the zero points are kept apart as ``offset``, the sums of each group of ``x`` are multiplied by them in
+        float32.
+        """
         scale = self.scale
         if self.outer_scale is not None:
             scale = DEQUANTIZE["FP8"](scale, self.outer_scale, dtype)

@@ -176,6 +176,11 @@ def prepare_words(model: nn.Module, files: Sequence[str], config: Any) -> None:
 
 
 def _format(config: Any) -> str:
+    """Returns which layout the packed weights have: ``"gptq"``, ``"gptq_v2"`` or ``"awq"``.
+
+    Raises:
+        UnsupportedProgramError: The pack does not read this layout or number of bits.
+    """
     method = getattr(config.quant_method, "value", config.quant_method)
     given = getattr(config, "format", method)
     given = str(getattr(given, "value", given))

@@ -138,6 +138,10 @@ def _quantized(
     maximum: int,
     fraction: bool = False,
 ) -> torch.Tensor:
+    """Rounds ``x`` to the steps of the scale, in float32, and returns the values in the dtype of ``x``.
+
+    NaN becomes ``minimum``. With ``fraction`` the zero point is added before rounding.
+    """
     steps = x.to(torch.float32) * inverse
     steps = torch.round(steps + zero_point) if fraction else torch.round(steps) + zero_point
     limited = torch.where(steps == steps, torch.clamp(steps, minimum, maximum), minimum)

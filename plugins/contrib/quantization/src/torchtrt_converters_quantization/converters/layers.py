@@ -45,6 +45,7 @@ def _add(
     dtype: torch.dtype,
     axis: int | None,
 ) -> NetworkTensor:
+    """Adds a layer that quantizes or dequantizes, per tensor or along ``axis``, and returns its output."""
     takes_dtype = supports(Capability.TYPED_QUANTIZATION)
     layer = add(tensor, scale, to_trt_dtype(dtype)) if takes_dtype else add(tensor, scale)
     if axis is not None:

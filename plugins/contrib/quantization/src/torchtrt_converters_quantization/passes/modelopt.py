@@ -71,6 +71,10 @@ def _positive(maximum: Tensor) -> Tensor:
 
 
 def _rewrite_weight(editor: Editor, node: Node, form: str, weight: Tensor, maximum: Tensor) -> None:
+    """Replaces the quantization of a constant weight by quantized constants and one op that dequantizes them.
+
+    The node stays as it is, with a warning, where its largest magnitudes do not fit the weight.
+    """
     if maximum.numel() != 1 and maximum.dim() != weight.dim():
         leave(node, "its largest magnitudes are of another rank than the weight")
         return

@@ -66,6 +66,7 @@ def _deconvolution(
     scale: Any = None,
     zero_point: Any = None,
 ) -> Tensor:
+    """Convolves with the transposed kernel. The number of dimensions follows from the kernel's shape."""
     del is_deconv1d, zero_point
     return _convolve(
         *(True, input, weight, bias, stride, padding, dilation, groups, output_padding, scale)
@@ -112,6 +113,7 @@ def _max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
+    """Pools by maxima over as many dimensions as the kernel has sizes."""
     pool = getattr(F, f"max_pool{len(kernel_size)}d")
     result: Tensor = pool(input, kernel_size, stride or None, padding, dilation, ceil_mode)
     return result
@@ -127,6 +129,7 @@ def _avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
+    """Pools by averages over as many dimensions as the kernel has sizes."""
     pool = getattr(F, f"avg_pool{len(kernel_size)}d")
     extra = () if divisor_override is None else (divisor_override,)
     result: Tensor = pool(
@@ -189,6 +192,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
+    """Returns PyTorch's attention, without dropout."""
     return F.scaled_dot_product_attention(
         *(query, key, value, attn_mask, 0.0 * dropout_p, is_causal),
         scale=scale,

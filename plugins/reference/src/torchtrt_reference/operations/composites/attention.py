@@ -173,6 +173,7 @@ def _check_packing(call: Call, packed: Sequence[bool]) -> None:
 def _check_dimensions(
     call: Call, query: Sequence[int], key: Sequence[int], value: Sequence[int]
 ) -> None:
+    """Checks that queries, keys and values fit each other: ``(batch, heads, length, head size)``, -1 where unknown."""
     for axis in (0, 1, 2):
         call.require(
             _may_equal(key[axis], value[axis]),
@@ -188,6 +189,7 @@ def _check_dimensions(
 
 
 def _check_mask(call: Call, scores: tuple[int, ...]) -> None:
+    """Checks the mask, the fourth operand, if there is one, against the shape of the scores."""
     mask = call.optional(3)
     if mask is None:
         return

@@ -114,6 +114,7 @@ class RNN(Operation):
 
     @staticmethod
     def _check_weights(call: Call, dtype: str) -> None:
+        """Checks that each gate has weights and biases of the size and dtype that the operands ask for."""
         for part in _parts(call.attributes):
             call.require(
                 part.attribute in call.attributes,
@@ -134,6 +135,7 @@ class RNN(Operation):
 
     @staticmethod
     def _check_operands(call: Call, dtype: str, states: tuple[int, ...]) -> None:
+        """Checks the optional operands: the lengths, the hidden state and the cell state, both of shape ``states``."""
         wanted = (
             (1, "seq_lengths", "INT32", states[:-2]),
             (2, "hidden_state", dtype, states),

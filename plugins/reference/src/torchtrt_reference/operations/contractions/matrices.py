@@ -124,6 +124,7 @@ class Einsum(Operation):
 
     @staticmethod
     def _parse(call: Call) -> tuple[list[str], str]:
+        """Returns the labels of each operand and of the output, by default those that occur once."""
         equation = str(call["equation"]).replace(" ", "")
         labels, rule = ascii_lowercase, "lower-case labels only"
         if call.rules.upper_case_einsum:

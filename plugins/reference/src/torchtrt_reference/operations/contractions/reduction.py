@@ -25,6 +25,7 @@ Tensor = torch.Tensor
 
 
 def _extreme(x: Tensor, axes: tuple[int, ...], keep: bool, is_maximum: bool) -> Tensor:
+    """Returns the maximum or minimum along ``axes``, passing over NaN. Of nothing it is the lowest or highest value."""
     if x.dtype.is_floating_point:
         empty = -math.inf if is_maximum else math.inf
     else:

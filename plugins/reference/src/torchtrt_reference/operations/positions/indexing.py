@@ -100,6 +100,14 @@ class Gather(Operation):
     def _nd_shape(
         call: Call, data: tuple[int, ...], indices: tuple[int, ...], shared: int
     ) -> tuple[int, ...]:
+        """Returns the shape of a gather in ND mode.
+
+        Args:
+            call: The call that is checked.
+            data: The shape of the data.
+            indices: The shape of the indices, whose last dimension counts the coordinates.
+            shared: How many leading dimensions data and indices have in common.
+        """
         call.require(len(indices) >= 1, "indices must have at least rank 1 in ND mode")
         depth = indices[-1]
         call.require(
@@ -163,6 +171,8 @@ def _gather_element(axis: int) -> Function:
 
 
 def _gather_shared(axis: int, target: tuple[int, ...]) -> Function:
+    """Returns a gather of shape ``target`` along ``axis``, with indices for each element of the batch."""
+
     def gather(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         batch = max(x.shape[0], index.shape[0])
         x = x.expand(batch, *x.shape[1:])
@@ -177,6 +187,8 @@ def _gather_shared(axis: int, target: tuple[int, ...]) -> Function:
 
 
 def _gather_nd(shared: int) -> Function:
+    """Returns a gather by coordinates in the last dimension, with so many shared leading dimensions."""
+
     def gather(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         depth = index.shape[-1]
         ok = torch.ones(index.shape[:-1], dtype=torch.bool, device=x.device)
@@ -363,6 +375,7 @@ class TopK(Operation):
         return -1 if dynamic else layer._attributes[attribute]
 
     def _axis_and_k(self, call: Call) -> tuple[int, int | None]:
+        """Returns the one dimension and ``k``, which is ``None`` while it is known at run time only."""
         rank = call.facts(0).rank
         axes = call.axes_of_mask()
         call.require(len(axes) == 1, "topk works along exactly one dimension")

@@ -158,6 +158,10 @@ class _AxesOfTensor(Operation):
     partial = "move"
 
     def _axes(self, call: Call, rank_with_axes: bool) -> tuple[int, ...]:
+        """Returns the constant axes of the second operand, in ascending order and none negative.
+
+        With ``rank_with_axes`` they count in the result, which has so many dimensions more than the input.
+        """
         fact = call.facts(1)
         call.accept(1, INTEGERS, "axes")
         call.require(fact.rank <= 1, "axes must be one-dimensional")
@@ -180,6 +184,7 @@ class Squeeze(_AxesOfTensor):
     maximum_inputs = 2
 
     def _removed(self, call: Call) -> tuple[int, ...]:
+        """Returns the dimensions that a squeeze removes: those of its second operand, otherwise all of length 1."""
         shape = call.shape()
         if call.optional(1) is None:
             call.require(call.facts(0).is_static, "squeeze without axes needs static dimensions")

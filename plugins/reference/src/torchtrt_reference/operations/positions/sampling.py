@@ -153,6 +153,7 @@ class Resize(Operation):
 
 
 def _coordinates(call: Call, mode: str, size: int, wanted: int, ratio: float) -> Tensor:
+    """Returns where the ``wanted`` output places along a dimension lie in an input of ``size`` places, in float64."""
     position = torch.arange(wanted, dtype=torch.float64)
     # Seen on TensorRT 8.6: unless it is set, LINEAR works half-pixel although the documentation says asymmetric.
     unset = "HALF_PIXEL" if mode == "LINEAR" else "ASYMMETRIC"

@@ -73,6 +73,7 @@ class Slice(Operation):
 
     @staticmethod
     def _axes(call: Call) -> list[int] | None:
+        """Returns the dimensions that a slice takes, none negative, or ``None`` where it takes all of them."""
         rank = call.facts(0).rank
         values = call.elements(5)
         if values is None:

@@ -24,6 +24,8 @@ Tensor = torch.Tensor
 
 
 def _divide(rounding: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """Returns TensorRT's division: rounded down (``"floor"``), or toward zero for integers only (``"trunc"``)."""
+
     def divide(a: Tensor, b: Tensor) -> Tensor:
         if a.dtype.is_floating_point:
             return torch.div(a, b) if rounding == "trunc" else torch.floor(a / b)

@@ -178,6 +178,7 @@ class DynamicQuantize(Operation):
     outputs = 2
 
     def _blocks(self, call: Call) -> tuple[int, ...]:
+        """Returns how many elements share a scale along each dimension."""
         shape = call.shape(0)
         if call["block_shape"] is not None:
             blocks = tuple(call["block_shape"])
