@@ -60,7 +60,8 @@ def _linspace(
 ) -> Tensor | None:
     """Returns numbers at equal distances, counted from both ends toward the middle, as PyTorch does it."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    if not _varies(steps) or not dtype.is_floating_point:
+    is_complex = any(isinstance(each, complex) for each in (start, end))
+    if not _varies(steps) or not dtype.is_floating_point or is_complex:
         return None
     wide = torch.promote_types(dtype, torch.float32)
     places = torch.arange(steps, dtype=wide, device=device)
