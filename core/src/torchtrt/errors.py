@@ -169,7 +169,7 @@ class BuildError(TorchTRTError, RuntimeError):
 
 
 class VerificationError(TorchTRTError, RuntimeError):
-    """A network computes something else than the model, by the reference TensorRT.
+    """A network computes something else than the model, or eager PyTorch does not run the model to compare them.
 
     Attributes:
         outputs: What was compared; see ``CompilationReport.verified``.

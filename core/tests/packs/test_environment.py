@@ -59,6 +59,7 @@ def test_disabling_outranks_the_allow_list() -> None:
         ("TORCHTRT_TENSORT", "TORCHTRT_TENSORRT"),
         ("TORCHTRT_CACHESIZE", "TORCHTRT_CACHE_SIZE"),
         ("TORCHTRT_XYZZY_PLUGH_QUUX", "The variables are TORCHTRT_CACHE, "),
+        ("TORCHTRT_X", "The variables are TORCHTRT_CACHE, "),
     ],
 )
 def test_a_variable_that_does_not_exist_is_a_problem(variable: str, closest: str) -> None:
@@ -68,6 +69,13 @@ def test_a_variable_that_does_not_exist_is_a_problem(variable: str, closest: str
     assert problem.code == "unknown-variable"
     assert variable in problem.what
     assert closest in str(problem.hint)
+
+
+def test_a_name_that_a_terminal_would_interpret_is_shown_as_text() -> None:
+    """A variable's name can have any bytes."""
+    (problem,) = read_selection({"TORCHTRT_\x1b[31m\udcff\n": "1"}).problems
+
+    assert r"'TORCHTRT_\x1b[31m\udcff\n'" in problem.what
 
 
 def test_every_variable_that_a_module_reads_is_known() -> None:

@@ -39,6 +39,17 @@ def test_a_count_that_does_not_vary_is_pytorchs():
     assert torch.equal(torchtrt.compile(model, [x], min_block_size=1)(x), model(x))
 
 
+def test_no_classes_are_refused_as_pytorch_does():
+    """An engine would return a tensor without elements."""
+    rows = torchtrt.Input(min_shape=(0, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    model = Function(lambda x: F.one_hot(torch.arange(x.shape[0]), x.shape[0]) + x.sum()).eval()
+    with pytest.warns(UserWarning, match="You asked for 0 to 6"):
+        compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    for count in (1, 6):
+        x = torch.rand(count, 3)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_integers_at_equal_distances_are_refused():
     """Integers are cut from numbers that PyTorch rounds otherwise."""
     rows = torchtrt.Input(min_shape=(2, 3), opt_shape=(4, 3), max_shape=(6, 3))

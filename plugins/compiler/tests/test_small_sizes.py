@@ -120,6 +120,23 @@ def test_a_size_of_0_is_compared_too():
     assert_same_at(torchtrt.compile(plain, [rows(0)], min_block_size=1), plain, 0, 1, 2)
 
 
+def test_a_size_of_0_by_which_the_program_divides_is_left_out():
+    """PyTorch computes the sizes of a view by divisions that have no value for 0 rows."""
+
+    def padded(x):
+        y = nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 4))
+        return y.view(y.shape[0] // 4, 4, 3).sum(1)
+
+    with pytest.warns(UserWarning, match="You asked for 0 to 4"):
+        compiled = torchtrt.compile(
+            Function(padded).eval(),
+            [torchtrt.Input(min_shape=(0, 3), opt_shape=(4, 3), max_shape=(4, 3))],
+            min_block_size=1,
+        )
+
+    assert_same_at(compiled, padded, 2, 4)
+
+
 def test_two_sizes_of_1_are_compared_together():
     """A branch on both is in the program of neither."""
 

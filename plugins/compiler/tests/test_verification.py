@@ -7,6 +7,7 @@ import torch
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.modules import Function
 from torchtrt.errors import SettingsError, TensorRTUnavailableError, VerificationError
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt.tensorrt import Capability, supports
@@ -99,6 +100,13 @@ def test_a_wrong_converter_is_found():
 
         with torchtrt.use_tensorrt(REFERENCE), pytest.raises(VerificationError, match="output 0"):
             compiled(Doubled(), [torch.rand(2, 8)])
+
+
+def test_what_eager_pytorch_does_not_run_cannot_be_compared():
+    """PyTorch has no QR factorization of float16 on a CPU."""
+    model = Function(torch.linalg.qr)
+    with pytest.raises(VerificationError, match=r"Nothing can be compared, .*'Half'"):
+        compiled(model, [torch.rand(3, 3).half()])
 
 
 def test_memory_that_the_model_writes_to_is_unchanged():

@@ -108,15 +108,16 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
     for name in sorted(environ):
         if name.startswith(_PREFIX) and name not in _KNOWN:
             close = difflib.get_close_matches(_in_order(name), known, n=1)
+            shown = name if name.isprintable() else repr(name)
             all_of_them = f"The variables are {', '.join(known.values())}."
             hint = f"Did you mean {known[close[0]]}?" if close else all_of_them
-            what = f"the environment variable {name} has no effect, because torchtrt has none of this name"
+            what = f"the environment variable {shown} has no effect, because torchtrt has none of this name"
             yield Problem(what, hint, "unknown-variable")
 
 
 def _in_order(name: str) -> str:
-    """Returns a name with its words in alphabetical order: people mix them up."""
-    return "_".join(sorted(name.split("_")))
+    """Returns what follows the prefix, with its words in alphabetical order: people mix them up."""
+    return "_".join(sorted(name.removeprefix(_PREFIX).split("_")))
 
 
 def runs_the_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:

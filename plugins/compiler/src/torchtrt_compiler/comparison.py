@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
 from torchtrt_compiler.profiling import Clock, example_leaves, unchanged
 from torchtrt_runtime.compiled_module import CompiledModule
@@ -119,10 +120,20 @@ def differences(
     """Yields the difference of each output for some flattened inputs.
 
     Tensors that the model writes to hold their old values afterwards.
+
+    Raises:
+        VerificationError: Eager PyTorch does not run the model here.
     """
     eager = model.module() if isinstance(model, ExportedProgram) else model
     with unchanged(compiled, leaves) as restore:
-        expected = _called(eager, compiled, leaves)
+        try:
+            expected = _called(eager, compiled, leaves)
+        except Exception as error:
+            first = (str(error).splitlines() or [""])[0]
+            raise VerificationError(
+                f"Nothing can be compared, because eager PyTorch does not run the model for inputs of the shapes "
+                f"{sizes}: {type(error).__name__}: {first}. Verify it in another dtype, with other sizes, or elsewhere."
+            ) from error
         restore()
         actual = _called(compiled, compiled, leaves)
     rate = _TOLERANCES.get(compiled.settings.autocast or torch.float32, 0.0)

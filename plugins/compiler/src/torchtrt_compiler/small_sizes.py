@@ -198,12 +198,18 @@ def _known_shape(value: torch.Tensor, values: _Values) -> list[int]:
 
 
 def _known(value: Any, values: _Values) -> Any:
-    """Returns a number for a symbolic one; what depends on data keeps its expression."""
+    """Returns a number for a symbolic one; what depends on data keeps its expression.
+
+    Raises:
+        _Difference: The expression divides by zero.
+    """
     if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value
-    expression = value.node.expr.xreplace(
-        {symbol: sympy.Integer(number) for symbol, number in values.items()}
-    )
+    numbers = {symbol: sympy.Integer(number) for symbol, number in values.items()}
+    try:
+        expression = value.node.expr.xreplace(numbers)
+    except ZeroDivisionError:
+        raise _Difference from None
     if expression.free_symbols:
         return str(expression)
     return value.node.pytype(expression)

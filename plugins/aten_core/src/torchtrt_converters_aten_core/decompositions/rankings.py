@@ -49,10 +49,30 @@ def _numbers_middle(self: Tensor) -> tuple[Tensor, Tensor]:
     return values.gather(-1, place), order.gather(-1, place)
 
 
+def _may_be_nan(flat: Tensor) -> bool:
+    """Returns whether a vector may have no elements, in which case its median is NaN."""
+    return flat.dtype.is_floating_point and not isinstance(flat.shape[0], int)
+
+
+def _sorted_and_nan(flat: Tensor) -> Tensor:
+    """Returns the elements in order, with NaN behind them."""
+    return torch.cat([flat.sort(stable=True)[0], flat.new_full((1,), math.nan)])
+
+
 @pack.decomposition(aten.median.default)
 def median(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements."""
-    return _middle(self.reshape(-1))[0].reshape(())
+    flat = self.reshape(-1)
+    if not _may_be_nan(flat):
+        return _middle(flat)[0].reshape(())
+    last = torch.sym_max(flat.shape[0] - 1, 0)
+    first, second = (
+        torch.arange(place, place + 1, device=self.device) for place in (last // 2, last)
+    )
+    values = _sorted_and_nan(flat)
+    middle, greatest = values.index_select(0, first), values.index_select(0, second)
+    # Elements that are NaN come last.
+    return torch.where(greatest != greatest, greatest, middle).reshape(())
 
 
 @pack.decomposition(aten.median.dim)
@@ -64,7 +84,12 @@ def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor,
 @pack.decomposition(aten.nanmedian.default)
 def nanmedian(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements, those that are NaN left out."""
-    return _numbers_middle(self.reshape(-1))[0].reshape(())
+    flat = self.reshape(-1)
+    if not _may_be_nan(flat):
+        return _numbers_middle(flat)[0].reshape(())
+    last = ((flat == flat).to(torch.int64).sum() - 1).clamp_min(0)
+    place = torch.div(last, 2, rounding_mode="floor")
+    return _sorted_and_nan(flat).index_select(0, place.reshape(1)).reshape(())
 
 
 @pack.decomposition(aten.nanmedian.dim)

@@ -60,7 +60,8 @@ def _linspace(
 ) -> Tensor | None:
     """Returns numbers at equal distances, counted from both ends toward the middle, as PyTorch does it."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    if not _varies(steps) or not dtype.is_floating_point:
+    is_complex = any(isinstance(each, complex) for each in (start, end))
+    if not _varies(steps) or not dtype.is_floating_point or is_complex:
         return None
     wide = torch.promote_types(dtype, torch.float32)
     places = torch.arange(steps, dtype=wide, device=device)
@@ -73,7 +74,7 @@ def _linspace(
 
 def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor | None:
     """Returns ones at the places that integers name in a new last dimension, and zeros elsewhere."""
-    if not _varies(num_classes):
+    if not isinstance(num_classes, torch.SymInt) and num_classes != 1:  # PyTorch refuses 0
         return None
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
