@@ -94,12 +94,12 @@ WAYS = [
 class Decoder(nn.Module):
     """A step of attention over a cache, which it writes to first."""
 
-    def __init__(self, write, dtype=torch.float32):
+    def __init__(self, write, dtype=torch.float32, rows=2):
         super().__init__()
         self.write = write
         self.project = nn.Linear(8, 24)
         for name in ("keys", "values"):
-            self.register_buffer(name, torch.zeros(2, 2, LENGTH, 4, dtype=dtype))
+            self.register_buffer(name, torch.zeros(rows, 2, LENGTH, 4, dtype=dtype))
 
     def forward(self, x, position):
         projected = self.project(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
@@ -120,10 +120,10 @@ def decoder(write, **options):
     return model, copy.deepcopy(model)
 
 
-def step(place):
+def step(place, rows=2):
     """Returns the inputs of a step."""
     torch.manual_seed(place)
-    return torch.rand(2, 1, 8), torch.tensor([place])
+    return torch.rand(rows, 1, 8), torch.tensor([place])
 
 
 def returned(compiled):
@@ -210,15 +210,15 @@ def test_what_is_not_written_keeps_every_bit(dtype, settings):
 
 def test_a_batch_that_varies_writes_to_its_rows():
     """And leaves the others alone."""
-    eager, source = decoder(of_a_batch)
-    x, position = step(0)
-    shapes = ({0: torch.export.Dim("batch", min=1, max=2)}, None)
+    eager, source = decoder(of_a_batch, rows=3)
+    x, position = step(0, 3)
+    shapes = ({0: torch.export.Dim("batch", min=1, max=3)}, None)
     compiled = torchtrt.compile(source, (x, position), dynamic_shapes=shapes, min_block_size=1)
 
     assert tuple(source.keys.shape) not in copied(compiled)
     with torch.no_grad():
-        for place, size in enumerate((1, 2, 1)):
-            x, position = step(place)
+        for place, size in enumerate((1, 3, 2, 1)):
+            x, position = step(place, 3)
             torch.testing.assert_close(compiled(x[:size], position), eager(x[:size], position))
             torch.testing.assert_close(source.state_dict(), eager.state_dict())
 

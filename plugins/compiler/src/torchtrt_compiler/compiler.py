@@ -105,7 +105,9 @@ def compile(
         with Stages(report.seconds, options.progress) as stages, torch.no_grad(), recording():
             with stages.stage("exporting"):
                 exported = export_traced(model, inputs, keywords, dynamic_shapes)
-            return _compile_program(model, exported, (inputs, keywords), options, report, stages)
+            with sizes_of_two_unknown(shape_env_of(exported.graph)):
+                given = inputs, keywords
+                return _compile_program(model, exported, given, options, report, stages)
 
 
 def compile_exported(
@@ -119,7 +121,8 @@ def compile_exported(
     options = settings_from(settings)
     with disabling(options.disabled_capabilities):
         report = _checked(options)
-        with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+        sizes = sizes_of_two_unknown(shape_env_of(exported.graph))
+        with Stages(report.seconds, options.progress) as stages, torch.no_grad(), sizes:
             given = inputs, kwarg_inputs
             return _compile_program(model, exported, given, options, report, stages)
 
@@ -158,20 +161,10 @@ def _compile_program(
     report: CompilationReport,
     stages: Stages,
 ) -> CompiledModule:
-    """Returns the compiled model of an exported program, and fills in its report."""
-    with sizes_of_two_unknown(shape_env_of(exported.graph)):
-        return _compile_sizes(model, exported, given, options, report, stages)
+    """Returns the compiled model of an exported program, and fills in its report.
 
-
-def _compile_sizes(
-    model: torch.nn.Module | ExportedProgram,
-    exported: ExportedProgram,
-    given: tuple[Sequence[Any], Mapping[str, Any]],
-    options: CompilationSettings,
-    report: CompilationReport,
-    stages: Stages,
-) -> CompiledModule:
-    """Returns the compiled model of a program, inside a block in which no size is taken for 2 that may be 1."""
+    No size may be taken for 2 that may be 1: see ``sizes_of_two_unknown``.
+    """
     with TRACING, stages.stage("lowering"):
         watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)

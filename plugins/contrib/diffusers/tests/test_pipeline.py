@@ -122,7 +122,10 @@ def test_other_pipelines_of_the_components_run_on_the_engines(pair):
 
 
 def test_two_threads_share_engines(pair):
-    """Each has a pipeline with a scheduler of its own, as diffusers requires."""
+    """Each has a pipeline with a scheduler of its own, as diffusers requires, and a tokenizer.
+
+    A tokenizer keeps the padding of its last call, so that two threads would pad each other's texts.
+    """
     pipe, compiled = pair
     expected = [
         models.images(pipe, prompt=prompt, seed=seed, **SIZE) for seed, prompt in enumerate("ab")
@@ -132,6 +135,7 @@ def test_two_threads_share_engines(pair):
     def run(seed, prompt):
         own = copy.copy(compiled)
         own.scheduler = copy.deepcopy(compiled.scheduler)
+        own.tokenizer = copy.deepcopy(compiled.tokenizer)
         found[seed] = [models.images(own, prompt=prompt, seed=seed, **SIZE) for _ in range(5)]
 
     threads = [threading.Thread(target=run, args=each) for each in enumerate("ab")]
