@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,16 @@ MASKS = (
     "computed",
 )
 """Masks are inputs unless they are constant; ``keys`` broadcast over queries, ``heads`` do not over heads."""
+
+
+def between(least: Sequence[torch.Tensor], most: Sequence[torch.Tensor]) -> list[torchtrt.Input]:
+    """Returns inputs whose sizes are from those of some tensors to those of others, and optimized for the latter."""
+    return [
+        torchtrt.Input(
+            min_shape=low.shape, opt_shape=high.shape, max_shape=high.shape, dtype=high.dtype
+        )
+        for low, high in zip(least, most, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -117,15 +127,7 @@ class Attention:
         given: list[Any] = list(inputs)
         if self.varies:
             smallest = self.inputs(1, 1)
-            given = [
-                torchtrt.Input(
-                    min_shape=low.shape,
-                    opt_shape=high.shape,
-                    max_shape=high.shape,
-                    dtype=high.dtype,
-                )
-                for low, high in zip(smallest, inputs, strict=True)
-            ]
+            given = between(smallest, inputs)
         compiled = torchtrt.compile(model, given, require_full_compilation=True, **settings)
         sizes = {(self.queries, self.keys)}
         if self.varies:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import torchtrt
 import torchtrt_converters_transformers.decompositions.attention  # noqa: F401  defines the op
+from tools.sweep.attention import between
 from torchtrt.tensorrt import is_real
 
 HEADS, WIDTH, CACHED, BATCH, NEW = 4, 8, 40, 6, 8
@@ -73,16 +74,9 @@ class Step:
         sizes = ((1, 1), (BATCH, NEW if self.varies else 1))
         low, high = (self.inputs(*each) for each in sizes)
         model = _Model(self).eval().to(high[0].device, self.dtype)
-        given = [
-            torchtrt.Input(
-                min_shape=small.shape,
-                opt_shape=large.shape,
-                max_shape=large.shape,
-                dtype=large.dtype,
-            )
-            for small, large in zip(low, high, strict=True)
-        ]
-        compiled = torchtrt.compile(model, given, require_full_compilation=True, **settings)
+        compiled = torchtrt.compile(
+            model, between(low, high), require_full_compilation=True, **settings
+        )
         tolerance = 2e-2 if self.dtype is torch.float16 else 1e-4
         for each in (low, high):
             with torch.no_grad():

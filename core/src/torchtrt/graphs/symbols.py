@@ -12,13 +12,12 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-import sympy
 import torch
 from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy.functions import Max, Min
 
 from torchtrt.errors import NewAssumptionError
+from torchtrt.plugins.torch_internals import is_certain
 
 
 def shape_env_of(graph: Graph) -> ShapeEnv | None:
@@ -46,7 +45,7 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         shape_env._version_counter += 1
 
     def refuse(expression: Any, value: Any) -> None:
-        if _is_certain(expression, value):
+        if is_certain(expression, value):
             return
         error = NewAssumptionError(
             f"This would assume that {expression} is {value}. Compare symbolic sizes with "
@@ -62,15 +61,6 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
             yield
     finally:
         del shape_env._check_frozen
-
-
-def _is_certain(expression: sympy.Basic, value: object) -> bool:
-    """Returns whether an expression has a value for all sizes.
-
-    PyTorch's minimum and maximum are quick, and keep what SymPy's own simplify: ``min(8 * s, 32 * s)`` is ``8 * s``.
-    """
-    exact = expression.replace(Min, sympy.Min).replace(Max, sympy.Max)
-    return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,18 @@ def op_of(target: Any) -> Any:
     return target._opoverload if isinstance(target, CustomOpDef) else target
 
 
+def is_certain(expression: Any, value: object) -> bool:
+    """Returns whether an expression has a value for all sizes.
+
+    PyTorch's minimum and maximum are quick, and keep what SymPy's own simplify: ``min(8 * s, 32 * s)`` is ``8 * s``.
+    """
+    import sympy
+    from torch.utils._sympy.functions import Max, Min
+
+    exact = expression.replace(Min, sympy.Min).replace(Max, sympy.Max)
+    return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
+
+
 def evaluate(expression: Any, values: Mapping[Any, int]) -> Any:
     """Returns the number that an expression is for values of all its symbols.
 

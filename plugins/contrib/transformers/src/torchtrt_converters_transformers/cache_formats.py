@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,16 +58,11 @@ def check_model_cache(model: torch.nn.Module, dtype: torch.dtype | None) -> None
         ) from error
 
 
-@dataclass(frozen=True)
-class Scales:
+class Scales(NamedTuple):
     """The factors of a layer's cache in E4M3: keys and values are the stored numbers times these."""
 
     key: float = 1.0
     value: float = 1.0
-
-    def __iter__(self) -> Iterator[float]:
-        """Yields that of keys and that of values."""
-        yield from (self.key, self.value)
 
 
 UNSCALED = Scales()

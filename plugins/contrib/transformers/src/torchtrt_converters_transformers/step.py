@@ -115,7 +115,7 @@ class Step(torch.nn.Module):
     def stored(self, cache: StepCache) -> list[Tensor]:
         """Returns the new keys and values as they are stored."""
         return [
-            unscaled(each, tuple(cache.scales(number // 2))[number % 2])
+            unscaled(each, cache.scales(number // 2)[number % 2])
             for number, each in enumerate(cache.states)
         ]
 
