@@ -85,7 +85,6 @@ class Layer(nn.Module):
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.width = sizes.width
-        self.groups = sizes.heads // sizes.kv_heads
         keys = sizes.kv_heads * sizes.width
         self.norm, self.second_norm = Norm(sizes.hidden), Norm(sizes.hidden)
         self.query = nn.Linear(sizes.hidden, sizes.hidden, bias=False)
@@ -113,11 +112,15 @@ class Layer(nn.Module):
         keys, values = key, value
         if past is not None:
             keys, values = (torch.cat(pair, 2) for pair in ((past[0], key), (past[1], value)))
-        # Each head of the cache serves several heads of the query, which become rows.
-        rows = query.unflatten(1, (-1, self.groups))
-        scores = rows @ keys.unsqueeze(2).transpose(-1, -2) * self.width**-0.5
+        # Each head of the cache serves several heads of the query, which become rows of one product.
+        batch, heads, new, width = query.shape
+        size, places = batch * keys.shape[1], keys.shape[2]
+        keys, values = (each.reshape(size, places, width) for each in (keys, values))
+        products = torch.bmm(query.reshape(size, -1, width), keys.transpose(1, 2))
+        scores = products.reshape(batch, heads, new, places) * width**-0.5
         weights = torch.softmax((scores + mask).float(), -1).to(x.dtype)
-        read = (weights @ values.unsqueeze(2)).flatten(1, 2).transpose(1, 2).flatten(2)
+        read = torch.bmm(weights.reshape(size, -1, places), values)
+        read = read.reshape(batch, heads, new, width).transpose(1, 2).flatten(2)
         x = x + self.out(read)
         normed = self.second_norm(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed)), key, value

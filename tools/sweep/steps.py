@@ -141,6 +141,27 @@ def _allowed(past_mask: Tensor, mask: Tensor) -> Tensor:
     return torch.cat((past_mask.expand(-1, -1, mask.shape[2], -1), mask), -1)
 
 
+def _sliced(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, past_mask: Tensor, past: Tensor
+) -> Tensor:
+    """One softmax of scores that are joined, and whose weights are taken apart again."""
+    batch, heads, new, _ = query.shape
+    groups, cached = heads // key.shape[1], past.shape[3]
+    rows = query.reshape(batch, key.shape[1], groups * new, WIDTH)
+
+    def scores(keys: Tensor, allowed: Tensor) -> Tensor:
+        products = (rows @ keys.transpose(-1, -2)).reshape(batch, heads, new, keys.shape[2])
+        return torch.where(allowed, products.float() * WIDTH**-0.5, torch.finfo(torch.float32).min)
+
+    def read(weights: Tensor, values: Tensor) -> Tensor:
+        return weights.reshape(batch, key.shape[1], groups * new, values.shape[2]) @ values
+
+    joined = torch.cat((scores(past[0], past_mask), scores(key, mask)), -1)
+    weights = joined.softmax(-1).to(value.dtype)
+    result = read(weights[..., :cached], past[1]) + read(weights[..., cached:], value)
+    return result.reshape(batch, heads, new, WIDTH)
+
+
 def _repeated(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, past_mask: Tensor, past: Tensor
 ) -> Tensor:
@@ -178,6 +199,7 @@ def _five(
 
 FORMS: dict[str, Callable[..., Tensor]] = {
     "op": _op,
+    "sliced": _sliced,
     "repeated": _repeated,
     "rows": _rows,
     "five": _five,

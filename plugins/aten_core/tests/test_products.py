@@ -1,4 +1,4 @@
-"""Products of more than three dimensions with one matrix are one product of three, and equal eager's."""
+"""Products of many dimensions with one matrix are one product of three or two, and equal eager's."""
 
 import pytest
 import torch
@@ -60,6 +60,24 @@ def test_sizes_in_the_middle_may_vary(layers):
     for rows in (1, 3, 9):
         x = torch.randn(2, rows, 4, 6)
         torch.testing.assert_close(run_compiled(compiled, x), Linear()(x))
+
+
+@pytest.mark.parametrize("ones", [1, 2])
+@pytest.mark.parametrize("matrix", [(6, 5), (1, 6, 5)])
+@pytest.mark.usefixtures("version")
+def test_rows_alone_are_rows_of_one_product(layers, ones, matrix):
+    """As of a batch of texts with one token each; there may be any number of them."""
+    least, usual, most = ((batch, *[1] * ones, 6) for batch in (0, 3, 7))
+    inputs = [
+        torchtrt.Input(min_shape=least, opt_shape=usual, max_shape=most),
+        torch.randn(matrix),
+    ]
+    model = OfTwoInputs().eval()
+    compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
+    assert ranks(layers) == [2]
+    for shape in (least, usual, most, (1, *usual[1:])):
+        x = torch.randn(shape)
+        torch.testing.assert_close(run_compiled(compiled, x, inputs[1]), model(x, inputs[1]))
 
 
 @pytest.mark.parametrize(

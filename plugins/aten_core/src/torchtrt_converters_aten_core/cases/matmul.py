@@ -86,6 +86,7 @@ CASES = [
         label="vector",
     ),
     op_case("aten.linear.default", "batch length 4", "3 4", "3", label="dynamic-weight"),
+    op_case("aten.linear.default", "batch 1 4", "3 4", "3", label="one-row"),
     op_case(
         "aten.linear.default",
         TensorSpec("batch 4", F16),
