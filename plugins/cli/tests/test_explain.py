@@ -38,6 +38,12 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
     ]
 
 
+def test_a_function_is_explained_by_its_op(ask: Callable[..., Any]) -> None:
+    """No graph of an exported program calls the function."""
+    _, output, _ = ask("explain", "torch.relu")
+    assert "torch.relu calls aten.relu, which graphs have in its place" in output
+
+
 def test_samples_that_export_nothing_have_no_share(ask: Callable[..., Any]) -> None:
     """``torch.equal`` returns a Python bool."""
     _, output, _ = ask("explain", "aten.equal")
