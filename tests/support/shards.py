@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -16,3 +17,19 @@ def shards(count: int, quick: int) -> list[Any]:
     """
     slow = (pytest.param(number, marks=pytest.mark.slow) for number in range(quick, count))
     return [*range(quick), *slow]
+
+
+def some(rows: Iterable[Any], one_in: int) -> list[Any]:
+    """Returns the values of a test's parameters; of so many rows all but the first have the mark ``slow``.
+
+    Args:
+        rows: A value, or a tuple of them, for each test.
+        one_in: How many rows share one that ``make test`` runs.
+    """
+    return [
+        pytest.param(
+            *(row if isinstance(row, tuple) else (row,)),
+            marks=pytest.mark.slow if place % one_in else (),
+        )
+        for place, row in enumerate(rows)
+    ]

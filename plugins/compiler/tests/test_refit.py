@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torchtrt
 from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compiled, made
+from tests.support.shards import some
 from torchtrt.errors import EngineError, InputError, RefitError
 from torchtrt_compiler import building, compiler
 
@@ -101,8 +102,10 @@ class Branches(nn.Module):
 MODELS = (Folded, Normalized, Tied, BetweenEngines, Written, Transformer, Half, Branches)
 
 
-@pytest.mark.parametrize("precision", [None, torch.float16], ids=["", "autocast"])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [*((kind, None) for kind in MODELS), *some(((kind, torch.float16) for kind in MODELS), 3)],
+)
 def test_a_refitted_model_computes_what_the_new_model_does(
     kind, precision, every_tensorrt, tmp_path
 ):

@@ -31,7 +31,11 @@ from .conftest import (
 BOTH = pytest.mark.parametrize("name", ["llama", "gpt2"])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.each_tensorrt
+@pytest.mark.parametrize(
+    "version",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in VERSIONS[:-1]), VERSIONS[-1]],
+)  # the other tests have compiled the models for the last one
 @BOTH
 def test_texts_are_eagers_on_every_tensorrt(compiled_pair, name, version):
     """One text and three padded ones, call after call, shorter and longer than before, up to the greatest length."""
@@ -81,7 +85,7 @@ def test_a_mixture_of_experts_is_eagers():
     Pair(model, compiled).assert_same_texts(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
-@BOTH
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     """Without an engine for prompts the other one takes them."""
     pair = compiled_pair(name, prefill_engine=False)
@@ -314,3 +318,9 @@ def test_a_model_is_pickled_once_it_has_generated(pair):
     for again in (pickle.loads(pickle.dumps(pair.compiled)), copy.deepcopy(pair.compiled)):
         assert again._lent is None
         assert torch.equal(expected, again.generate(ids, **options))
+
+
+def test_what_is_compiled_already_is_refused(pair):
+    """It has no layers left."""
+    with pytest.raises(InputError, match="not a CompiledForCausalLM"):
+        compile_for_generation(pair.compiled, max_length=5)

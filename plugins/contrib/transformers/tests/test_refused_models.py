@@ -124,12 +124,6 @@ def test_what_is_no_model_of_transformers_is_refused():
         compile_for_generation(torch.nn.Linear(2, 2), max_length=5)
 
 
-def test_what_is_compiled_already_is_refused(pair):
-    """It has no layers left."""
-    with pytest.raises(InputError, match="not a CompiledForCausalLM"):
-        compile_for_generation(pair.compiled, max_length=5)
-
-
 @pytest.mark.skipif(is_real(), reason="asks for a version of the reference")
 def test_bfloat16_on_a_tensorrt_without_it_says_so():
     """TensorRT 8.6 has no bfloat16."""
