@@ -205,7 +205,7 @@ class UnwritableFileError(TorchTRTError, OSError):
 
 
 class MissingOperatorError(TorchTRTError, RuntimeError):
-    """A saved model calls an operator that no imported library has registered."""
+    """A saved model calls an op that no imported library has registered."""
 
 
 class MissingDistributionError(TorchTRTError, ImportError):

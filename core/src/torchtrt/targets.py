@@ -149,6 +149,7 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
 
 
 def _unknown(name: str, path: str) -> str:
+    """Returns the message about a name that no op has: the closest op, or what to import."""
     message = f"There is no op {name!r} in PyTorch {torch.__version__}."
     otherwise = "If a library adds it, import that library first; the command torchtrt does so with --import LIBRARY."
     for full in (f"aten.{path}", f"higher_order.{path}"):

@@ -105,6 +105,7 @@ MODELS = (Folded, Normalized, Tied, BetweenEngines, Written, Transformer, Half, 
 @pytest.mark.parametrize(
     ("kind", "precision"),
     [*((kind, None) for kind in MODELS), *some(((kind, torch.float16) for kind in MODELS), 3)],
+    ids=lambda value: getattr(value, "__name__", "autocast" if value else ""),
 )
 def test_a_refitted_model_computes_what_the_new_model_does(
     kind, precision, every_tensorrt, tmp_path
