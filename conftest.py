@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import gc
 import importlib
 import zlib
@@ -21,6 +23,18 @@ ALLOCATIONS = 10_000
 MOST_CASES = 200
 """Cases of changed converters that a run with ``--at-most`` has at the most."""
 
+_GENERATION = "plugins/contrib/transformers/tests"
+SHARING = {
+    "models that generate": [
+        f"{_GENERATION}/test_{name}.py"
+        for name in ("generation", "generation_memory", "refused_calls")
+    ],
+}
+"""Files of tests that share models, by the name of these."""
+
+FAR = 4
+"""A run with ``--changed-modules`` has one in so many tests of the files that import none of these modules."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds ``--at-most`` and ``--changed-modules``."""
@@ -36,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--changed-modules",
         default="",
         metavar="MODULE,...",
-        help=f"with --at-most, run up to {MOST_CASES} cases of the ops that these modules convert or decompose",
+        help=f"with --at-most, run up to {MOST_CASES} cases of the ops that these modules convert or decompose, "
+        f"and one in {FAR} tests of the files that import none of them",
     )
 
 
@@ -54,19 +69,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if most is None:
         return
     whole = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
-    is_changed = _test_of_changes(set(config.getoption("--changed-modules").split(",")))
+    modules = set(filter(None, config.getoption("--changed-modules").split(",")))
+    is_changed, is_near = _test_of_changes(modules), _imports_of(modules)
     by_test: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         by_test[item.nodeid.partition("[")[0]].append(item)
     kept: set[pytest.Item] = set()
-    for parameters in by_test.values():
+    for test, parameters in by_test.items():
         if parameters[0].path in whole:
             kept.update(parameters)
             continue
-        changed = [item for item in parameters if is_changed(item)]
-        kept.update(_some(changed, MOST_CASES), _some(parameters, most))
+        kept.update(_some([item for item in parameters if is_changed(item)], MOST_CASES))
+        if is_near(parameters[0].path) or zlib.crc32(test.encode()) % FAR == 0:
+            kept.update(_some(parameters, most))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives files that share compiled models to one worker, which compiles them once."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByModels(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((models for models, files in SHARING.items() if file in files), file)
+
+    return ByModels(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -87,6 +119,30 @@ def pytest_collection_finish() -> None:
 def _some(items: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
     """Returns as many of the items, and the same ones each time."""
     return sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))[:most]
+
+
+def _imports_of(modules: set[str]) -> Callable[[Path], bool]:
+    """Returns whether a file of tests imports one of the modules; every file does if there are no modules.
+
+    A package's own module counts only if no other changed: nearly all tests import something of it.
+    """
+    inner = {name for name in modules if "." in name} or modules
+
+    @functools.cache
+    def is_near(path: Path) -> bool:
+        return not inner or not inner.isdisjoint(_names_imported(path))
+
+    return is_near
+
+
+def _names_imported(path: Path) -> Iterator[str]:
+    """Yields the modules that a file imports, and what it imports from them, which may be modules."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
 
 
 def _test_of_changes(modules: set[str]) -> Callable[[pytest.Item], bool]:

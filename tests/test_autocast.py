@@ -30,9 +30,9 @@ def dtypes_of(module, op):
 
 
 def architectures():
-    """Yields each architecture; ``make test`` runs every third of them, and all in full precision."""
+    """Yields each architecture; ``make test`` runs every sixth of them, and all in full precision."""
     for number, architecture in enumerate(ZOO):
-        marks = [pytest.mark.slow] if number % 3 else []
+        marks = [pytest.mark.slow] if number % 6 else []
         yield pytest.param(architecture, marks=marks, id=architecture.name)
 
 

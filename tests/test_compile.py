@@ -1,8 +1,6 @@
-"""torchtrt.compile from end to end: the demo's models, fallback, errors, threads, torch.compile."""
+"""torchtrt.compile from end to end: the demo's models, fallback, structure, threads."""
 
-import functools
 import threading
-import warnings
 
 import pytest
 import torch
@@ -13,44 +11,10 @@ from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from tests.support.compiled import assert_same, engines_of
 from torchtrt.errors import (
-    BuildError,
-    ConversionError,
-    ExportError,
-    FullCompilationError,
-    InputError,
     NoEngineWarning,
-    PackError,
-    SettingsError,
-    TensorRTUnavailableError,
-    UnknownTargetError,
 )
-from torchtrt.packs import PackInfo, local_pack
+from torchtrt.packs import PackInfo
 from torchtrt.registry import PackPass
-from torchtrt_compiler.building import build_plan
-
-
-class Small(nn.Module):
-    """Nine ops, of which ``igamma`` has no converter."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
-
-    def forward(self, x):
-        """Linear layers on both sides of igamma."""
-        y = torch.tanh(torch.relu(self.first(x)) * 0.5)
-        y = torch.igamma(y + 2, y + 3)
-        return torch.sigmoid(torch.relu(self.second(y))) + x
-
-
-@pytest.fixture(scope="module")
-def small():
-    """The small model, in eval mode."""
-    torch.manual_seed(0)
-    return Small().eval()
-
-
-# The demo's models
 
 
 def test_the_sentence_encoder_runs_in_one_engine_at_every_size(version):
@@ -156,55 +120,6 @@ def test_engines_record_which_pack_converted_which_node(small):
     assert "aten_core 0.1.0" == recorded["linear"]
 
 
-# Errors
-
-
-def test_full_compilation_lists_what_would_stay(small):
-    """The error names the node, the op and the reason, and what to do."""
-    with pytest.raises(
-        FullCompilationError, match=r"igamma(.|\n)*no pack has a converter(.|\n)*Install a pack"
-    ):
-        torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
-
-
-def test_a_model_that_cannot_be_exported_is_a_clear_error():
-    """The message holds PyTorch's reason and the way out."""
-
-    class Untraceable(nn.Module):
-        def forward(self, x):
-            return x if x.sum() > 0 else -x
-
-    with pytest.raises(ExportError, match=r"could not trace Untraceable(.|\n)*draft_export"):
-        torchtrt.compile(Untraceable().eval(), (torch.rand(3),))
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        (
-            (torch.rand(9, 8),),
-            "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 4",
-        ),
-        ((torch.rand(2, 7),), "dimension 1 of input 'x' is 7, but the model was compiled for 8"),
-        (
-            (torch.rand(2, 8).double(),),
-            "'x' is torch.float64, but the model was compiled for torch.float32",
-        ),
-        ((torch.rand(8),), "'x' has 1 dimensions, but the model was compiled for 2"),
-        ((), "issing a required argument"),
-        ((3,), "'x' must be a tensor, not an int"),
-    ],
-    ids=["range", "fixed", "dtype", "rank", "count", "kind"],
-)
-def test_inputs_that_do_not_fit_are_refused_before_anything_runs(small, inputs, message):
-    """Outside the profile there is an error, never a result."""
-    shapes = torchtrt.Input(min_shape=(1, 8), opt_shape=(2, 8), max_shape=(4, 8))
-    compiled = torchtrt.compile(small, [shapes], min_block_size=1)
-
-    with pytest.raises(InputError, match=message):
-        compiled(*inputs)
-
-
 def test_an_unsupported_dtype_stays_in_pytorch_with_the_reason(version):
     """complex128 is no TensorRT dtype: the ops on it fall back, the result is right."""
 
@@ -233,48 +148,6 @@ def test_double_precision_is_truncated_only_on_request(version):
     assert 1 == len(engines_of(truncated))
     assert_same(exact, model, x, tolerance=1e-12)
     assert_same(truncated, model, x, tolerance=1e-5)
-
-
-def test_unknown_settings_and_ops_name_the_closest():
-    """Nothing that a person asks for is ignored silently."""
-    with pytest.raises(SettingsError, match="min_block_size"):
-        torchtrt.compile(nn.ReLU(), (torch.rand(1),), min_block_siz=1)
-    with pytest.raises(UnknownTargetError, match="aten"):
-        torchtrt.compile(nn.ReLU(), (torch.rand(1),), torch_executed_ops={"aten.rellu"})
-    with (
-        pytest.raises(TensorRTUnavailableError, match=r"no version .9.(.|\n)*8\.6\.0"),
-        torchtrt.use_tensorrt("reference@9"),
-    ):
-        pass
-
-
-def test_a_size_without_a_bound_asks_for_one():
-    """An engine is built for a maximum size; without one the message says how to give it."""
-    exported = torch.export.export(
-        nn.ReLU(), (torch.rand(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},)
-    )
-
-    with pytest.raises(InputError, match=r"no upper bound(.|\n)*torchtrt\.Input"):
-        torchtrt.compile(exported)
-
-
-def test_a_dimension_that_the_model_fixes_cannot_be_dynamic():
-    """A range for a size that the code depends on is an error, not a silently narrower engine."""
-
-    class Fixed(nn.Module):
-        def forward(self, x):
-            return x + torch.ones(6)
-
-    shapes = torchtrt.Input(min_shape=(2,), opt_shape=(6,), max_shape=(9,))
-
-    with pytest.raises(InputError, match="the model fixes it to 6"):
-        torchtrt.compile(Fixed().eval(), [shapes])
-
-
-def test_no_inputs_is_a_clear_error():
-    """A module needs inputs to be exported with."""
-    with pytest.raises(InputError, match="needs example inputs"):
-        torchtrt.compile(nn.ReLU())
 
 
 # Modules, programs, structure
@@ -385,58 +258,6 @@ def test_two_threads_compile_with_different_settings(small):
         assert_same(compiled, small, torch.rand(2, 8))
 
 
-# A converter that fails
-
-
-@pytest.fixture
-def failing_converter():
-    """Registers, for one test, a converter of this program that raises."""
-    before = list(local_pack._converters)
-
-    @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
-    def broken(ctx, target, args, kwargs, name):
-        raise ValueError("no table for this")
-
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
-
-
-def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_converter, small):
-    """The person learns whose converter failed, on what, and what to try."""
-    with pytest.raises(ConversionError) as caught:
-        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
-
-    text = str(caught.value)
-    for part in (
-        "local could not convert aten.igamma.default",
-        "from this program",
-        "mend the converter",
-        "no table for this",
-        "test_compile.py",
-        "float32[2, 8]",
-        "torch_executed_ops",
-    ):
-        assert part in text
-    assert isinstance(caught.value.__cause__, ValueError)
-
-
-@pytest.mark.parametrize(
-    ("function", "match"),
-    [
-        pytest.param(lambda graph, settings: 1 / 0, "raised ZeroDivisionError", id="raises"),
-        pytest.param(lambda graph, settings: "done", "returned str", id="returns"),
-    ],
-)
-def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, function, match):
-    """Whose it is, what it did, and how to go without it."""
-    broken = PackPass("fold_boxes", function, PackInfo("boxes", version="2.1"))
-    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: (broken,))
-
-    with pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}"):
-        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
-
-
 def test_the_report_names_the_passes_that_changed_the_graph(small):
     """By name and pack; not those that found nothing to do."""
     inputs = (torch.rand(2, 8),)
@@ -478,89 +299,6 @@ def test_progress_bars_name_the_stages(small, monkeypatch, capfd):
     assert "" == printed
     assert "building" in shown
     assert {"exporting", "lowering", "conversion", "building"} <= set(report.seconds)
-
-
-# torch.compile
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    """Forgets what Dynamo compiled for other tests."""
-    yield
-    torch._dynamo.reset()
-
-
-def test_torch_compile_finds_the_backend_by_name(small):
-    """The backend is registered through PyTorch's own entry point."""
-    assert "torchtrt" in torch._dynamo.list_backends()
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        compiled = torch.compile(small, backend="torchtrt", options={"min_block_size": 1})
-        x = torch.rand(2, 8)
-        torch.testing.assert_close(compiled(x), small(x))
-
-
-def test_torch_compile_serves_other_sizes(small):
-    """A size without a bound gets an engine when it is first met; a bounded one shares an engine."""
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        compiled = torch.compile(small, backend="torchtrt", options={"min_block_size": 1})
-        for batch in (2, 3, 5, 3):
-            x = torch.rand(batch, 8)
-            torch.testing.assert_close(compiled(x), small(x))
-        bounded = torch.rand(4, 8)
-        torch._dynamo.mark_dynamic(bounded, 0, min=2, max=16)
-        torch.testing.assert_close(compiled(bounded), small(bounded))
-
-
-def test_torch_compile_refuses_unknown_options(small):
-    """A misspelt option is an error."""
-    compiled = torch.compile(small, backend="torchtrt", options={"min_blocksize": 1})
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(Exception, match="min_block_size"):
-            compiled(torch.rand(2, 8))
-
-
-@pytest.mark.parametrize("inductor", [False, True])
-def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch, inductor):
-    """In its first call too, in which engines are loaded: Dynamo traced that. Around it there are two graphs."""
-
-    class Twice(nn.Module):
-        def __init__(self, part):
-            super().__init__()
-            self.part = part
-
-        def forward(self, x):
-            return self.part(x * 2) + 1
-
-    by_inductor = functools.partial(torch.compile, backend="aot_eager")
-    x = torch.rand(2, 8)
-    kept = {"aten.relu"}
-    part = torchtrt.compile(
-        small, (x,), min_block_size=1, torch_executed_ops=kept, inductor=inductor
-    )
-    graphs = torch._dynamo.testing.CompileCounter()
-    compiled = torch.compile(Twice(part), backend=graphs)
-    monkeypatch.setattr(torch, "compile", by_inductor)
-    with torch.no_grad():
-        for _ in range(3):
-            torch.testing.assert_close(compiled(x), Twice(small)(x))
-    assert graphs.frame_count == 2
-
-
-def test_torch_compile_runs_a_forward_that_was_replaced_once(small):
-    """Hooks of other libraries put a wrapper in the place of ``forward``."""
-    x = torch.rand(2, 8)
-    part = torchtrt.compile(small, (x,), min_block_size=1)
-    forward = part.forward
-    part.forward = lambda x: forward(x - 1) + 10
-
-    with torch.no_grad():
-        expected = small(x - 1) + 10
-        torch.testing.assert_close(torch.compile(part, backend="eager")(x), expected)
-        with torch.compiler.set_stance("eager_on_recompile"):
-            torch.testing.assert_close(torch.compile(part, backend="eager")(x), expected)
 
 
 # Programs with odd corners
@@ -612,103 +350,3 @@ def test_writes_inside_a_decomposition_do_not_matter(version):
     compiled = torchtrt.compile(model, (x, y), min_block_size=1)
 
     assert_same(compiled, model, x, y)
-
-
-# What TensorRT cannot build
-
-
-class Residual(nn.Module):
-    """Layers with a wide middle: the fewest tensors cross between layers."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
-
-    def forward(self, x):
-        """Two branches in each layer, and a split whose pieces belong together."""
-        for layer in self.layers:
-            first, second = torch.relu(layer(x)).chunk(2, dim=-1)
-            x = x + torch.cat([first.sigmoid(), second.tanh()], dim=-1)
-        return x
-
-
-def refuse_networks_above(monkeypatch, layers):
-    """Makes the builder refuse networks of more layers than that."""
-
-    def build_small_plan(builder, interpreted, *given):
-        if interpreted.network.num_layers > layers:
-            raise BuildError("could not build the engine: too large")
-        return build_plan(builder, interpreted, *given)
-
-    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_small_plan)
-
-
-def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, monkeypatch):
-    """Nothing goes to PyTorch, the result is the same, and the report says what happened."""
-    torch.manual_seed(0)
-    model, batch = Residual().eval(), torch.export.Dim("batch", min=1, max=5)
-    refuse_networks_above(monkeypatch, 20)
-
-    compiled = torchtrt.compile(
-        model, (torch.randn(2, 8),), dynamic_shapes=({0: batch},), require_full_compilation=True
-    )
-
-    assert len(engines_of(compiled)) > 1
-    assert [block.name for block in compiled.report.blocks] == [
-        f"block_{index}" for index in range(len(engines_of(compiled)))
-    ]
-    assert len(engines_of(compiled)) - 1 == len(compiled.report.splits)
-    assert "too large" in compiled.report.splits[0]
-    for size in (1, 2, 5):
-        assert_same(compiled, model, torch.randn(size, 8))
-
-
-def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypatch):
-    """Levels after the parted block move on, also those of ops in PyTorch."""
-    torch.manual_seed(0)
-    model = nn.Sequential(Residual(), Small(), Residual()).eval()
-    x = torch.randn(2, 8)
-    whole = torchtrt.compile(model, (x,))
-    refuse_networks_above(monkeypatch, 20)
-
-    parted = torchtrt.compile(model, (x,))
-
-    assert len(engines_of(parted)) > len(engines_of(whole)) > 1
-    assert parted.report.in_torch == whole.report.in_torch
-    assert_same(parted, model, x)
-
-
-def refuse_layers(monkeypatch, kind):
-    """Makes the builder refuse networks with a layer of a kind."""
-
-    def build_plan_without(builder, interpreted, *given):
-        if any(kind in layer.name for layer in interpreted.network):
-            raise BuildError(f"could not find any implementation for node {kind}")
-        return build_plan(builder, interpreted, *given)
-
-    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_plan_without)
-
-
-def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):
-    """The rest becomes engines, and the report gives TensorRT's reason."""
-    torch.manual_seed(0)
-    model, x = Residual().eval(), torch.randn(2, 8)
-    refuse_layers(monkeypatch, "aten.sigmoid")
-
-    compiled = torchtrt.compile(model, (x,), min_block_size=1)
-
-    assert [op.op for op in compiled.report.in_torch] == ["aten.sigmoid.default"] * 4
-    assert "could not find any implementation" in compiled.report.in_torch[0].reason
-    assert len(compiled.report.blocks) == len(engines_of(compiled)) > 1
-    assert_same(compiled, model, x)
-    with pytest.raises(BuildError, match="could not find any implementation"):
-        torchtrt.compile(model, (x,), require_full_compilation=True)
-
-
-def test_a_builder_that_refuses_everything_is_an_error(monkeypatch):
-    """It is not for the ops' sake, be they many or one."""
-    refuse_networks_above(monkeypatch, 0)
-
-    for model in (Residual(), nn.Linear(8, 8)):
-        with pytest.raises(BuildError, match="too large"):
-            torchtrt.compile(model.eval(), (torch.randn(2, 8),), min_block_size=1)

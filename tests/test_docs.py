@@ -116,8 +116,17 @@ def pages_with_code():
     return [name for name, text in PAGES.items() if CODE_BLOCK.search(text)]
 
 
+SLOW = {"generate.md"}
+"""Pages whose code compiles several models for twenty seconds: tests of their pack make the same calls."""
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in pages_with_code() if page not in TESTED_ELSEWHERE]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page in SLOW else ())
+        for page in pages_with_code()
+        if page not in TESTED_ELSEWHERE
+    ],
 )
 def test_the_code_of_a_page_runs(page, tmp_path):
     """From the first block to the last, as one program, with warnings as errors."""

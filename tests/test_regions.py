@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
+from tests.support.shards import some
 from torchtrt.errors import EngineError, InputError, UnsupportedProgramError
 from torchtrt_reference import VERSIONS
 
@@ -267,11 +268,19 @@ def test_the_lines_of_the_model_are_kept():
     )
 
 
+IN_AUTOCAST = (Enabled, Disabled, Nested, Several, Composites)
+
+
 @pytest.mark.filterwarnings(
     "ignore::torchtrt.errors.SettingsWarning"
 )  # one list for several models
-@pytest.mark.parametrize("kept", [(), ("aten.linear", "aten.add", "aten.matmul")])
-@pytest.mark.parametrize("kind", [Enabled, Disabled, Nested, Several, Composites])
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        *((kind, ()) for kind in IN_AUTOCAST),
+        *some(((kind, ("aten.linear", "aten.add", "aten.matmul")) for kind in IN_AUTOCAST), 2),
+    ],
+)
 def test_a_region_inside_the_callers_autocast(kind, kept):
     """In engines and in PyTorch: a region that is off stays off."""
     model, x = kind().eval(), torch.rand(4, 3)

@@ -115,9 +115,23 @@ def test_the_reference_stands_alone():
     assert all(name.startswith("torchtrt_reference") for name in imports), imports
 
 
+MOST_LINES = 500
+FOLDERS = ("core", "docs", "notes", "plugins", "tests", "tools")
+"""What this repository keeps; other folders belong to tools."""
+
+
+def test_no_module_is_too_long_to_read():
+    """Tests included: a file that has outgrown its subject is divided by subject."""
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in paths}
+
+    assert len(lengths) > 500
+    assert {} == {path: length for path, length in lengths.items() if length > MOST_LINES}
+
+
 @pytest.mark.parametrize(
     "path",
-    [path for path in ROOT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts)],
+    [*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_links_between_pages_lead_somewhere(path):

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ALWAYS = ("tests/test_imports.py", "tests/test_repository.py")
 """The rules that any change can break."""
 
-OPTIONS = ("-m", "not slow", "--tensorrt=one", "--at-most=4", "-n", "auto", "--dist", "worksteal")
+OPTIONS = ("-m", "not slow", "--tensorrt=one", "--at-most=2", "-n", "auto", "--dist", "worksteal")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tools.changed_tests import changed_files
+
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "tools/prose"
 
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("paths", nargs="*", help="files; by default all that git knows")
+    parser.add_argument("--changed", action="store_true", help="only those that differ from main")
     given = parser.parse_args(arguments)
     if shutil.which("npm") is None:
         print("The prose is not checked: npm is not installed.")
@@ -38,8 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"The prose is not checked: npm could not install textlint ({error}).")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        copies = copy_prose(given.paths or known_files(), Path(folder))
-        found = findings(textlint, copies)
+        paths = given.paths or known_files()
+        if given.changed:
+            paths = sorted(set(paths) & set(changed_files()))
+        copies = copy_prose(paths, Path(folder))
+        found = findings(textlint, copies) if copies else []
     print(*found, sep="\n")
     return 1 if found else 0
 

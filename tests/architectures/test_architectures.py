@@ -27,7 +27,7 @@ def full_precision(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
-FIXED_IN = 4
+FIXED_IN = 12
 """``make test`` compiles each architecture for sizes that vary, and one of so many for fixed sizes, which ask less."""
 
 

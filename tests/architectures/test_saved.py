@@ -7,6 +7,7 @@ from torch.utils import _pytree as pytree
 import torchtrt
 from tests.architectures.test_architectures import TOLERANCE
 from tests.architectures.zoo import ZOO
+from tests.support.shards import some
 from torchtrt.tensorrt import is_real
 
 pytestmark = pytest.mark.skipif(is_real(), reason="takes minutes of building")
@@ -21,7 +22,7 @@ def close(actual, expected):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries, about how their models are traced
-@pytest.mark.parametrize("architecture", ZOO, ids=lambda each: each.name)
+@pytest.mark.parametrize("architecture", some(ZOO, 3), ids=lambda each: each.name)
 @torch.no_grad()
 def test_an_architecture_is_saved_loaded_and_refitted(architecture, tmp_path):
     """By torchtrt and by PyTorch, with the weights it had and with others."""

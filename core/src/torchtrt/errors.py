@@ -106,7 +106,7 @@ class CacheWarning(UserWarning):
 
 
 class ConversionWarning(UserWarning):
-    """An op stays in PyTorch, as ``torch_executed_on_failure`` asks: its converter failed, or TensorRT refused it."""
+    """An op stays in PyTorch because its converter failed or TensorRT refused it: see ``torch_executed_on_failure``."""
 
 
 class SettingsWarning(UserWarning):
@@ -205,7 +205,7 @@ class UnwritableFileError(TorchTRTError, OSError):
 
 
 class MissingOperatorError(TorchTRTError, RuntimeError):
-    """A saved model calls an operator that no imported library has registered."""
+    """A saved model calls an op that no imported library has registered."""
 
 
 class MissingDistributionError(TorchTRTError, ImportError):

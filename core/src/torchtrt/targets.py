@@ -149,15 +149,30 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
 
 
 def _unknown(name: str, path: str) -> str:
+    """Returns the message about a name that no op has: the closest op, or what to import."""
     message = f"There is no op {name!r} in PyTorch {torch.__version__}."
     otherwise = "If a library adds it, import that library first; the command torchtrt does so with --import LIBRARY."
     for full in (f"aten.{path}", f"higher_order.{path}"):
         if path and _find_operator(full):
             return f"{message} Did you mean {full!r}?"
+    if (op := op_of_function(path)) is not None:
+        return f"{message} Did you mean {op!r}, which the function calls?"
     namespace, dot, _ = path.partition(".")
     if dot and not difflib.get_close_matches(namespace, _namespaces()):
         return f"{message} No library that is imported has ops of {namespace!r}. {otherwise}"
     return f"{message} {did_you_mean(path, _known_names(path), otherwise)}"
+
+
+def op_of_function(path: str) -> str | None:
+    """Returns the op of a function such as ``torch.linalg.svd`` or ``torch.nn.functional.gelu``, or None."""
+    module, _, name = path.removeprefix("torch.").rpartition(".")
+    if not path.startswith("torch.") or module not in ("", *_MODULES_OF_FUNCTIONS):
+        return None
+    names = (f"aten.{module}_{name}", f"aten.{name}") if module else (f"aten.{name}",)
+    return next((each for each in names if _find_operator(each)), None)
+
+
+_MODULES_OF_FUNCTIONS = ("fft", "linalg", "nn.functional", "special")
 
 
 def _namespaces() -> set[str]:

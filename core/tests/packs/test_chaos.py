@@ -182,8 +182,20 @@ print(json.dumps({{
 """
 
 
-@pytest.mark.parametrize("many", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("converter", ["convert", "'torchtrt_converters_bad.x:y'"])
+@pytest.mark.parametrize(
+    ("converter", "many"),
+    [
+        ("convert", 5_000),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)  # by name, and so many, it is the same rule
+            for each in (
+                ("'torchtrt_converters_bad.x:y'", 5_000),
+                ("convert", 100_000),
+                ("'torchtrt_converters_bad.x:y'", 100_000),
+            )
+        ),
+    ],
+)
 def test_a_pack_with_many_converters_costs_what_each_of_them_does(
     site: Any, install: Callable[..., None], converter: str, many: int
 ) -> None:

@@ -79,6 +79,20 @@ def test_an_unknown_name_is_an_error_with_the_closest_match(name: str, closest: 
 
 
 @pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("torch.nn.functional.gelu", "aten.gelu"),
+        ("torch.linalg.svd", "aten.linalg_svd"),
+        ("torch.special.zeta", "aten.special_zeta"),
+    ],
+)
+def test_the_name_of_a_function_is_an_error_with_its_op(name: str, op: str) -> None:
+    """People know the function, and graphs have the op."""
+    with pytest.raises(UnknownTargetError, match=f"Did you mean '{op}', which the function calls"):
+        parse_targets(name)
+
+
+@pytest.mark.parametrize(
     ("name", "full"),
     [("cond", "higher_order.cond"), ("relu", "aten.relu"), ("add.Tensor", "aten.add.Tensor")],
 )

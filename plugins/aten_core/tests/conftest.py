@@ -4,7 +4,14 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.shards import leave_cases
 from torchtrt.conversion.interpreter import TRTInterpreter
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Leaves most modes of ops that compute each in the same way to ``make test-all``."""
+    leave_cases(items, {"aten.grid_sampler_3d": 4, "aten.scatter_reduce.two": 3})
 
 
 @pytest.fixture

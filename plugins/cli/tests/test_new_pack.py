@@ -185,7 +185,7 @@ def test_a_new_pack_with_a_plugin_passes_its_own_tests(person):
         "torchtrt new-pack --plugin vision",
         f"cd {FOLDER}",
         'pip install --editable ".[test]"',
-        "pytest",
+        "pytest --tensorrt=one",
         "torchtrt converters vision::snake --json",
     ]
 

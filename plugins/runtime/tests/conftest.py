@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import torchtrt
+from plugins.runtime.tests.recording import Tape
 from tests.support.processes import run_python
+from torchtrt_runtime.executors import cuda_graphs
 
 VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 
@@ -42,3 +44,11 @@ def fresh() -> Callable[..., str]:
 def seeded() -> None:
     """The same weights in every run."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts captured graphs from 0, and says of the tape what PyTorch says of streams."""
+    monkeypatch.setattr(Tape, "made", 0)
+    for name, value in (("_device_in_use", -1), ("_stream_in_use", 0), ("_is_capturing", False)):
+        monkeypatch.setattr(cuda_graphs, name, lambda *_, value=value: value)

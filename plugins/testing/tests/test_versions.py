@@ -1,5 +1,6 @@
 """The option ``--tensorrt`` leaves out versions of tests that run on several, and never a test."""
 
+import functools
 import re
 
 import pytest
@@ -44,16 +45,17 @@ def test_plain(): ...
 """
 
 
-@pytest.fixture
-def ran(tmp_path):
+@pytest.fixture(scope="module")
+def run_again(tmp_path_factory):
     """Runs the suite with options and returns, for each test, the versions that it ran on."""
-    (tmp_path / "test_suite.py").write_text(SUITE)
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "test_suite.py").write_text(SUITE)
 
     def run(*options):
         done = run_python(
             *("-m", "pytest", "-rA", "-q", "--strict-markers", "-p", "no:cacheprovider"),
-            *(*options, str(tmp_path)),
-            cwd=tmp_path,
+            *(*options, str(folder)),
+            cwd=folder,
             libraries=TESTING,
         )
         found = {}
@@ -66,6 +68,12 @@ def ran(tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def ran(run_again):
+    """Does the same, once for each choice of options."""
+    return functools.cache(run_again)
+
+
 def test_every_version_is_the_default(ran):
     """Authors of packs test on all of them."""
     found, _ = ran()
@@ -75,7 +83,7 @@ def test_every_version_is_the_default(ran):
     assert len(found["modern[reference@]"]) == 2
 
 
-def test_one_is_another_version_for_each_test(ran):
+def test_one_is_another_version_for_each_test(ran, run_again):
     """So that together the tests run on all of them, and each time on the same ones."""
     everything, _ = ran()
     found, done = ran("--tensorrt=one")
@@ -85,7 +93,7 @@ def test_one_is_another_version_for_each_test(ran):
     assert set(VERSIONS) == {found[f"op[{op}-reference@]"][0] for op in range(12)}
     assert list(VERSIONS) == found["difference[]"]
     assert "deselected" in done.stdout
-    assert ran("--tensorrt=one")[0] == found
+    assert run_again("--tensorrt=one")[0] == found
 
 
 def test_some_are_the_weakly_typed_version_and_one_of_the_others(ran):

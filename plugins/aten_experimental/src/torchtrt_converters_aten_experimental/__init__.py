@@ -5,7 +5,7 @@ from torchtrt.packs import ConverterPack
 pack = ConverterPack(
     "aten_experimental",
     api=(1, 0),
-    summary="data-dependent operators, fused attention, new ideas",
+    summary="data-dependent ops, fused attention, new ideas",
     torch=">=2.9",
     tensorrt=">=8.6",
     modules=("converters", "passes"),

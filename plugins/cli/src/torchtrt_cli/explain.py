@@ -21,7 +21,7 @@ from torchtrt.packs import loaded_packs, problems
 from torchtrt.packs.coverage import share
 from torchtrt.packs.problem import describe
 from torchtrt.registry import decompositions
-from torchtrt.targets import Target, parse_targets, qualified_name
+from torchtrt.targets import Target, op_of_function, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
 from torchtrt_cli.keep import keep_profile, keeping, tell_kept
@@ -222,6 +222,10 @@ def explain_op(op: str, as_json: bool) -> int:
         return 0 if found else 1
     out = console()
     out.print(candidate_table(found) if found else f"No pack has a converter for {op}.")
+    if not found and (called := op_of_function(op)):
+        out.print(
+            f"{op} calls {called}, which graphs have in its place: see torchtrt explain {called}"
+        )
     for problem in () if found else unused:
         out.print(f"not loaded: {problem}")
     for name, whose in decomposed.items():

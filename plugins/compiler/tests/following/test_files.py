@@ -290,5 +290,5 @@ def test_a_folder_that_cannot_be_made_is_an_error(folder, tmp_path):
     model.torchtrt.load(folder)
     agree(model, X)
     (tmp_path / "file").touch()
-    with pytest.raises(UnwritableFileError, match="There can be no folder"):
+    with pytest.raises(UnwritableFileError, match="cannot be created"):
         model.torchtrt.save(tmp_path / "file")

@@ -7,6 +7,7 @@ import peft
 import torch
 import transformers
 
+SIZE = {"height": 16, "width": 16}
 LETTERS = string.ascii_lowercase
 TOKENS = 8
 """The tokens of CLIP's texts."""
@@ -251,3 +252,33 @@ def assert_same_images(compiled, pipe, rtol=1e-4, atol=1e-5, **options):
     actual, expected = images(compiled, **options), images(pipe, **options)
     torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
     return actual
+
+
+def programs(compiled):
+    """Returns the programs of each component."""
+    return {row.component: row.programs for row in compiled.torchtrt.report.components}
+
+
+class Noise(torch.nn.Module):
+    """A denoiser that no library has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        for _ in range(6):
+            x = self.layer(x).relu()
+        return x
+
+
+class OwnPipeline(diffusers.DiffusionPipeline):
+    """A pipeline whose only component is a denoiser."""
+
+    def __init__(self, denoiser):
+        super().__init__()
+        self.register_modules(denoiser=denoiser)
+
+    @torch.no_grad()
+    def __call__(self, rows):
+        return self.denoiser(torch.ones(rows, 4))

@@ -1,4 +1,4 @@
-"""A compiled pipeline of Stable Diffusion: its images, what it shares with the original, and what it refuses."""
+"""A compiled pipeline of Stable Diffusion: its images, its sizes, and what it shares with the original."""
 
 import copy
 import io
@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tests.support.compiled import exports_of_followed
-from torchtrt.errors import ExportError, InputError, SettingsError
+from torchtrt.errors import InputError
 from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
+from .models import SIZE, programs
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
-SIZE = {"height": 16, "width": 16}
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,6 @@ def pair():
     compiled = compile_pipeline(pipe, heights=(16, 32), widths=(8, 16, 32), batch_sizes=(1, 2))
     assert torch.equal(state, torch.get_rng_state())
     return pipe, compiled
-
-
-def programs(compiled):
-    return {row.component: row.programs for row in compiled.torchtrt.report.components}
 
 
 @pytest.mark.parametrize(
@@ -215,44 +211,6 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
     assert "components= leaves it out" == compiled.torchtrt.report["unet"].reason
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"heights": (16, 18)}, "heights gives 16 to 18, but 'unet' takes multiples of 4"),
-        (
-            {"heights": (17, 33), "compile_now": False},
-            "heights gives 17 to 33, but StableDiffusionPipeline takes multiples of 2",
-        ),
-        ({"heights": (32, 16)}, "heights=.32, 16. is no range"),
-        ({"heights": "16"}, "heights='16' is no range"),
-        ({"widths": (16.0, 32)}, "widths=.16.0, 32. is no range"),
-        ({"batch_sizes": 0}, "batch_sizes=0 is no range"),
-        ({"num_frames": 3}, "num_frames is for videos"),
-        ({"components": ["transformer"]}, "no module 'transformer'; it has"),
-        ({"components": "scheduler"}, "no module 'scheduler'; it has"),
-        ({"dynamic_shapes": {"nothing": {}}}, "no module 'nothing'"),
-        (
-            {"components": ["vae"], "dynamic_shapes": {"unet": {}}},
-            "sizes for 'unet', which components= leaves out",
-        ),
-        ({"dynamic_shapes": {"vae": {}}}, "an autoencoder, whose sizes follow from heights"),
-        ({"dynamic_shapes": {"unet": {"x": {0: 1}}}}, "dynamic_shapes names 'x'"),
-        ({"heights": True}, "heights=True is no range"),
-        ({"components": 5}, "components takes the names of components, not an int"),
-        ({"dynamic_shapes": "unet"}, "dynamic_shapes takes a dictionary, not a str"),
-        ({"example": [("height", 16)]}, "example takes a dictionary, not a list"),
-        ({"guidance": 7.5}, "guidance=7.5 is neither True nor False"),
-        ({"fallback": "no"}, "fallback='no' is neither True nor False"),
-        ({"example": {"height": 15}}, "divisible by 8.*Give example"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(options, message):
-    pipe = models.made(models.stable_diffusion)
-    with pytest.raises(InputError, match=message):
-        compile_pipeline(pipe, **{"heights": 16, "widths": 16, **options})
-    assert not hasattr(pipe.unet, "torchtrt")
-
-
 def test_a_compiled_pipeline_is_compiled_for_other_sizes():
     """With ranges of its own; and the first one goes on with its."""
     pipe = models.made(models.stable_diffusion)
@@ -268,40 +226,6 @@ def test_a_compiled_pipeline_is_compiled_for_other_sizes():
     assert "1 program" in str(third.torchtrt.report["vae.decoder"])
 
 
-def test_guidance_that_is_not_compiled_is_named():
-    options = {"components": ["unet"], "guidance": False, "compile_now": False}
-    compiled = compile_pipeline(models.made(models.stable_diffusion), **options)
-    with pytest.raises(
-        InputError, match=r"batch=2 .*doubled by guidance\) is outside of 1,.*guidance=True"
-    ):
-        models.images(compiled, **SIZE)
-
-
-def test_settings_are_checked():
-    pipe = models.made(models.stable_diffusion)
-    with pytest.raises(SettingsError, match="min_block_sizes"):
-        compile_pipeline(pipe, heights=16, widths=16, min_block_sizes=3)
-    with pytest.raises(InputError, match=r"not a torch.nn.modules.linear.Linear|not .*Linear"):
-        compile_pipeline(torch.nn.Linear(2, 2))
-
-
-def test_components_that_are_no_engines_are_refused():
-    """In training mode, and with accelerate's hooks, of the component or inside of it."""
-    hooks = pytest.importorskip("accelerate.hooks")
-    sizes = {"heights": 16, "widths": 16, "components": ["text_encoder"]}
-    pipe = models.made(models.stable_diffusion)
-    pipe.text_encoder.train()
-    with pytest.raises(InputError, match="'text_encoder' of the pipeline is in training mode"):
-        compile_pipeline(pipe, **sizes)
-    pipe.text_encoder.eval()
-    for module in (pipe.text_encoder, next(pipe.text_encoder.children())):
-        hooks.add_hook_to_module(module, hooks.AlignDevicesHook(execution_device="cpu"))
-        with pytest.raises(InputError, match=r"hook of accelerate .*remove_all_hooks"):
-            compile_pipeline(pipe, **sizes)
-        hooks.remove_hook_from_module(module)
-    compile_pipeline(pipe, **sizes, compile_now=False)
-
-
 def test_hooks_of_the_compiled_pipeline_run_around_engines():
     hooks = pytest.importorskip("accelerate.hooks")
     pipe = models.made(models.stable_diffusion)
@@ -313,98 +237,6 @@ def test_hooks_of_the_compiled_pipeline_run_around_engines():
     assert 1 == len(programs(compiled)["text_encoder"])
 
 
-@pytest.mark.parametrize("name", ["Img2Img", "Inpaint"])
-def test_pipelines_that_take_images_are_compiled_ahead(name):
-    parts = models.made(models.stable_diffusion).components
-    kind = getattr(diffusers, f"StableDiffusion{name}Pipeline")
-    pipe = models.made(lambda: kind(**parts, requires_safety_checker=False))
-    compiled = compile_pipeline(pipe, heights=(16, 32), widths=16, components=["vae"])
-    before = programs(compiled)
-    assert 1 == len(before["vae.encoder"]) == len(before["vae.decoder"])
-    options = {"image": torch.rand(1, 3, 32, 16), "num_inference_steps": 4}
-    if name == "Inpaint":
-        options |= {"mask_image": torch.ones(1, 1, 32, 16), "height": 32, "width": 16}
-    models.assert_same_images(compiled, pipe, **options)
-    assert before == programs(compiled)
-    options["image"] = torch.rand(1, 3, 48, 16)
-    if name == "Img2Img":
-        with pytest.raises(InputError, match=r"height=48 is outside of 16 to 32.*'vae.encoder'"):
-            models.images(compiled, **options)
-
-
-def with_control(nets=1):
-    """Returns a pipeline with ControlNets."""
-    parts = models.made(models.stable_diffusion).components
-    torch.manual_seed(0)
-    control = [
-        diffusers.ControlNetModel.from_unet(
-            parts["unet"], conditioning_embedding_out_channels=(4, 4)
-        ).eval()
-        for _ in range(nets)
-    ]
-    for each in control:
-        for weight in each.parameters():
-            torch.nn.init.normal_(weight, std=0.1)
-    kind = diffusers.StableDiffusionControlNetPipeline
-    options = {"controlnet": control if nets > 1 else control[0], "requires_safety_checker": False}
-    return models.made(lambda: kind(**parts, **options))
-
-
-def test_a_controlnet_has_one_program_for_all_scales():
-    """The scale multiplies what the program returns."""
-    pipe = with_control()
-    names = ["unet", "controlnet"]
-    compiled = compile_pipeline(pipe, heights=(16, 32), widths=(16, 32), components=names)
-    before = programs(compiled)
-    seen = []
-    for height, width, scale in ((16, 16, 1.0), (32, 24, 0.5), (16, 16, 0.25), (16, 16, 0)):
-        image = torch.full((1, 3, height, width), 0.3)
-        options = {"image": image, "height": height, "width": width}
-        seen.append(
-            models.assert_same_images(
-                compiled, pipe, controlnet_conditioning_scale=float(scale), **options
-            )
-        )
-    assert not torch.allclose(seen[0], seen[2])
-    assert before == programs(compiled)
-    assert [1, 1] == [len(before[name]) for name in names]
-
-
-def test_several_controlnets_stay_in_pytorch():
-    """The UNet takes the sum of their results."""
-    pipe = with_control(nets=2)
-    options = {"image": [torch.rand(1, 3, 16, 16)] * 2, "controlnet_conditioning_scale": [0.5, 1.0]}
-    compiled = compile_pipeline(
-        pipe, heights=16, widths=16, components=["unet", "controlnet"], example=options
-    )
-    models.assert_same_images(compiled, pipe, **SIZE, **options)
-    assert "several ControlNets" in compiled.torchtrt.report["controlnet"].reason
-
-
-@pytest.mark.slow  # eight seconds for two builds of the UNet
-def test_the_unet_takes_embeddings_of_ip_adapters():
-    """Their scale is a number that Python code asks about, so that each has a program."""
-    pipe = models.made(models.stable_diffusion)
-    pipe.unet._load_ip_adapter_weights([models.ip_adapter(pipe.unet)])
-    pipe.set_ip_adapter_scale(0.7)
-    given = {"ip_adapter_image_embeds": [torch.randn(2, 1, 6)]}
-    compiled = compile_pipeline(
-        pipe,
-        heights=(16, 32),
-        widths=(16, 32),
-        batch_sizes=(1, 2),
-        components=["unet"],
-        example=given,
-    )
-    first = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
-    models.assert_same_images(compiled, pipe, height=32, width=24, num_images_per_prompt=2, **given)
-    assert 1 == len(programs(compiled)["unet"])
-    pipe.set_ip_adapter_scale(0.3)
-    second = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
-    assert not torch.allclose(first, second)
-    assert 2 == len(programs(compiled)["unet"])
-
-
 def test_ranges_may_come_from_numpy():
     pipe = models.made(models.stable_diffusion)
     sizes = {"heights": tuple(np.arange(16, 40, 16)), "widths": np.int64(16)}
@@ -412,76 +244,6 @@ def test_ranges_may_come_from_numpy():
     models.assert_same_images(compiled, pipe, height=np.int64(32), width=16)
     with pytest.raises(InputError, match="height=48 is outside of 16 to 32"):
         models.images(compiled, height=np.int64(48), width=16)
-
-
-def test_a_pipeline_without_text_encoders_takes_an_example():
-    parts = models.made(models.stable_diffusion).components
-    parts |= {"text_encoder": None, "tokenizer": None}
-    pipe = models.made(
-        lambda: diffusers.StableDiffusionPipeline(**parts, requires_safety_checker=False)
-    )
-    sizes = {"heights": 16, "widths": 16, "components": ["vae"]}
-    example = {name: torch.rand(1, 8, 8) for name in ("prompt_embeds", "negative_prompt_embeds")}
-    with pytest.raises(InputError, match="Give example"):
-        compile_pipeline(pipe, **sizes)
-    compiled = compile_pipeline(pipe, **sizes, example=example)
-    models.assert_same_images(compiled, pipe, prompt=None, **example, **SIZE)
-
-
-class Noise(torch.nn.Module):
-    """A denoiser that no library has."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 4)
-
-    def forward(self, x):
-        for _ in range(6):
-            x = self.layer(x).relu()
-        return x
-
-
-class OwnPipeline(diffusers.DiffusionPipeline):
-    def __init__(self, denoiser):
-        super().__init__()
-        self.register_modules(denoiser=denoiser)
-
-    @torch.no_grad()
-    def __call__(self, rows):
-        return self.denoiser(torch.ones(rows, 4))
-
-
-def test_a_pipeline_of_another_library_takes_dynamic_shapes():
-    pipe = OwnPipeline(Noise().eval())
-    sizes = {"heights": 16, "widths": 16}
-    with pytest.raises(InputError, match="OwnPipeline does not give a default size"):
-        compile_pipeline(pipe)
-    left = compile_pipeline(pipe, **sizes)
-    assert "has no sizes for its class" in left.torchtrt.report["denoiser"].reason
-    assert "PyTorch, because compile_pipeline has no sizes" in str(left.torchtrt.report)
-    shapes = {"denoiser": {"x": {0: (2, 8)}}}
-    with pytest.raises(InputError, match=r"OwnPipeline cannot be compiled ahead.*rows"):
-        compile_pipeline(pipe, **sizes, dynamic_shapes=shapes)
-    compiled = compile_pipeline(pipe, **sizes, dynamic_shapes=shapes, example={"rows": 3})
-    for rows in (2, 5, 8):
-        torch.testing.assert_close(compiled(rows), pipe(rows))
-    assert 1 == len(programs(compiled)["denoiser"])
-
-
-def test_a_component_that_cannot_be_compiled_raises_its_reason():
-    class Branches(Noise):
-        def forward(self, x):
-            return x + 1 if x.sum() > 0 else x
-
-    pipe = OwnPipeline(Branches().eval())
-    options = {
-        "heights": 16,
-        "widths": 16,
-        "dynamic_shapes": {"denoiser": {}},
-        "example": {"rows": 3},
-    }
-    with pytest.raises(ExportError):
-        compile_pipeline(pipe, **options)
 
 
 @pytest.mark.slow  # seven seconds; the tests of converters compare their ops in half precision

@@ -172,7 +172,7 @@ def test_tensorrt_8_leaves_fp8_to_pytorch():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"width": 192}, "inputs in blocks of 128, which do not divide 192"),
+        ({"width": 192}, "blocks of 128 inputs that do not divide its 192 inputs"),
         ({"block_size": (1, 32), "scale_fmt": "ue8m0"}, "blocks of 32 with powers of two"),
     ],
 )

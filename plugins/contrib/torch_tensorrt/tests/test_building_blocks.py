@@ -402,7 +402,7 @@ case(
 )
 case("attention.tril", lambda x: one(3, 4), lambda x: torch.ones(3, 4).tril().bool(), X)
 
-WITHOUT_CASE = {"unary.nonzero": "its result's size depends on data: see test_adoption"}
+WITHOUT_CASE = {"unary.nonzero": "its result's size depends on data: see test_adoption.py"}
 
 
 def first(result):

@@ -5,6 +5,7 @@ import torch
 
 import torchtrt
 from tests.support.modules import Function
+from tests.support.shards import some
 
 from .vision import ops
 
@@ -183,8 +184,14 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "half"])
-@pytest.mark.parametrize("name", REGIONS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, torch.float32) for name in REGIONS),
+        *some(((name, torch.float16) for name in REGIONS), 4),
+    ],
+    ids=str,
+)
 def test_regions_are_pooled_as_defined(name, dtype, version):
     """Several images, boxes beyond the image, without area and turned round."""
     function, images = REGIONS[name]

@@ -112,3 +112,9 @@ def compiled_pair():
         return known[key]
 
     return pair
+
+
+@pytest.fixture(params=["llama", "gpt2"])
+def pair(request, compiled_pair):
+    """Both kinds of model, on one TensorRT."""
+    return compiled_pair(request.param)

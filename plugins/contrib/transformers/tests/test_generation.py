@@ -10,21 +10,14 @@ from transformers.generation.streamers import BaseStreamer
 
 import torchtrt
 from torchtrt.errors import (
-    EngineError,
-    FullCompilationError,
     InputError,
     RefitError,
-    UnsupportedProgramError,
 )
 from torchtrt.tensorrt import Capability, is_real
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
-from torchtrt_converters_transformers.attention import StepCache
-from torchtrt_converters_transformers.step import Step
 
 from .conftest import (
     CONFIGS,
-    DEVICE,
-    GROUPED,
     ONE,
     REAL,
     SIZES,
@@ -38,13 +31,11 @@ from .conftest import (
 BOTH = pytest.mark.parametrize("name", ["llama", "gpt2"])
 
 
-@pytest.fixture(params=["llama", "gpt2"])
-def pair(request, compiled_pair):
-    """Both kinds of model, on one TensorRT."""
-    return compiled_pair(request.param)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.each_tensorrt
+@pytest.mark.parametrize(
+    "version",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in VERSIONS[:-1]), VERSIONS[-1]],
+)  # the other tests have compiled the models for the last one
 @BOTH
 def test_texts_are_eagers_on_every_tensorrt(compiled_pair, name, version):
     """One text and three padded ones, call after call, shorter and longer than before, up to the greatest length."""
@@ -94,7 +85,7 @@ def test_a_mixture_of_experts_is_eagers():
     Pair(model, compiled).assert_same_texts(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
-@BOTH
+@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     """Without an engine for prompts the other one takes them."""
     pair = compiled_pair(name, prefill_engine=False)
@@ -226,136 +217,6 @@ def test_half_precision_models_keep_their_dtype(dtype, compiled_pair):
     assert (ours - eagers).abs().max() <= 2 * (eagers - wanted).abs().max()
 
 
-def test_a_step_copies_nothing_of_the_cache(pair):
-    """Engines are given the memory itself, and return no more than what is new."""
-    compiled = pair.compiled
-    cache = compiled.new_cache()
-    ids, _ = prompts(2, 66)
-    compiled(ids, past_key_values=cache)
-    memory, seen = cache._memory, []
-    handle = compiled.step.register_forward_hook(
-        lambda module, args, result: seen.append((args[3], result))
-    )
-
-    compiled(ids[:, :1], past_key_values=cache)
-    handle.remove()
-
-    ((past, (_, (states,))),) = seen
-    layout = cache.layout
-    ((heads, width),) = set(layout.shapes)
-    assert 2 * layout.layers == len(past)
-    for number, tensor in enumerate(past):
-        assert tensor.is_contiguous()
-        assert (2, heads, 100, width) == tensor.shape
-        start = tensor.data_ptr() - memory.data_ptr()
-        assert start == number * tensor.numel() * tensor.itemsize
-    assert (2 * layout.layers, 2, heads, 1, width) == states.shape
-    assert torch.equal(states[..., 0, :], torch.stack(list(cache.tensors))[..., 66, :])
-    assert cache._memory is memory
-
-
-def test_the_cache_takes_no_more_than_the_texts_need(pair):
-    """Few tokens are few places to read, and what is written stays where the memory is divided anew."""
-    cache = pair.compiled.new_cache()
-    ids, _ = prompts(2, 3)
-    pair.compiled(ids, past_key_values=cache)
-    before = [tensor[:, :, :3].clone() for tensor in cache.tensors]
-    assert 64 == cache.tensors[0].shape[2]
-
-    pair.compiled(prompts(2, 62)[0], past_key_values=cache)
-
-    assert 100 == cache.tensors[0].shape[2]
-    for kept, tensor in zip(before, cache.tensors, strict=True):
-        assert torch.equal(kept, tensor[:, :, :3])
-
-
-def test_a_conversation_goes_on_from_its_cache(pair):
-    """What was read is not read again, other texts in between change nothing, and tokens can be taken back."""
-    ids, mask = prompts(2, 5, padding=(2,))
-    cache = pair.compiled.new_cache()
-    text = pair.compiled.generate(
-        ids, attention_mask=mask, past_key_values=cache, max_new_tokens=6, do_sample=False
-    )
-    assert 10 == cache.get_seq_length()
-    pair.assert_same_texts(prompts(4, 9, 3)[0], max_new_tokens=5)
-
-    longer = torch.cat([text, prompts(2, 4, 5)[0]], 1)
-    longer_mask = torch.cat([mask, torch.ones_like(longer[:, 5:])], 1)
-    options = {"attention_mask": longer_mask, "max_new_tokens": 6, "do_sample": False}
-    expected = pair.model.generate(longer, **options)
-    actual = pair.compiled.generate(longer, past_key_values=cache, **options)
-    assert expected.tolist() == actual.tolist()
-
-    cache.crop(-6)
-    assert 14 == cache.get_seq_length()
-    again = pair.compiled.generate(longer, past_key_values=cache, **options)
-    assert expected.tolist() == again.tolist()
-
-
-def test_a_cache_that_lost_its_memory_says_so(pair):
-    """The next call of generate takes the memory of the one before."""
-    ids, _ = prompts(1, 5)
-    result = pair.compiled.generate(ids, max_new_tokens=2, return_dict_in_generate=True)
-    pair.compiled.generate(ids, max_new_tokens=2)
-
-    with pytest.raises(EngineError, match="given to a later call"):
-        pair.compiled.generate(ids, max_new_tokens=2, past_key_values=result.past_key_values)
-    with pytest.raises(EngineError, match="given to a later call"):
-        result.past_key_values.reorder_cache(torch.tensor([0]))
-
-
-def test_what_was_infinite_once_does_not_stay(pair):
-    """Places that no mask lets through are multiplied by zero, which infinities would survive."""
-    pair.compiled._memory.fill_(torch.inf)
-
-    pair.assert_same_texts(*prompts(2, 5, padding=(2,)), max_new_tokens=8)
-
-
-def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pair):
-    """The message says how much there is, and what to do."""
-    ids, _ = prompts(2, 90)
-    generate = pair.compiled.generate
-
-    with pytest.raises(InputError, match=r"101 tokens are asked for.*max_length=100"):
-        generate(ids, max_new_tokens=11)
-    with pytest.raises(InputError, match=r"130 tokens are asked for"):
-        generate(ids, max_length=130)
-    with pytest.raises(InputError, match=r"130 tokens are asked for"):
-        generate(ids, transformers.GenerationConfig(max_length=130))
-    with pytest.raises(InputError, match=r"110 tokens are asked for"):
-        generate(ids)
-    with pytest.raises(InputError, match=r"8 sequences.*max_batch_size=6"):
-        generate(ids, max_new_tokens=3, num_beams=4)
-    cache = pair.compiled.new_cache()
-    pair.compiled(ids, past_key_values=cache)
-    with pytest.raises(InputError, match=r"would have 101 tokens"):
-        pair.compiled(ids[:, :11], past_key_values=cache)
-    with pytest.raises(InputError, match="holds 2 sequences, but 1 go on"):
-        pair.compiled(ids[:1, :1], past_key_values=cache)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prompt_lookup_num_tokens": 2}, "max_candidate_tokens=20"),
-        ({"cache_implementation": "static"}, "a cache of their own"),
-        ({"use_cache": False}, "engines read the cache"),
-        ({"prefill_chunk_size": 4}, "read at once"),
-        ({"generation_config": transformers.GenerationConfig(use_cache=False)}, "read the cache"),
-        ({"output_attentions": True}, "output_attentions"),
-        ({"output_hidden_states": True}, "output_hidden_states"),
-        ({"past_key_values": transformers.DynamicCache()}, "DynamicCache"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
-)
-def test_what_cannot_be_asked_is_an_error_with_the_reason(compiled_pair, options, message):
-    """And not a text that is not what was asked for."""
-    generate = compiled_pair("llama").compiled.generate
-
-    with pytest.raises((InputError, EngineError), match=message):
-        generate(prompts(1, 5)[0], max_new_tokens=4, **{"return_dict_in_generate": True, **options})
-
-
 def test_a_checkpoints_defaults_of_other_caches_are_left_out(compiled_pair):
     """As those of Gemma 2, or of a model that was trained last, are; other defaults are kept."""
     pair = compiled_pair("llama")
@@ -377,14 +238,6 @@ def test_a_checkpoints_defaults_of_other_caches_are_left_out(compiled_pair):
     assert "hybrid" == defaults.cache_implementation
 
 
-def test_an_assistant_and_continuous_batches_are_refused(pair):
-    """They need the logits behind several tokens, and another cache."""
-    with pytest.raises(InputError, match="generate_batch is not possible"):
-        pair.compiled.generate_batch([[5, 6]])
-    with pytest.raises(InputError, match="max_candidate_tokens=20"):
-        pair.compiled.generate(prompts(1, 5)[0], max_new_tokens=4, assistant_model=pair.model)
-
-
 def test_a_compiled_model_assists_an_eager_one(compiled_pair):
     """It proposes tokens, and its cache forgets those that are not accepted."""
     pair = compiled_pair("llama")
@@ -396,22 +249,6 @@ def test_a_compiled_model_assists_an_eager_one(compiled_pair):
         alone = model.generate(ids, **options)
         assisted = model.generate(ids, assistant_model=pair.compiled, **options)
         assert alone.tolist() == assisted.tolist()
-
-
-def test_calls_without_generate_say_what_does_not_fit(pair):
-    """Masks, embeddings, logits of other tokens, another model's cache, another device."""
-    compiled, (ids, mask) = pair.compiled, prompts(2, 5)
-
-    with pytest.raises(InputError, match=r"mask is \(2, 3\)"):
-        compiled(ids, attention_mask=mask[:, :3])
-    with pytest.raises(InputError, match="inputs_embeds"):
-        compiled(ids, inputs_embeds=torch.zeros(2, 5, 32))
-    with pytest.raises(InputError, match="logits_to_keep=2"):
-        compiled(ids, logits_to_keep=2)
-    with pytest.raises(EngineError, match="compiled in"):
-        compiled.half()
-    with pytest.raises(EngineError, match="for the compiled model that made it"):
-        pair.model(ids, past_key_values=compiled.new_cache(), use_cache=True)
 
 
 def test_the_model_is_left_as_it_was():
@@ -429,18 +266,6 @@ def test_the_model_is_left_as_it_was():
     assert "sdpa" == model.config._attn_implementation
     assert all(each.training for each in model.modules())
     assert not any(each.training for each in compiled.modules())
-
-
-def test_a_changed_weight_is_noticed():
-    """Engines hold the old values."""
-    model = model_of(transformers.GPT2Config(**{**SIZES, "num_hidden_layers": 1}))
-    with torchtrt.use_tensorrt(VERSIONS[-1]):
-        compiled = compile_for_generation(model, max_length=20, prefill_engine=False, **REAL)
-    with torch.no_grad():
-        model.transformer.wpe.weight.mul_(2)
-
-    with pytest.raises(EngineError, match=r"wpe.*has changed"):
-        compiled.generate(prompts(1, 5)[0], max_new_tokens=2)
 
 
 @BOTH
@@ -484,125 +309,6 @@ def test_a_model_without_weights_generates_with_those_of_its_checkpoint(tmp_path
         assert torch.equal(loaded.generate(ids, max_new_tokens=4, do_sample=False), expected)
 
 
-REFUSED = {
-    "GPTJ": (
-        lambda: transformers.GPTJConfig(
-            n_embd=32, n_layer=1, n_head=4, vocab_size=96, n_positions=64, rotary_dim=4
-        ),
-        "does not go through transformers' AttentionInterface",
-    ),
-    "Falcon": (
-        lambda: transformers.FalconConfig(
-            hidden_size=32, num_hidden_layers=1, num_attention_heads=4, vocab_size=96
-        ),
-        "does not go through transformers' AttentionInterface",
-    ),
-    "BLOOM": (
-        lambda: transformers.BloomConfig(hidden_size=32, n_layer=1, n_head=4, vocab_size=96),
-        "takes no position_ids",
-    ),
-    "state": (
-        lambda: transformers.MambaConfig(hidden_size=32, num_hidden_layers=1, vocab_size=96),
-        "keep one state of all tokens.*Generate with PyTorch",
-    ),
-    "linear attention": (
-        lambda: transformers.Qwen3NextConfig(
-            **GROUPED,
-            head_dim=8,
-            num_experts=2,
-            num_experts_per_tok=1,
-            layer_types=["linear_attention", "full_attention"],
-        ),
-        "keep one state of all tokens",
-    ),
-    "dynamic-rope": (
-        lambda: transformers.LlamaConfig(
-            **GROUPED, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-        ),
-        "dynamic rotary embedding",
-    ),
-    "chunks": (
-        lambda: transformers.Llama4TextConfig(
-            **GROUPED, head_dim=8, num_local_experts=2, attention_chunk_size=16
-        ),
-        "beyond its chunks of 16 tokens",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_a_model_that_cannot_be_compiled_is_refused_with_the_reason(kind):
-    """Before anything is exported."""
-    config, reason = REFUSED[kind]
-    model = transformers.AutoModelForCausalLM.from_config(config()).to(DEVICE)
-
-    with pytest.raises(UnsupportedProgramError, match=reason):
-        compile_for_generation(model, max_length=32)
-
-
-def _biased(module, query, key, value, attention_mask, scaling=None, **_):
-    attention = transformers.AttentionInterface()["sdpa"]
-    return attention(module, query, key, value, attention_mask, scaling=3 * scaling)
-
-
-transformers.AttentionInterface.register("biased_sdpa", _biased)
-
-
-def test_a_model_with_an_attention_of_its_own_is_refused():
-    """Its logits are compared before anything is built."""
-    model = model_of(CONFIGS["llama"])
-    model.set_attn_implementation("biased_sdpa")
-
-    with pytest.raises(UnsupportedProgramError, match=r"logits differ by .*% from its own"):
-        compile_for_generation(model, max_length=32)
-
-
-def test_layers_that_do_not_tell_their_window_are_refused():
-    """Only texts as long as the window would show it."""
-    config = transformers.LlamaConfig(**GROUPED)
-    config.sliding_window = 16
-    model = transformers.LlamaForCausalLM(config).to(DEVICE)
-
-    with pytest.raises(UnsupportedProgramError, match="which window they read"):
-        compile_for_generation(model, max_length=32)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"max_length": 0}, "max_length=0 is not an integer from 1"),
-        ({"max_length": 20, "max_batch_size": True}, "max_batch_size=True"),
-        ({"max_length": 161}, "the model has 160 positions"),
-        ({"max_length": 20, "opt_length": 21}, "opt_length=21 is not from 1"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(sizes, message):
-    """By name."""
-    with pytest.raises(InputError, match=message):
-        compile_for_generation(model_of(CONFIGS["gpt2"]), **sizes)
-
-
-def test_what_is_no_model_of_transformers_is_refused():
-    """By its type."""
-    with pytest.raises(InputError, match="not a Linear"):
-        compile_for_generation(torch.nn.Linear(2, 2), max_length=5)
-
-
-def test_what_is_compiled_already_is_refused(pair):
-    """It has no layers left."""
-    with pytest.raises(InputError, match="not a CompiledForCausalLM"):
-        compile_for_generation(pair.compiled, max_length=5)
-
-
-def test_prompts_that_end_with_padding_are_refused(pair):
-    """Engines return the logits behind the last token. In front, padding changes nothing."""
-    ids, mask = prompts(2, 5)
-    mask[1, -1:] = 0
-
-    with pytest.raises(InputError, match="padding_side = 'left'"):
-        pair.compiled.generate(ids, attention_mask=mask, max_new_tokens=2, pad_token_id=0)
-
-
 def test_a_model_is_pickled_once_it_has_generated(pair):
     """What it lent stays behind, in copies too."""
     ids, mask = prompts(2, 5)
@@ -614,35 +320,7 @@ def test_a_model_is_pickled_once_it_has_generated(pair):
         assert torch.equal(expected, again.generate(ids, **options))
 
 
-def test_every_token_reads_something():
-    """What comes of padding is finite then, whatever computes the softmax."""
-    mask = torch.tensor([[False, False, True, True]], device=DEVICE)
-
-    for window in (None, 2):
-        own, _ = StepCache(mask).masks(window)
-        assert (1, 1, 4, 4) == own.shape
-        assert own.any(-1).all()
-        assert [[False, False, True, True]] == own[0, :, 3].tolist()
-
-
-def test_a_window_that_no_text_outgrows_is_none():
-    """Then engines have no masks for it."""
-    step = Step(model_of(CONFIGS["mistral"]), max_length=6)
-    cache = StepCache(torch.ones(1, 4, dtype=torch.bool, device=DEVICE), max_length=6)
-
-    step.read(prompts(1, 4)[0], torch.arange(4, device=DEVICE)[None], cache)
-
-    assert [6, 6] == cache.windows
-    assert [None] == list(cache._masks)
-
-
-@pytest.mark.skipif(is_real(), reason="asks for a version of the reference")
-def test_bfloat16_on_a_tensorrt_without_it_says_so():
-    """TensorRT 8.6 has no bfloat16."""
-    model = model_of(CONFIGS["gpt2"]).bfloat16()
-
-    with (
-        torchtrt.use_tensorrt("reference@8.6.0"),
-        pytest.raises(FullCompilationError, match="bfloat16"),
-    ):
-        compile_for_generation(model, max_length=20, require_full_compilation=True)
+def test_what_is_compiled_already_is_refused(pair):
+    """It has no layers left."""
+    with pytest.raises(InputError, match="not a CompiledForCausalLM"):
+        compile_for_generation(pair.compiled, max_length=5)

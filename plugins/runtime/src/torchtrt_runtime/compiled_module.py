@@ -138,7 +138,7 @@ class CompiledModule(torch.nn.Module):
 
     @property
     def runtime_settings(self) -> RuntimeSettings:
-        """How the runtime executes the engines. Assigned settings hold from the next call on.
+        """The settings with which the runtime executes the engines. Assigned settings apply from the next call on.
 
         Raises:
             SettingsError: The value is no RuntimeSettings, or the TensorRT of the engines lacks what a setting needs.

@@ -16,7 +16,7 @@ _ALIGNMENT = 256
 class ExecutionMemory:
     """The memory in which an execution context computes, from PyTorch's allocator.
 
-    The allocator gives the memory that a call frees to the next user on the same stream: an engine, or an operator of
+    The allocator gives the memory that a call frees to the next user on the same stream: an engine, or an op of
     PyTorch. So engines that do not run at the same time share memory, and no call waits.
 
     Args:

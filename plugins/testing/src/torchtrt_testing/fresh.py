@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import json
@@ -9,7 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,49 +53,105 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
     Raises:
         RuntimeError: The process ended early.
     """
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(
+            ("TORCHTRT_PACKS", "PYTEST_CURRENT_TEST")
+        )  # pytest's is new each time
+    }
+    environment = {
+        **inherited,
+        "PYTHONPATH": path,
+        "PYTHONHASHSEED": str(seed),
+        "TORCHTRT_PACKS": "",
+    }
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder, "answer.json")
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        inherited = {
-            key: value for key, value in os.environ.items() if not key.startswith("TORCHTRT_PACKS")
-        }
-        environment = {
-            **inherited,
-            "PYTHONPATH": path,
-            "PYTHONHASHSEED": str(seed),
-            "TORCHTRT_PACKS": "",
-        }
-        request = json.dumps({"pack": pack, "libraries": libraries})
-        done = subprocess.run(
-            [sys.executable, "-m", __name__, str(answer), request],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode or not answer.exists():
+        answer, printed, errors = (Path(folder, name) for name in ("answer", "printed", "errors"))
+        request = {"pack": pack, "libraries": libraries, "answer": str(answer)}
+        server = _server(tuple(sorted(environment.items())))
+        status = server.run({**request, "printed": str(printed), "errors": str(errors)})
+        if status or not answer.exists():
             raise RuntimeError(
-                f"Loading the pack {pack!r} ended the process, with exit status {done.returncode}:\n{done.stderr}"
+                f"Loading the pack {pack!r} ended the process, with exit status {status}:\n{errors.read_text()}"
             )
         found = json.loads(answer.read_text(encoding="utf-8"))
+        output = printed.read_text(encoding="utf-8").partition(BEGIN)[2]
     return Loading(
-        tuple(found["imported"]), tuple(found["changed"]), done.stdout.partition(BEGIN)[2],
+        tuple(found["imported"]), tuple(found["changed"]), output,
         tuple(found["contents"]), tuple(found["again"]),
     )  # fmt: skip
 
 
-def main(answer: str, request: str) -> None:
-    """Loads a pack and writes down what that did."""
-    import torch
+class _Server:
+    """A Python that has imported PyTorch and torchtrt, and forks for each pack: only the first one waits for them."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        atexit.register(self._process.communicate)  # which ends its input, and with it the process
+
+    def run(self, request: Mapping[str, Any]) -> int:
+        """Loads a pack in a new process, and returns the exit status."""
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        status = self._process.stdout.readline()
+        if not status:
+            raise RuntimeError(
+                f"Python cannot import torchtrt: it ended with exit status {self._process.wait()}."
+            )
+        return int(status)
+
+
+@functools.cache
+def _server(environment: tuple[tuple[str, str], ...]) -> _Server:
+    return _Server(dict(environment))
+
+
+def serve() -> None:
+    """Forks for each request of standard input, and prints the exit status of the process that loads the pack."""
+    import torch  # noqa: F401
 
     import torchtrt  # noqa: F401
 
-    asked = json.loads(request)
-    for library in asked["libraries"]:
-        importlib.import_module(library)
     _load_once(None)  # what loading any pack imports
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _redirected(json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _redirected(request: Mapping[str, Any]) -> None:
+    """Loads a pack with output to files, and ends the process."""
+    for stream, name in ((1, "printed"), (2, "errors")):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT), stream)
+    status = 1
+    try:
+        load_and_describe(request)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def load_and_describe(request: Mapping[str, Any]) -> None:
+    """Loads a pack and writes down what that did."""
+    import torch
+
+    for library in request["libraries"]:
+        importlib.import_module(library)
     modules, before = set(sys.modules), process_state()
     print(end=BEGIN, flush=True)  # what libraries printed is before it
-    contents = _load_once(asked["pack"])
+    contents = _load_once(request["pack"])
     after, imported = process_state(), sorted(set(sys.modules) - modules)
-    package = f"torchtrt_converters_{asked['pack']}"
+    package = f"torchtrt_converters_{request['pack']}"
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         held: list[Any] = list(vars(sys.modules.pop(name)).values())
         for library in held:
@@ -103,9 +161,9 @@ def main(answer: str, request: str) -> None:
         "imported": imported,
         "changed": list(differences(before, after)),
         "contents": contents,
-        "again": _load_once(asked["pack"]),
+        "again": _load_once(request["pack"]),
     }
-    Path(answer).write_text(json.dumps(found), encoding="utf-8")
+    Path(request["answer"]).write_text(json.dumps(found), encoding="utf-8")
 
 
 def _load_once(name: str | None) -> list[str]:
@@ -185,4 +243,4 @@ SLOW = (
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve()

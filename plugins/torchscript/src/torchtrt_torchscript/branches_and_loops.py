@@ -50,7 +50,7 @@ def run_branch(
 def _run_branch(
     runner: BlockRunner, node: torch._C.Node, condition: Any, captured: CapturedValues
 ) -> list[Any]:
-    """Returns the results of an ``if`` of TorchScript: one ``cond``, or both ways and a choice by element."""
+    """Returns the results of TorchScript's ``if``: of one ``cond``, or of both branches and an elementwise choice."""
     blocks, count = list(node.blocks()), len(list(node.outputs()))
     ways: dict[int, _Way] = {}
     # Where a result may be unset, or nothing comes out, both ways are computed one after the other.

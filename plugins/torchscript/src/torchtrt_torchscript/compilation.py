@@ -242,7 +242,7 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
 
 def _why_unsupported(node: torch._C.Node) -> str:
     if has_no_evaluator(node):
-        return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
+        return "torchtrt has no evaluator for it, and PyTorch dispatches no such op"
     asked = None if node.schema() == NO_SCHEMA else known_op(node.schema())
     if node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS or asked is None:
         return ""

@@ -76,7 +76,7 @@ def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
 
 
 def overload_of(schema: str) -> OpOverload | None:
-    """Returns the operator of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
+    """Returns the op of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
     parsed = torch._C.parse_schema(schema)
     qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
     if not torch._C._dispatch_has_kernel(qualified):

@@ -24,7 +24,7 @@ class TorchScriptModule(nn.Module):
 
     Parameters and buffers are the scripted module's own, under the same names, so that an engine's
     weights can be replaced by name. So are the constants that freezing a module made of them. A call
-    runs the graph with PyTorch: what is known is evaluated, and every operator on tensors is called.
+    runs the graph with PyTorch: what is known is evaluated, and every op on tensors is called.
 
     Args:
         graph: The inlined graph of the method. Its first input is the module, unless ``module`` is ``None``.

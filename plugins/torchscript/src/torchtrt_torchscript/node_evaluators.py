@@ -389,7 +389,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::TimePoint": lambda: 0,
     "prim::profile": lambda *values: values[0] if values else None,
 }
-"""The evaluator of each kind of node. Where PyTorch has an operator of the kind that makes a tensor, that is called."""
+"""The evaluator of each kind of node. Where PyTorch has an op of the kind that makes a tensor, that is called."""
 
 NODE_EVALUATORS: dict[str, Callable[..., Any]] = {
     "aten::is_contiguous": _is_contiguous,

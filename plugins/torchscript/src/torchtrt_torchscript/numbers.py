@@ -121,7 +121,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 
 def as_known(kind: str, args: Sequence[Any], result: Any) -> Any:
-    """Returns an operator's result, marked with the number that it holds if it was computed from held ones."""
+    """Returns an op's result, marked with the number that it holds if it was computed from held ones."""
     if kind not in _ARITHMETIC or not any(hasattr(each, _NUMBER) for each in args):
         return result
     numbers = [held_number(each) if isinstance(each, Tensor) else each for each in args]

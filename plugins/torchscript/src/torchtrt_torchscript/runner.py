@@ -3,7 +3,7 @@
 Under ``torch.export``, this turns a TorchScript graph into an exported program. Values that are known when the model is
 compiled (numbers, lists, branches and trip counts that do not depend on data) are evaluated and leave no trace.
 Operators on tensors are called and so recorded. Control flow that depends on data becomes ``cond`` and ``while_loop``.
-Every recorded operator carries the ``Site`` that it comes from.
+Every recorded op carries the ``Site`` that it comes from.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class GraphRunner:
 def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
     """Returns what a node computes.
 
-    PyTorch's operator is called if it makes tensors, else an evaluator. A node with neither is
+    PyTorch's op is called if it makes tensors, else an evaluator. A node with neither is
     left to TorchScript's own interpreter if all arguments are known.
     """
     kind, operator = node.kind(), find_operator(node)
@@ -319,7 +319,7 @@ def tensors_among(args: Sequence[Any]) -> list[Tensor]:
 
 
 def has_no_evaluator(node: torch._C.Node) -> bool:
-    """Returns whether a node is neither structure, nor evaluated, nor an operator of PyTorch."""
+    """Returns whether a node is neither structure, nor evaluated, nor an op of PyTorch."""
     kind = node.kind()
     known = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
     return not known and find_operator(node) is None and find_interpreted(node) is None

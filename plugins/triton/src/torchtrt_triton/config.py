@@ -15,7 +15,7 @@ class ServingOptions:
 
     Attributes:
         backend: ``"python"``, ``"tensorrt"``, or ``"auto"`` for TensorRT where it can run the model.
-        imports: Libraries that the model needs, for their operators or containers. The server imports them too.
+        imports: Libraries that the model needs, for their ops or containers. The server imports them too.
         instances: The number of instances on each GPU, or on the CPU.
         dynamic_batching: Whether Triton runs requests together as one batch.
         max_queue_delay: How many microseconds a request may wait for others.

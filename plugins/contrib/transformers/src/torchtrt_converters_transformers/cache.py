@@ -91,16 +91,16 @@ class EngineCache(Cache):
         return self._tensors
 
     def start(self, batch_size: int) -> None:
-        """Empties the cache for as many sequences.
+        """Empties the cache for a batch of sequences.
 
         Raises:
-            InputError: There is no room for so many.
+            InputError: The cache has no room for so many sequences.
             EngineError: The memory was given to a later call.
         """
         if batch_size > self.layout.max_batch_size:
             raise InputError(
                 f"There are {batch_size} sequences, those of beams and of num_return_sequences counted, but the model "
-                f"was compiled for max_batch_size={self.layout.max_batch_size}. Compile it again for more."
+                f"was compiled for max_batch_size={self.layout.max_batch_size}. Compile it again with a larger one."
             )
         # What no mask lets through is multiplied by zero, and so has to be finite.
         self._owned().zero_()

@@ -97,7 +97,7 @@ class CompiledEncoder(torch.nn.Module):
         if len(given) > self.max_batch_size:
             raise InputError(
                 f"There are {len(given)} sources, but the model was compiled for max_batch_size={self.max_batch_size}. "
-                "Compile it again for more."
+                "Compile it again with a larger one."
             )
         places = given.shape[-1]
         if given.is_floating_point() and places != self.places:
@@ -108,7 +108,7 @@ class CompiledEncoder(torch.nn.Module):
         if places > self.places:
             raise InputError(
                 f"A source has {places} tokens, but the model was compiled for max_source_length={self.places}. "
-                "Compile it again for more."
+                "Compile it again with a larger one."
             )
 
 

@@ -131,7 +131,7 @@ def _prefix(plan: Any) -> tuple[int, int, int]:
     """The checksum, the header's length and the plan's length, after magic and format were checked."""
     magic, format_version, checksum, length, size = _PREFIX.unpack(plan[: _PREFIX.size])
     if magic != MAGIC:
-        message = "These bytes are no plan of reference TensorRT: a plan loads where it was built, real or reference."
+        message = "These bytes are no plan of the reference TensorRT. Load them with the TensorRT that built them."
         raise UnreadablePlanError(message)
     if format_version != FORMAT_VERSION:
         message = f"The plan has format {format_version}, this torchtrt reads {FORMAT_VERSION}. Build the engine again."

@@ -1,4 +1,4 @@
-"""A compiled model's graph as an exported program, in which engines are calls of one operator, and back."""
+"""A compiled model's graph as an exported program, in which engines are calls of one op, and back."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def to_program(compiled: CompiledModule) -> SavedProgram:
 
 
 class _Lifting:
-    """Turns attributes into inputs, engines into calls of the operator, and writes into results.
+    """Turns attributes into inputs, engines into calls of the op, and writes into results.
 
     Where the graph writes to parts of what it writes to, all writes stay what they are, in order: as results they
     would be of the whole.
@@ -204,7 +204,7 @@ class _Lifting:
         return name
 
     def call_engine(self, node: Node) -> Node:
-        """Returns a new call of the operator that runs an engine."""
+        """Returns a new call of the op that runs an engine."""
         plan = self.env[node]
         engine = self.engine(node)
         outputs: dict[int, Any] = {

@@ -27,17 +27,17 @@ def folder_of(folder: str | os.PathLike[str]) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder if there is none.
+    """Creates a folder if it does not exist.
 
     Raises:
-        UnwritableFileError: There can be none.
+        UnwritableFileError: The folder cannot be created.
     """
     check_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnwritableFileError(
-            f"There can be no folder {folder}: {error.strerror or error}. Name another."
+            f"The folder {folder} cannot be created: {error.strerror or error}. Give another folder."
         ) from error
 
 

@@ -27,7 +27,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         - ``converted``: the converter and the dtypes of each op.
         - ``in_torch``: the ops that PyTorch runs.
         - ``tried``: the measurements of ``tune=True``.
-        - ``operators``: the operators of other libraries that the model calls.
+        - ``operators``: the ops of other libraries that the model calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.

@@ -19,7 +19,7 @@ _LEAF = pytree.tree_structure(0)
 
 
 def unnamed(tree: pytree.TreeSpec) -> tuple[pytree.TreeSpec, dict[str, str]]:
-    """Returns a tree with tuples for the named tuples that PyTorch cannot write, and their classes by their places.
+    """Returns a tree with tuples in place of the named tuples that PyTorch cannot write, and the class at each place.
 
     Raises:
         UnsupportedProgramError: A class cannot be found by its name.

@@ -78,7 +78,7 @@ def save(compiled: CompiledModule, file: File) -> None:
 
 
 def _foreign_operators(program: ExportedProgram) -> Iterable[str]:
-    """Yields the operators that a program calls and that are not PyTorch's own."""
+    """Yields the ops that a program calls and that are not PyTorch's own."""
     for module in program.graph_module.modules():
         for node in getattr(getattr(module, "graph", None), "nodes", ()):
             if isinstance(node.target, OpOverload) and node.target.namespace not in _PYTORCHS_OWN:
@@ -154,14 +154,14 @@ def read_metadata(archive: Archive) -> dict[str, Any]:
 
 
 def _check_operators(names: Iterable[str]) -> None:
-    """Checks that the operators of a saved model are registered, by packs or by libraries.
+    """Checks that the ops of a saved model are registered, by packs or by libraries.
 
     Raises:
         MissingOperatorError: One is not.
     """
     missing = [name for name in names if not _is_registered(name)]
     if missing:
-        load_packs()  # which may have operators of their own
+        load_packs()  # which may have ops of their own
     missing = [name for name in missing if not _is_registered(name)]
     if missing:
         libraries = ", ".join(sorted({name.partition(".")[0] for name in missing}))

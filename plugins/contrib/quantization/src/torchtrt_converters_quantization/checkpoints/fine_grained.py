@@ -47,7 +47,9 @@ def replacement(path: str, module: nn.Module) -> PackedLinear | None:
         return layer
     width = 0 if block is None else int(block[1])
     if width and weight.shape[1] % width:
-        raise refusal(path, f"inputs in blocks of {width}, which do not divide {weight.shape[1]}")
+        raise refusal(
+            path, f"blocks of {width} inputs that do not divide its {weight.shape[1]} inputs"
+        )
     if own.weight_scale_inv.dtype is torch.float8_e8m0fnu and width != 128:
         raise refusal(path, f"blocks of {width} with powers of two as scales")
     layer.dynamic = DynamicInput("FP8", FP8_LIMIT, "row", width, dtype=torch.float32)

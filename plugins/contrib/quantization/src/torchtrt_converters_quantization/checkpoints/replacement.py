@@ -90,7 +90,7 @@ def _inconsistency(layer: PackedLinear) -> str | None:
         )
     block = 0 if layer.dynamic is None else layer.dynamic.block
     if block and not _divides(block, columns):
-        return f"inputs in blocks of {block}, which do not divide {columns}"
+        return f"blocks of {block} inputs do not divide its {columns} inputs"
     sizes = {"bias": (rows,), "offset": (rows, groups), "order": (columns,)}
     for name, shape in sizes.items():
         value = getattr(layer, name)

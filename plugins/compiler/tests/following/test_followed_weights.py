@@ -1,0 +1,277 @@
+"""Followed models whose weights, buffers and structure change."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from plugins.compiler.tests.following.followed import X, agree, followed, made, programs
+from torchtrt.errors import FollowWarning
+
+
+def _load(model):
+    model.load_state_dict(made(seed=1).state_dict())
+
+
+def _load_some(model):
+    model.load_state_dict({"second.bias": torch.rand(4)}, strict=False)
+
+
+def _write(model):
+    with torch.no_grad():
+        model.first.weight.mul_(2)
+
+
+def _replace(model):
+    model.first.weight = nn.Parameter(torch.rand(8, 4))
+
+
+def _replace_data(model):
+    model.first.bias.data = torch.rand(8)
+
+
+@pytest.mark.parametrize("change", [_load, _load_some, _write, _replace, _replace_data])
+def test_other_weights_are_refitted(change):
+    """The engines stay; each program gets them when it is called."""
+    model = made()
+    follower = followed(model)
+    agree(follower, model, X)
+    agree(follower, model, X, as_dict=True)
+    before = programs(follower)
+    change(follower)
+    agree(follower, model, X)
+    agree(follower, model, X, as_dict=True)
+    assert before == programs(follower)
+
+
+def test_refresh_takes_weights_that_pytorch_saw_nobody_write():
+    """As through ``.data``."""
+    model = made()
+    follower = followed(model)
+    agree(follower, model, X)
+    model.first.weight.data.mul_(2)
+    follower.torchtrt.refresh()
+    agree(follower, model, X)
+
+
+def test_the_same_program_under_other_names_is_refitted():
+    """Nothing is built for a weight that moved to another module."""
+    model = made()
+    follower = followed(model)
+    agree(follower, model, X)
+    before = programs(follower)
+    model.first = nn.Sequential(nn.Linear(4, 8)).eval()
+    agree(follower, model, X)
+    assert before == programs(follower)
+    with torch.no_grad():
+        model.first[0].weight.zero_()
+    agree(follower, model, X)
+
+
+class Tied(nn.Module):
+    """An embedding that is also the head, and a tensor that is a plain attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(7, 4)
+        self.head = nn.Linear(4, 7, bias=False)
+        self.head.weight = self.embedding.weight
+        self.offset = torch.rand(7)
+
+    def forward(self, ids):
+        return self.head(self.embedding(ids)) + self.offset
+
+
+def test_tied_weights_and_plain_attributes_are_followed():
+    """Also when they are no longer tied."""
+    model = made(Tied)
+    follower, ids = followed(model), torch.tensor([[1, 2]])
+    agree(follower, model, ids)
+    with torch.no_grad():
+        model.embedding.weight.mul_(2)
+    model.offset = torch.rand(7)
+    agree(follower, model, ids)
+    assert 1 == len(programs(follower))
+    model.head.weight = nn.Parameter(torch.rand(7, 4))
+    agree(follower, model, ids)
+    with torch.no_grad():
+        model.embedding.weight.mul_(2)
+    agree(follower, model, ids)
+
+
+class Counting(nn.Module):
+    """A buffer that calls write to, and a weight between engines."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x):
+        self.total.add_(x.sum(0))
+        y = torch.linalg.svdvals(self.linear(x)) @ self.linear.weight[:3]
+        return y + self.total
+
+
+def test_buffers_that_calls_write_to_are_the_models_own_also_after_a_refit():
+    """A replaced one is written to from then on."""
+    model = made(Counting)
+    other = copy.deepcopy(model)
+    follower = followed(model)
+    for change in (lambda each: None, lambda each: each.linear.weight.mul_(0.5), lambda each: None):
+        with torch.no_grad():
+            for each in (model, other):
+                change(each)
+        agree(follower, other, X)
+        torch.testing.assert_close(model.total, other.total)
+    assert 1 == len(programs(follower))
+    for each in (model, other):
+        each.total = torch.ones(4)
+    for _ in range(2):
+        agree(follower, other, X)
+        torch.testing.assert_close(model.total, other.total)
+
+
+class Writing(nn.Module):
+    """Writes to its input, or to a list, or to an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x, seen=None, count=False):
+        if seen is not None:
+            seen.append(x + 1)
+        if count:
+            self.calls += 1
+        x.mul_(2)
+        return x * 3 + self.calls
+
+
+def test_a_write_to_an_input_is_the_callers_and_other_writes_run_in_pytorch():
+    """A program repeats no changes of lists and attributes."""
+    model, other = made(Writing), made(Writing)
+    follower = followed(model)
+    x, y = X.clone(), X.clone()
+    agree(lambda: follower(x), lambda: other(y))
+    torch.testing.assert_close(x, y)
+
+    seen, expected = [], []
+    with pytest.warns(FollowWarning, match="container among its arguments"):
+        agree(lambda: follower(x, seen), lambda: other(y, expected))
+    torch.testing.assert_close(seen, expected)
+    agree(lambda: follower(x, count=True), lambda: other(y, count=True))
+    with pytest.warns(FollowWarning, match="changes 'calls'"):
+        agree(lambda: follower(x, count=True), lambda: other(y, count=True))
+    for _ in range(3):
+        agree(lambda: follower(x, count=True), lambda: other(y, count=True))
+    assert 5 == model.calls
+
+
+def test_a_model_that_prepares_itself_in_its_first_call_is_compiled_in_the_second():
+    """PyTorch runs the first."""
+
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = None
+
+        def forward(self, x):
+            if self.table is None:
+                self.table = [1.0, 2.0]
+            return x * self.table[1]
+
+    follower = followed(made(Lazy))
+    for _ in range(3):
+        agree(follower, made(Lazy), X)
+    assert 1 == len(programs(follower))
+
+
+def test_statistics_of_training_are_followed():
+    """PyTorch does not count what batch normalization writes."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    follower, images = followed(model), torch.rand(2, 3, 5, 5)
+    agree(follower, model, images)
+    for each in (follower, model):
+        each.train()
+        each(images)
+        each.eval()
+        agree(follower, model, images)
+    assert 1 == len(programs(follower))
+
+
+@pytest.mark.parametrize("change", ["load_state_dict", "changing"])
+def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
+    """While several weights are written in turn."""
+    models = [made(seed=seed) for seed in (0, 1)]
+    expected = [model(X).detach() for model in models]
+    states = [model.state_dict() for model in models]
+    follower = followed(made())
+    agree(follower, models[0], X)
+    wrong, stop = [], threading.Event()
+
+    def call():
+        try:
+            while not stop.is_set():
+                with torch.no_grad():
+                    result = follower(X)
+                if not any(torch.allclose(result, each, atol=1e-4) for each in expected):
+                    wrong.append(result)
+        except Exception as error:
+            wrong.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    try:
+        for thread in threads:
+            thread.start()
+        for turn in range(30):
+            if change == "load_state_dict":
+                follower.load_state_dict(states[turn % 2])
+            else:
+                with follower.torchtrt.changing(), torch.no_grad():
+                    for name, value in states[turn % 2].items():
+                        follower.get_parameter(name).copy_(value)
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    assert [] == wrong
+    agree(follower, models[1], X)
+
+
+def test_while_weights_change_other_threads_have_those_from_before_or_wait():
+    """Also where a program has not got the last weights yet."""
+    model, before = made(), made()
+    follower = followed(model)
+    agree(follower, model, X)
+    agree(follower, model, X, as_dict=True)
+    for each in (model, before):
+        _write(each)
+    agree(follower, model, X)
+    results = {}
+
+    def call(**options):
+        with torch.no_grad():
+            results[bool(options)] = follower(X, **options)
+
+    threads = [threading.Thread(target=call, kwargs=each) for each in ({}, {"as_dict": True})]
+    with follower.torchtrt.changing():
+        _write(model)
+        for thread in threads:
+            thread.start()
+        threads[0].join(20)
+        assert threads[1].is_alive()
+        _write(model)
+    threads[1].join(20)
+
+    torch.testing.assert_close(results[False], before(X), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(results[True]["rows"], model(X), rtol=1e-4, atol=1e-5)

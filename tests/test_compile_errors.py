@@ -1,0 +1,159 @@
+"""Models, inputs and packs that fail: an error or a report names what to do."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import (
+    ConversionError,
+    ExportError,
+    FullCompilationError,
+    InputError,
+    PackError,
+    SettingsError,
+    TensorRTUnavailableError,
+    UnknownTargetError,
+)
+from torchtrt.packs import PackInfo, local_pack
+from torchtrt.registry import PackPass
+
+
+def test_full_compilation_lists_what_would_stay(small):
+    """The error names the node, the op and the reason, and what to do."""
+    with pytest.raises(
+        FullCompilationError, match=r"igamma(.|\n)*no pack has a converter(.|\n)*Install a pack"
+    ):
+        torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
+
+
+def test_a_model_that_cannot_be_exported_is_a_clear_error():
+    """The message holds PyTorch's reason and the way out."""
+
+    class Untraceable(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ExportError, match=r"could not trace Untraceable(.|\n)*draft_export"):
+        torchtrt.compile(Untraceable().eval(), (torch.rand(3),))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (
+            (torch.rand(9, 8),),
+            "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 4",
+        ),
+        ((torch.rand(2, 7),), "dimension 1 of input 'x' is 7, but the model was compiled for 8"),
+        (
+            (torch.rand(2, 8).double(),),
+            "'x' is torch.float64, but the model was compiled for torch.float32",
+        ),
+        ((torch.rand(8),), "'x' has 1 dimensions, but the model was compiled for 2"),
+        ((), "issing a required argument"),
+        ((3,), "'x' must be a tensor, not an int"),
+    ],
+    ids=["range", "fixed", "dtype", "rank", "count", "kind"],
+)
+def test_inputs_that_do_not_fit_are_refused_before_anything_runs(small, inputs, message):
+    """Outside the profile there is an error, never a result."""
+    shapes = torchtrt.Input(min_shape=(1, 8), opt_shape=(2, 8), max_shape=(4, 8))
+    compiled = torchtrt.compile(small, [shapes], min_block_size=1)
+
+    with pytest.raises(InputError, match=message):
+        compiled(*inputs)
+
+
+def test_unknown_settings_and_ops_name_the_closest():
+    """Nothing that a person asks for is ignored silently."""
+    with pytest.raises(SettingsError, match="min_block_size"):
+        torchtrt.compile(nn.ReLU(), (torch.rand(1),), min_block_siz=1)
+    with pytest.raises(UnknownTargetError, match="aten"):
+        torchtrt.compile(nn.ReLU(), (torch.rand(1),), torch_executed_ops={"aten.rellu"})
+    with (
+        pytest.raises(TensorRTUnavailableError, match=r"no version .9.(.|\n)*8\.6\.0"),
+        torchtrt.use_tensorrt("reference@9"),
+    ):
+        pass
+
+
+def test_a_size_without_a_bound_asks_for_one():
+    """An engine is built for a maximum size; without one the message says how to give it."""
+    exported = torch.export.export(
+        nn.ReLU(), (torch.rand(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
+
+    with pytest.raises(InputError, match=r"no upper bound(.|\n)*torchtrt\.Input"):
+        torchtrt.compile(exported)
+
+
+def test_a_dimension_that_the_model_fixes_cannot_be_dynamic():
+    """A range for a size that the code depends on is an error, not a silently narrower engine."""
+
+    class Fixed(nn.Module):
+        def forward(self, x):
+            return x + torch.ones(6)
+
+    shapes = torchtrt.Input(min_shape=(2,), opt_shape=(6,), max_shape=(9,))
+
+    with pytest.raises(InputError, match="the model fixes it to 6"):
+        torchtrt.compile(Fixed().eval(), [shapes])
+
+
+def test_no_inputs_is_a_clear_error():
+    """A module needs inputs to be exported with."""
+    with pytest.raises(InputError, match="needs example inputs"):
+        torchtrt.compile(nn.ReLU())
+
+
+# A converter that fails
+
+
+@pytest.fixture
+def failing_converter():
+    """Registers, for one test, a converter of this program that raises."""
+    before = list(local_pack._converters)
+
+    @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
+    def broken(ctx, target, args, kwargs, name):
+        raise ValueError("no table for this")
+
+    yield
+    local_pack._converters[:] = before
+    local_pack._changed()
+
+
+def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_converter, small):
+    """The person learns whose converter failed, on what, and what to try."""
+    with pytest.raises(ConversionError) as caught:
+        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+    text = str(caught.value)
+    for part in (
+        "local could not convert aten.igamma.default",
+        "from this program",
+        "mend the converter",
+        "no table for this",
+        "support/small.py",
+        "float32[2, 8]",
+        "torch_executed_ops",
+    ):
+        assert part in text
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        pytest.param(lambda graph, settings: 1 / 0, "raised ZeroDivisionError", id="raises"),
+        pytest.param(lambda graph, settings: "done", "returned str", id="returns"),
+    ],
+)
+def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, function, match):
+    """Whose it is, what it did, and how to go without it."""
+    broken = PackPass("fold_boxes", function, PackInfo("boxes", version="2.1"))
+    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: (broken,))
+
+    with pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}"):
+        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)

@@ -1,0 +1,110 @@
+"""What TensorRT cannot build becomes several engines, or stays in PyTorch."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from tests.support.compiled import assert_same, engines_of
+from tests.support.small import Small
+from torchtrt.errors import (
+    BuildError,
+)
+from torchtrt_compiler.building import build_plan
+
+
+class Residual(nn.Module):
+    """Layers with a wide middle: the fewest tensors cross between layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x):
+        """Two branches in each layer, and a split whose pieces belong together."""
+        for layer in self.layers:
+            first, second = torch.relu(layer(x)).chunk(2, dim=-1)
+            x = x + torch.cat([first.sigmoid(), second.tanh()], dim=-1)
+        return x
+
+
+def refuse_networks_above(monkeypatch, layers):
+    """Makes the builder refuse networks of more layers than that."""
+
+    def build_small_plan(builder, interpreted, *given):
+        if interpreted.network.num_layers > layers:
+            raise BuildError("could not build the engine: too large")
+        return build_plan(builder, interpreted, *given)
+
+    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_small_plan)
+
+
+def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, monkeypatch):
+    """Nothing goes to PyTorch, the result is the same, and the report says what happened."""
+    torch.manual_seed(0)
+    model, batch = Residual().eval(), torch.export.Dim("batch", min=1, max=5)
+    refuse_networks_above(monkeypatch, 20)
+
+    compiled = torchtrt.compile(
+        model, (torch.randn(2, 8),), dynamic_shapes=({0: batch},), require_full_compilation=True
+    )
+
+    assert len(engines_of(compiled)) > 1
+    assert [block.name for block in compiled.report.blocks] == [
+        f"block_{index}" for index in range(len(engines_of(compiled)))
+    ]
+    assert len(engines_of(compiled)) - 1 == len(compiled.report.splits)
+    assert "too large" in compiled.report.splits[0]
+    for size in (1, 2, 5):
+        assert_same(compiled, model, torch.randn(size, 8))
+
+
+def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypatch):
+    """Levels after the parted block move on, also those of ops in PyTorch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(Residual(), Small(), Residual()).eval()
+    x = torch.randn(2, 8)
+    whole = torchtrt.compile(model, (x,))
+    refuse_networks_above(monkeypatch, 20)
+
+    parted = torchtrt.compile(model, (x,))
+
+    assert len(engines_of(parted)) > len(engines_of(whole)) > 1
+    assert parted.report.in_torch == whole.report.in_torch
+    assert_same(parted, model, x)
+
+
+def refuse_layers(monkeypatch, kind):
+    """Makes the builder refuse networks with a layer of a kind."""
+
+    def build_plan_without(builder, interpreted, *given):
+        if any(kind in layer.name for layer in interpreted.network):
+            raise BuildError(f"could not find any implementation for node {kind}")
+        return build_plan(builder, interpreted, *given)
+
+    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_plan_without)
+
+
+def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):
+    """The rest becomes engines, and the report gives TensorRT's reason."""
+    torch.manual_seed(0)
+    model, x = Residual().eval(), torch.randn(2, 8)
+    refuse_layers(monkeypatch, "aten.sigmoid")
+
+    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+
+    assert [op.op for op in compiled.report.in_torch] == ["aten.sigmoid.default"] * 4
+    assert "could not find any implementation" in compiled.report.in_torch[0].reason
+    assert len(compiled.report.blocks) == len(engines_of(compiled)) > 1
+    assert_same(compiled, model, x)
+    with pytest.raises(BuildError, match="could not find any implementation"):
+        torchtrt.compile(model, (x,), require_full_compilation=True)
+
+
+def test_a_builder_that_refuses_everything_is_an_error(monkeypatch):
+    """It is not for the ops' sake, be they many or one."""
+    refuse_networks_above(monkeypatch, 0)
+
+    for model in (Residual(), nn.Linear(8, 8)):
+        with pytest.raises(BuildError, match="too large"):
+            torchtrt.compile(model.eval(), (torch.randn(2, 8),), min_block_size=1)

@@ -1,0 +1,225 @@
+"""Engines with kernels of packs: saved, loaded, cached, refitted, and refused without their pack."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import torchtrt
+from tests.support.compiled import assert_same, engines_of
+from tests.support.kernels import INFO, Blending, blend, compiled, rows, windows
+from tests.support.processes import run_python
+from torchtrt.errors import BuildError, EngineError, EngineMismatchError, UnreadableFileError
+from torchtrt.packs import ConverterPack, state
+from torchtrt.packs.problem import Problem
+from torchtrt.packs.state import add_pack
+from torchtrt.plugins.operators import PluginKey, PluginOp
+from torchtrt.tensorrt.plugins import provide
+from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
+
+
+def saved(folder: Path) -> tuple[Any, Path]:
+    """Returns a model with a plugin, and the file that it is saved in."""
+    model, engine = compiled(lambda x: windows(x, 3, 2) + 1, [rows(1, 4, 8, 8)])
+    path = folder / "model.pt2"
+    torchtrt.save(engine, path)
+    return model, path
+
+
+def test_a_saved_model_runs_by_the_pack(plugins: ConverterPack, tmp_path: Path) -> None:
+    """Its engine names the pack, the op and the version; PyTorch's own loader runs it too."""
+    model, path = saved(tmp_path)
+
+    loaded = torchtrt.load(path)
+
+    (engine,) = engines_of(loaded)
+    assert engine.plugins == (PluginKey("kernels", "engine_kernels::windows", "1"),)
+    assert_same(loaded, model, torch.rand(5, 8))
+    assert_same(torch.export.load(path).module(), model, torch.rand(5, 8))
+
+
+def test_a_saved_model_without_the_pack_names_the_distribution(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is loaded, not when it is called."""
+    _, path = saved(tmp_path)
+    packs = state.current_packs()
+    without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
+    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=without))
+
+    with pytest.raises(
+        EngineMismatchError,
+        match=r"block_0 runs the op engine_kernels::windows by version 1 .* pack kernels, which is not installed.*"
+        r"pip install their-kernels",
+    ):
+        torchtrt.load(path)
+    key = PluginKey("kernels", "engine_kernels::windows", "1")  # of an earlier torchtrt
+    with pytest.raises(EngineMismatchError, match="Install the distribution of this pack"):
+        provide([key], "The engine")
+    broken = Problem("ImportError: libfoo.so.2", "Repair their-kernels.", pack="kernels")
+    monkeypatch.setattr(state._state, "problems", [broken])
+    with pytest.raises(
+        EngineMismatchError,
+        match=r"not in use here: ImportError: libfoo\.so\.2\. Repair their-kernels\.$",
+    ):
+        provide([key], "The engine")
+
+
+def test_a_saved_model_wants_the_version_that_it_was_built_with(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack whose op has changed raises it."""
+    _, path = saved(tmp_path)
+    packs = state.current_packs()
+    newer = ConverterPack("kernels")
+    newer.plugin(windows, version="2")
+    changed = tuple(
+        replace(loaded, pack=newer) if loaded.info.name == "kernels" else loaded
+        for loaded in packs.loaded
+    )
+    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=changed))
+
+    with pytest.raises(EngineMismatchError, match=r"kernels 1\.2 has version 2 of it\. Install"):
+        torchtrt.load(path)
+
+
+def test_a_pack_may_keep_earlier_versions(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New engines ask for the version that is registered first."""
+    model, path = saved(tmp_path)
+    packs = state.current_packs()
+    without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
+    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=without))
+    newer = ConverterPack("kernels")
+    newer.plugin(windows, version="2")
+    newer.plugin(windows, version="1")
+    add_pack(newer, INFO)
+
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
+
+    assert [key.version for key in engines_of(engine)[0].plugins] == ["2"]
+    assert_same(torchtrt.load(path), model, torch.rand(5, 8))
+
+
+def test_a_process_without_the_pack_names_it(plugins: ConverterPack, tmp_path: Path) -> None:
+    """A plan alone tells its namespace, which is the pack."""
+    _, path = saved(tmp_path)
+    engine = engines_of(torchtrt.load(path))[0]
+    (tmp_path / "model.plan").write_bytes(bytes(engine.plan))
+    code = (
+        "import sys, torchtrt\n"
+        "for load, path in zip((torchtrt.load, torchtrt.engine_module), sys.argv[1:]):\n"
+        "    try:\n"
+        "        with torchtrt.use_tensorrt(sys.argv[3]): load(path)\n"
+        "    except torchtrt.errors.EngineError as error: print(error)"
+    )
+    files = path, tmp_path / "model.plan"
+
+    done = run_python("-c", code, *map(str, files), engine.tensorrt, check=True)
+
+    of_model, of_plan = done.stdout.splitlines()
+    assert "pip install their-kernels" in of_model
+    assert "Cannot find plugin: engine_kernels::windows, version: 1, namespace: kernels" in of_plan
+
+
+@pytest.mark.parametrize("description", [True, False])
+def test_a_plan_runs_by_the_pack(plugins: ConverterPack, tmp_path: Path, description: bool) -> None:
+    """With its description, and without: then the plugins of all packs are there."""
+    model, engine = compiled(lambda x: windows(x, 3, 2) + 1, [rows(1, 4, 8, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+
+    loaded = torchtrt.engine_module(tmp_path / "model.plan", description=description)
+
+    x = torch.rand(3, 8)
+    torch.testing.assert_close(loaded(x)[0], model(x))
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [7, "x", [1], [{}], [{"pack": "kernels"}], [{"pack": [], "name": {}, "version": 1}]],
+)
+def test_malformed_names_of_plugins_are_an_unreadable_file(
+    plugins: ConverterPack, tmp_path: Path, malformed: Any
+) -> None:
+    """In a description, and beside a plan."""
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    beside = tmp_path / "model.plan.json"
+    beside.write_text(json.dumps({**json.loads(beside.read_text()), "plugins": malformed}))
+    (module,) = engines_of(engine)
+    description = {**json.loads(json.dumps(describe_engine(module))), "plugins": malformed}
+
+    with pytest.raises(UnreadableFileError):
+        torchtrt.engine_module(tmp_path / "model.plan")
+    with pytest.raises(UnreadableFileError):
+        load_engine(description, module.plan)
+
+
+def test_a_plan_of_an_earlier_torchtrt_has_no_plugins(
+    plugins: ConverterPack, tmp_path: Path
+) -> None:
+    """Its description lacks the entry."""
+    model, engine = compiled(lambda x: x + 1, [torch.rand(2, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    beside = tmp_path / "model.plan.json"
+    data = json.loads(beside.read_text())
+    del data["plugins"]
+    beside.write_text(json.dumps(data))
+
+    loaded = torchtrt.engine_module(tmp_path / "model.plan")
+
+    x = torch.rand(2, 8)
+    torch.testing.assert_close(loaded(x)[0], model(x))
+
+
+def test_a_changed_schema_under_the_same_version_is_refused(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The saved arguments would mean something else; a plan without its description says so too."""
+    _, path = saved(tmp_path)
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [rows(1, 4, 8, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    schema = "engine_kernels::windows(Tensor x, SymInt step, SymInt size=1) -> Tensor"
+    monkeypatch.setattr(PluginOp, "schema", schema)
+
+    said = r"had the schema .*size, SymInt step=1.* and has .*step, SymInt size=1"
+    with pytest.raises(EngineMismatchError, match=said):
+        torchtrt.load(path)
+    for description, error in ((True, EngineMismatchError), (False, EngineError)):
+        with pytest.raises(error, match=said):
+            torchtrt.engine_module(tmp_path / "model.plan", description=description)
+
+
+def test_a_weight_that_tensorrt_cannot_replace_is_no_surprise_of_a_refit(
+    plugins: ConverterPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is not built, and the error names the weight and the op."""
+    monkeypatch.setattr(torchtrt.trt.Refitter, "get_all_weights", lambda self: [])
+    model, x = Blending().eval(), torch.rand(3)
+    settings = {"immutable_weights": False, "min_block_size": 1}
+    said = r"cannot replace the weights 'weight' of block_0, which has plugins \(engine_kernels::blend\)"
+    with pytest.raises(BuildError, match=said):
+        torchtrt.compile(model, [x], require_full_compilation=True, **settings)
+    assert_same(
+        torchtrt.compile(model, [x], torch_executed_ops=blend._opoverload, **settings), model, x
+    )
+
+
+def test_a_plugin_takes_part_in_the_cache(plugins: ConverterPack, tmp_path: Path) -> None:
+    """The engine is kept, and its plugins with it."""
+    function = lambda x: windows(x, 3, 2) + 1  # noqa: E731
+    settings = {"engine_cache": tmp_path / "cache"}
+
+    model, first = compiled(function, [torch.rand(3, 8)], **settings)
+    _, second = compiled(function, [torch.rand(3, 8)], **settings)
+
+    assert [block.cached for block in first.report.blocks] == [False]
+    assert [block.cached for block in second.report.blocks] == [True]
+    assert_same(second, model, torch.rand(3, 8))
+    assert engines_of(second)[0].plugins == engines_of(first)[0].plugins
