@@ -13,7 +13,6 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.targets import qualified_name
-from torchtrt_converters_quantization.formats import FP8_LIMIT
 from torchtrt_converters_quantization.ops import FAKE_QUANTIZE
 from torchtrt_converters_quantization.passes.graphs import (
     CASTS,
@@ -22,6 +21,7 @@ from torchtrt_converters_quantization.passes.graphs import (
     computed_constant,
     only_user,
 )
+from torchtrt_converters_quantization.passes.rounding import is_limited
 from torchtrt_converters_quantization.passes.torchao import (
     CHOOSE_AFFINE,
     QUANTIZE_AFFINE,
@@ -133,10 +133,7 @@ def _steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) -> Node
         return _affine_steps(editor, node, dtype, before)
     if node.target in CASTS and node.meta["val"].dtype is torch.float8_e4m3fn:
         limited: Any = node.args[0]
-        if limited.target is not aten.clamp.default or not _is_float(limited):
-            return None
-        low, high = limited.args[1:3] if len(limited.args) == 3 else (None, None)
-        if (low, high) == (-FP8_LIMIT, FP8_LIMIT):  # which the layer does by itself
+        if is_limited(limited) and _is_float(limited):  # which the layer does by itself
             return _rounded(editor, "FP8", limited.args[0], dtype, before)
     return None
 

@@ -45,6 +45,7 @@ from torchtrt_converters_quantization.passes.products import (
     rewrite_integers,
     rewrite_scaled,
 )
+from torchtrt_converters_quantization.passes.rounding import is_rounding, rewrite_rounding
 from torchtrt_converters_quantization.passes.torchao import DEQUANTIZE_AFFINE, rewrite_affine
 
 _REWRITES = {
@@ -117,6 +118,8 @@ def _rewrite(editor: Editor, node: Node) -> None:
         rewrite(editor, node)
     elif is_conversion(node):
         rewrite_conversion(editor, node)
+    elif is_rounding(node):
+        rewrite_rounding(editor, node)
 
 
 def _absorb_cast(editor: Editor, node: Node) -> None:
