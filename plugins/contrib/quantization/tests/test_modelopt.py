@@ -224,6 +224,27 @@ def test_nvidias_builder_accepts_the_networks(config, capability, dtype):
     assert (BLOCKS | FORMATS)[config][0] == quantizing(compiled)
 
 
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float16, 5e-4), (torch.bfloat16, 4e-3)])
+def test_nvfp4_in_half_precision_has_the_steps_of_float32(dtype, bound):
+    """The factor of the scales is too small for float16, and bfloat16 would round it."""
+
+    class Rounded(torch.nn.Module):
+        """Values as NVFP4 holds them."""
+
+        def forward(self, x):
+            """Returns them."""
+            factor = torch.tensor(0.01 / 2688)
+            return torch.ops.torchtrt_quantization.fake_quantize_nvfp4(x, factor)
+
+    torch.manual_seed(0)
+    x = (torch.randn(64, 256) * 0.0025).to(dtype)
+
+    result = compiled_for("reference@11.4.0", Rounded().eval(), x)(x)
+
+    expected = Rounded()(x).float()
+    assert (result.float() - expected).norm() < bound * expected.norm()
+
+
 def test_replaced_weights_are_packed_again():
     """By the formulas that packed the first ones."""
     model, other = quantized("INT4_AWQ_CFG"), quantized("INT4_AWQ_CFG", seed=3)
