@@ -286,6 +286,16 @@ def test_tensors_that_contradict_the_scheme_are_refused(case):
     assert model[0] is layer
 
 
+def test_a_layer_with_a_known_scale_compiles_alone():
+    """Its buffers that are None come before the scale of its inputs."""
+    model, x, expected = layer_of("FP8")
+
+    compiled = compiled_for("11.4.0", model[0], x)
+
+    assert SCHEMES["FP8"][0] == quantizing(compiled)
+    assert (compiled(x) - expected).norm() < 2e-6 * expected.norm()
+
+
 def test_packed_takes_models_and_layers():
     """A layer alone is returned, and one that a model has twice is replaced twice."""
     with pytest.raises(InputError, match=r"packed\(\) takes a model, and not a NoneType"):

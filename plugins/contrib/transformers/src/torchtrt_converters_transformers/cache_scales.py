@@ -25,8 +25,8 @@ def take_cache(model: torch.nn.Module) -> ModelCache | None:
     The cache then rounds in their place. Quantizers that no cache replaces stay as they are.
 
     Raises:
-        UnsupportedProgramError: Some layers quantize keys and values, and others do not, or in another format; or
-            compressed-tensors quantizes them with other scales than one for the keys and one for the values of a layer.
+        UnsupportedProgramError: Only some layers quantize keys and values, or they have different formats. Or a scheme
+            of compressed-tensors has other scales than one for the keys and one for the values of a layer.
     """
     modules: list[Any] = [  # those of an image's tower have no place in a cache
         each for each in model.modules() if hasattr(each, "layer_idx")
