@@ -26,6 +26,7 @@ from torchtrt_converters_quantization.passes.torchao import (
     CHOOSE_AFFINE,
     QUANTIZE_AFFINE,
     by_row,
+    is_whole,
     spread_by_row,
 )
 from torchtrt_converters_quantization.passes.weights import Weight
@@ -144,13 +145,17 @@ def _rounded(editor: Editor, form: str, values: Node, dtype: torch.dtype, before
 
 
 def _affine_steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) -> Node | None:
-    """Returns the values of ``quantize_affine`` to int8 by rows, if their zero points are 0."""
+    """Returns the values of ``quantize_affine`` to int8 by rows, or of a whole, if their zero points are 0."""
     op = arguments_of(node)
     shape = op.input.meta["val"].shape
     is_int8 = op.output_dtype is torch.int8 and (op.quant_min, op.quant_max) == (-128, 127)
-    if not is_int8 or not by_row(op.block_size, shape) or not _is_symmetric(op.zero_point):
+    if not is_int8 or not _is_symmetric(op.zero_point):
         return None
-    scale = spread_by_row(editor, op.scale, len(shape), before)
+    scale: Node | None = None
+    if by_row(op.block_size, shape):
+        scale = spread_by_row(editor, op.scale, len(shape), before)
+    elif is_whole(op.block_size, shape) and op.scale.meta["val"].numel() == 1:
+        scale = op.scale
     if scale is None:
         return None
     factor = editor.call(aten.reciprocal.default, (scale,), before)
