@@ -75,8 +75,8 @@ def _route(module: Any) -> None:
 def _quantize_where_eager_does(module: Any) -> None:
     """Lets layers of ModelOpt quantize their weights while they run, and not for others that read them.
 
-    In its mode for exporting, ModelOpt quantizes a weight wherever it is read: of ``nn.MultiheadAttention``, whose own
-    forward reads the weight of ``out_proj``, the program would have another weight than the model.
+    In its mode for exporting, ModelOpt quantizes a weight wherever it is read. ``nn.MultiheadAttention`` reads the
+    weight of ``out_proj`` in its own forward, and the program would have another weight than the model.
     """
     with _lock:
         original = module.is_torch_export_mode

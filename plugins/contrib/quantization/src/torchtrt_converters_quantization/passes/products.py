@@ -18,6 +18,7 @@ from torchtrt_converters_quantization.passes.graphs import (
     CASTS,
     RESHAPES,
     Editor,
+    cast,
     computed_constant,
     only_user,
 )
@@ -35,6 +36,8 @@ aten = torch.ops.aten
 
 INTEGERS = "aten._int_mm.default"
 SCALED = "aten._scaled_mm.default"
+BYTES = "quanto.qbytes_mm.default"
+_FORMS = {torch.int8: "INT8", torch.float8_e4m3fn: "FP8"}
 _SHIFT = 128
 
 
@@ -48,16 +51,16 @@ def rewrite_integers(editor: Editor, node: Node) -> None:
     shifted = _before_shift(source)
     if shifted is not None:  # PyTorch multiplies unsigned numbers on a CPU
         source, last = shifted, _after_shift(node, weight)
-    cast = None if last is None else only_user(last)
-    if cast is None or cast.target not in CASTS or not _is_float(cast):
+    result = None if last is None else only_user(last)
+    if result is None or result.target not in CASTS or not _is_float(result):
         return
     steps = _steps(editor, source, torch.float32, node)
     if steps is None:
         return
     one = torch.ones((), dtype=torch.float32, device=weight.device)
     dense = Weight("INT8", weight.t().contiguous(), one).node(editor, node, torch.float32)
-    made = editor.call(aten.linear.default, (steps, dense), cast)
-    _replace_typed(editor, cast, made)
+    made = editor.call(aten.linear.default, (steps, dense), result)
+    _replace_typed(editor, result, made)
 
 
 def rewrite_scaled(editor: Editor, node: Node) -> None:
@@ -86,6 +89,22 @@ def rewrite_scaled(editor: Editor, node: Node) -> None:
     _replace_typed(editor, node, made)
 
 
+def rewrite_bytes(editor: Editor, node: Node) -> None:
+    """Replaces ``qbytes_mm`` of quanto with a weight of 8 bits by ``linear``."""
+    x, weight, scale = node.args[0], *map(computed_constant, node.args[1:3])
+    form = None if weight is None else _FORMS.get(weight.dtype)
+    if form is None or weight is None or scale is None or not _is_float(x):
+        return
+    if scale.numel() != 1 and scale.shape != (weight.shape[0], 1):
+        return
+    dtype = node.meta["val"].dtype
+    dense = Weight(form, weight.contiguous(), scale.reshape(()) if scale.numel() == 1 else scale)
+    wanted = dense.node(editor, node, dtype)
+    editor.replace(
+        node, editor.call(aten.linear.default, (cast(editor, x, dtype, node), wanted), node)
+    )
+
+
 def _replace_typed(editor: Editor, node: Node, made: Node) -> None:
     dtype = node.meta["val"].dtype
     if made.meta["val"].dtype is not dtype:
@@ -93,7 +112,7 @@ def _replace_typed(editor: Editor, node: Node, made: Node) -> None:
     editor.replace(node, made)
 
 
-def _is_float(node: Node) -> bool:
+def _is_float(node: Any) -> bool:
     return bool(node.meta["val"].dtype in (torch.float32, torch.float16, torch.bfloat16))
 
 
@@ -176,4 +195,4 @@ def _is_symmetric(zero_point: Any) -> bool:
     return bool(arguments_of(choice).mapping_type == "SYMMETRIC")
 
 
-__all__ = ["INTEGERS", "SCALED", "rewrite_integers", "rewrite_scaled"]
+__all__ = ["BYTES", "INTEGERS", "SCALED", "rewrite_bytes", "rewrite_integers", "rewrite_scaled"]

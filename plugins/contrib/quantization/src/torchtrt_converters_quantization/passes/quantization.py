@@ -40,8 +40,10 @@ from torchtrt_converters_quantization.passes.modelopt import (
     rewrite_static,
 )
 from torchtrt_converters_quantization.passes.products import (
+    BYTES,
     INTEGERS,
     SCALED,
+    rewrite_bytes,
     rewrite_integers,
     rewrite_scaled,
 )
@@ -54,6 +56,7 @@ _REWRITES = {
     DEQUANTIZE_AFFINE: rewrite_affine,
     INTEGERS: rewrite_integers,
     SCALED: rewrite_scaled,
+    BYTES: rewrite_bytes,
 }
 _EXPORTED = "quantized_decomposed"
 _EXPORTED_DEQUANTIZE = (

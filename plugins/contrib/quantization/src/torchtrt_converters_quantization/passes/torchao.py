@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, constant_of, value_of
 from torchtrt.targets import qualified_name
-from torchtrt_converters_quantization.passes.graphs import Editor, cast, leave
+from torchtrt_converters_quantization.passes.graphs import CASTS, Editor, cast, leave
 from torchtrt_converters_quantization.passes.weights import Weight, along_one_dimension
 
 aten = torch.ops.aten
@@ -42,34 +42,47 @@ def rewrite_affine(editor: Editor, node: Node) -> None:
     if zero_point is None or not bool(zero_point.any()):
         editor.replace(node, made.node(editor, node, node.meta["val"].dtype))
         return
-    if not _is_of_linear_layers(node) or len(blocks) != 2 or blocks[0] != data.shape[0]:
+    layers = _linear_layers(node)
+    if layers is None or len(blocks) != 2 or blocks[0] != data.shape[0]:
         leave(
             node, "TensorRT has no zero points, and ordinary layers compute those of linear layers"
         )
         return
-    _add_zero_points(editor, node, made, -scale * zero_point.reshape(blocks).to(torch.float32))
+    _add_zero_points(editor, layers, made, -scale * zero_point.reshape(blocks).to(torch.float32))
 
 
-def _is_of_linear_layers(node: Node) -> bool:
-    return all(
-        user.target is aten.linear.default and user.args[1] is node and user.args[0] is not node
-        for user in node.users
-    )
+def _linear_layers(node: Node) -> list[Node] | None:
+    """Returns the linear layers whose weight a node is, perhaps in another dtype; ``None`` if others read it."""
+    found: list[Node] = []
+    for user in node.users:
+        if user.target in CASTS:
+            layers = _linear_layers(user)
+            if layers is None:
+                return None
+            found += layers
+        elif user.target is aten.linear.default and user.args.index(node) == 1:
+            found.append(user)
+        else:
+            return None
+    return found
 
 
-def _add_zero_points(editor: Editor, node: Node, weight: Weight, offset: torch.Tensor) -> None:
+def _add_zero_points(
+    editor: Editor, layers: list[Node], weight: Weight, offset: torch.Tensor
+) -> None:
     """Replaces linear layers by those of a weight without zero points, and adds the part of these in float32.
 
     Args:
         editor: Of the graph.
-        node: Dequantizes the weight.
-        weight: The same weight, as if its zero points were 0.
+        layers: The linear layers.
+        weight: Their weight, as if its zero points were 0.
         offset: What they add to the weights of each group, float32 ``(out, groups)``.
     """
-    for linear in list(node.users):
+    for linear in layers:
         x, dtype = linear.args[0], linear.meta["val"].dtype
+        own: Any = linear.args[1]
         bias = linear.args[2] if len(linear.args) > 2 else linear.kwargs.get("bias")
-        symmetric = weight.node(editor, linear, node.meta["val"].dtype)
+        symmetric = weight.node(editor, linear, own.meta["val"].dtype)
         product = editor.call(aten.linear.default, (x, symmetric), linear)
         groups = [offset.shape[1], weight.data.shape[1] // offset.shape[1]]
         wide = cast(editor, x, torch.float32, linear)
