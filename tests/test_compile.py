@@ -216,6 +216,33 @@ def test_a_buffer_that_the_model_writes_is_not_frozen():
         assert_same(compiled, eager, torch.rand(2, 3))
 
 
+def test_buffers_that_are_none_hide_no_other():
+    """torch.export counts them in the place of those that ``forward`` replaces."""
+
+    class Counter(nn.Module):
+        """Has buffers that it does not use, and one that it replaces."""
+
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("first", None)
+            self.register_buffer("total", torch.zeros(3))
+            self.register_buffer("last", torch.ones(3))
+
+        def forward(self, x):
+            """Adds to the total."""
+            self.total = self.total + x
+            return x * 2 + self.last
+
+    model, source, x = Counter().eval(), Counter().eval(), torch.arange(3.0)
+    compiled = torchtrt.compile(source, [x], min_block_size=1)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+
+    (total,) = compiled.buffers()
+    assert torch.equal(total, model.total)
+    assert ["first", "total", "last"] == list(source._buffers)
+
+
 def test_a_model_in_training_mode_is_compiled_with_a_warning():
     """Dropout that drops is probably not what a person wants in an engine."""
     with pytest.warns(UserWarning, match="training mode"):

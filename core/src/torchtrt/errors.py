@@ -117,6 +117,10 @@ class NoEngineWarning(UserWarning):
     """Nothing of a model became an engine, so that all of it runs in PyTorch."""
 
 
+class DequantizedWeightsWarning(UserWarning):
+    """Packed weights are compiled in floating point, because no pack knows their format."""
+
+
 class FollowWarning(UserWarning):
     """PyTorch runs a call of a model that ``torchtrt.follow`` returned, or the model is exported again and again."""
 

@@ -189,6 +189,30 @@ def test_8_6_calls_an_output_float_until_it_is_declared(bench: Any) -> None:
     assert n.plan() is not None
 
 
+@pytest.mark.parametrize(
+    ("add", "block", "double", "reason"),
+    [
+        ("", (1, 64), np.float32, "supports only 16 or 32 element blocks, not 64"),
+        ("", (1, 16), None, "scales of type FP8 require two inputs"),
+        ("", (1, 16), np.float16, "a scalar of type FLOAT or of the type of the first"),
+        ("_v2", (1, 16), np.float32, "a second input needs a scalar block size"),
+    ],
+)
+def test_scales_that_are_computed_have_the_forms_of_tensorrt(
+    add: str, block: Any, double: Any, reason: str, bench: Any
+) -> None:
+    """TensorRT for RTX 1.7 refuses the others."""
+    n = bench("11.4.0")
+    x = n.input(torch.rand(2, 64))
+    sizes = (block,) if add else (1, block[1])
+    layer = getattr(n.net, f"add_dynamic_quantize{add}")(x, *sizes, n.trt.fp4, n.trt.fp8)
+    if double is not None:
+        layer.set_input(1, n.const(0.5, double))
+    values, scales = layer.get_output(0), layer.get_output(1)
+    assert n.plan(only(n.net.add_dequantize(values, scales, n.trt.float32))) is None
+    assert reason in str(n.errors)
+
+
 def test_8_6_keeps_int8_for_quantized_values(bench: Any) -> None:
     """An int8 input or constant without Quantize and Dequantize does not build, Quantize without the flag neither."""
     n = bench("8.6.0")

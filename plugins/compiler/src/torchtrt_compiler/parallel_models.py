@@ -27,7 +27,11 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias
-from torchtrt_compiler.torch_internals import export_after_dispatch, without_size_guards
+from torchtrt_compiler.torch_internals import (
+    export_after_dispatch,
+    in_order_of_export,
+    without_size_guards,
+)
 from torchtrt_runtime.process_groups import is_distributed
 
 _ATTENTION = "torchtrt_compiler::attention"
@@ -45,9 +49,10 @@ def export_module(
     """Returns a module as ``torch.export`` exports it; a parallel one as the part of this process."""
     if is_parallel(model):
         return export_parallel(model, args, kwargs, dynamic_shapes)
-    return torch.export.export(
-        model, args, dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
-    )
+    with in_order_of_export(model):
+        return torch.export.export(
+            model, args, dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
+        )
 
 
 def export_parallel(

@@ -47,6 +47,7 @@ __all__ = [
     "export_after_dispatch",
     "has_autocast_kernel",
     "has_kernel",
+    "in_order_of_export",
     "int_oo",
     "is_any_autocast_enabled",
     "is_functional_tensor",
@@ -93,6 +94,24 @@ def replace_graph(
     copied: Any = copy.copy(exported)
     copied._graph_module, copied._graph_signature = graph_module, signature
     return copied  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def in_order_of_export(model: torch.nn.Module) -> Iterator[None]:
+    """Puts the buffers of a model that are ``None`` behind the others.
+
+    ``torch.export`` counts them where it looks for the inputs of those that ``forward`` replaces: it would lose the new
+    values, or raise an ``IndexError``.
+    """
+    buffers = model._buffers
+    order = list(buffers)
+    for name in [name for name, buffer in buffers.items() if buffer is None]:
+        buffers[name] = buffers.pop(name)
+    try:
+        yield
+    finally:
+        for name in filter(buffers.__contains__, order):
+            buffers[name] = buffers.pop(name)
 
 
 def export_after_dispatch(

@@ -286,6 +286,16 @@ def test_tensors_that_contradict_the_scheme_are_refused(case):
     assert model[0] is layer
 
 
+def test_a_layer_with_a_known_scale_compiles_alone():
+    """Its buffers that are None come before the scale of its inputs."""
+    model, x, expected = layer_of("FP8")
+
+    compiled = compiled_for("11.4.0", model[0], x)
+
+    assert SCHEMES["FP8"][0] == quantizing(compiled)
+    assert (compiled(x) - expected).norm() < 2e-6 * expected.norm()
+
+
 def test_packed_takes_models_and_layers():
     """A layer alone is returned, and one that a model has twice is replaced twice."""
     with pytest.raises(InputError, match=r"packed\(\) takes a model, and not a NoneType"):
@@ -306,16 +316,45 @@ def test_packed_takes_models_and_layers():
     torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_quantized_cache_is_refused():
-    """TensorRT would read it in the model's dtype."""
+@pytest.mark.parametrize(
+    ("scheme", "count"),
+    [
+        ({"type": "float"}, {"fake_quantize_fp8": 2}),
+        ({"type": "int", "strategy": "attn_head", "symmetric": False}, {}),
+    ],
+    ids=["FP8", "INT8 with zero points"],
+)
+def test_keys_and_values_are_quantized_in_the_engine(scheme, count):
+    """The whole model is one, as in a call without a cache. INT8 is computed with ordinary layers."""
+    torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
-    groups = {"group": preset_name_to_scheme("W4A16", ["Linear"])}
-    cache = QuantizationArgs(num_bits=8, type="float", symmetric=True)
-    config = QuantizationConfig(config_groups=groups, kv_cache_scheme=cache)
-    apply_quantization_config(model, config)
-
-    with pytest.raises(UnsupportedProgramError, match="self_attn' has a quantized LlamaAttention"):
+    groups = {"group": preset_name_to_scheme("W8A16", ["Linear"])}
+    cache = QuantizationArgs(**{"num_bits": 8, "strategy": "tensor", **scheme})
+    config = QuantizationConfig(
+        config_groups=groups,
+        ignore=["lm_head"],
+        kv_cache_scheme=cache,
+        quantization_status="frozen",
+    )
+    apply_quantization_config(model.requires_grad_(False), config)
+    for module in model.modules():
+        if getattr(module, "kv_cache", None) is not None:
+            module.k_scale.data.fill_(0.02), module.v_scale.data.fill_(0.03)
+        elif getattr(module, "quantization_scheme", None) is not None:
+            set_scales(module, module.quantization_scheme.weights)
+    expected = model(IDS).logits
+    with pytest.raises(
+        UnsupportedProgramError, match=r"q_proj' is not compressed\. Compress the mod"
+    ):
         packed(model)
+    ModelCompressor.from_pretrained_model(model).compress_model(model)
+
+    compiled = compiled_for("11.4.0", packed(model), IDS)
+
+    assert {"dequantize_int8": 7, **count} == quantizing(compiled)
+    assert (compiled(IDS).logits - expected).norm() < 1e-5 * expected.norm()
+    model.model.layers[0].self_attn.quantization_enabled = False
+    assert (model(IDS).logits - expected).norm() > 1e-3 * expected.norm()
 
 
 @pytest.mark.slow  # eight seconds: it compiles a step of generation

@@ -224,6 +224,75 @@ def test_nvidias_builder_accepts_the_networks(config, capability, dtype):
     assert (BLOCKS | FORMATS)[config][0] == quantizing(compiled)
 
 
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float16, 5e-4), (torch.bfloat16, 4e-3)])
+def test_nvfp4_in_half_precision_has_the_steps_of_float32(dtype, bound):
+    """The factor of the scales is too small for float16, and bfloat16 would round it."""
+
+    class Rounded(torch.nn.Module):
+        """Values as NVFP4 holds them."""
+
+        def forward(self, x):
+            """Returns them."""
+            factor = torch.tensor(0.01 / 2688)
+            return torch.ops.torchtrt_quantization.fake_quantize_nvfp4(x, factor)
+
+    torch.manual_seed(0)
+    x = (torch.randn(64, 256) * 0.0025).to(dtype)
+
+    result = compiled_for("reference@11.4.0", Rounded().eval(), x)(x)
+
+    expected = Rounded()(x).float()
+    assert (result.float() - expected).norm() < bound * expected.norm()
+
+
+class Attention(nn.Module):
+    """Reads the weight of one of its layers itself, as ``nn.MultiheadAttention`` does."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+        self.last = nn.Linear(64, 64)
+
+    def forward(self, x):
+        """``(n, length, 64)`` to the same."""
+        return self.last(self.attention(x, x, x, need_weights=False)[0])
+
+
+@pytest.mark.parametrize("config", ["INT8_DEFAULT_CFG", "FP8_DEFAULT_CFG", "INT4_AWQ_CFG"])
+def test_weights_are_quantized_where_eager_pytorch_does(config):
+    """In its mode for exporting, ModelOpt quantizes every weight that is read, such as the one of ``out_proj``."""
+    torch.manual_seed(0)
+    model, x = Attention().eval().requires_grad_(False), torch.randn(2, 5, 64)
+    model = mtq.quantize(model, getattr(mtq, config), lambda model: model(x))
+
+    compiled = compiled_for("reference@11.4.0", model, x)
+
+    assert 2e-6 > (compiled(x) - model(x)).norm() / model(x).norm()
+
+
+@pytest.mark.parametrize(("bits", "op"), [((4, 3), "fake_quantize_fp8"), (8, "fake_quantize_int8")])
+@pytest.mark.parametrize("kind", ["token", "tensor"])
+def test_magnitudes_that_the_model_computes_are_computed_in_the_engine(bits, op, kind):
+    """Of each token, or of all values; those of zeros are 1."""
+    inputs = {"num_bits": bits, "type": "dynamic"}
+    inputs |= {"block_sizes": {-1: None}} if kind == "token" else {"axis": None}
+    config = {
+        "quant_cfg": [
+            {"quantizer_name": "*", "enable": False},
+            {"quantizer_name": "*input_quantizer", "cfg": inputs},
+        ],
+        "algorithm": "max",
+    }
+    torch.manual_seed(0)
+    model = mtq.quantize(Model().eval(), config, lambda model: model(X))
+    x = torch.cat([X, torch.zeros(1, 320)])
+
+    compiled = compiled_for("reference@11.4.0", model, x)
+
+    assert {op: 3} == quantizing(compiled)
+    assert 2e-6 > (compiled(x) - model(x)).norm() / model(x).norm()
+
+
 def test_replaced_weights_are_packed_again():
     """By the formulas that packed the first ones."""
     model, other = quantized("INT4_AWQ_CFG"), quantized("INT4_AWQ_CFG", seed=3)

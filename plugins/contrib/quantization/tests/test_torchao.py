@@ -8,11 +8,13 @@ from torch import nn
 
 import torchtrt
 import torchtrt_rtx
+from torchtrt.errors import FullCompilationError
 from torchtrt_reference import VERSIONS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torchao = pytest.importorskip("torchao.quantization")
+    from torchao.quantization.quant_primitives import MappingType
 
 NEWER = [each for each in VERSIONS if each != "8.6.0"]
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -103,6 +105,87 @@ def test_nvidias_builder_accepts_the_networks(name):
         )
 
     assert compiled.report.converted
+
+
+MIXED = {
+    "int4-zero-points": (
+        torchao.IntxWeightOnlyConfig(torch.int4, GROUPS, MappingType.ASYMMETRIC),
+        {"dequantize_int4": 2},
+    ),
+    "int8-zero-points": (
+        torchao.IntxWeightOnlyConfig(torch.int8, mapping_type=MappingType.ASYMMETRIC),
+        {"dequantize_int8": 2},
+    ),
+    "int8-one-dynamic-scale": (
+        torchao.Int8DynamicActivationInt8WeightConfig(granularity=torchao.PerTensor()),
+        {"dequantize_int8": 2, "fake_quantize_int8": 2},
+    ),
+}
+"""For a name the configuration, and the pack's ops in the network."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MIXED)
+def test_zero_points_and_one_scale_of_all_inputs_are_ordinary_layers(name, dtype):
+    """The weights stay packed, and the batch may vary."""
+    config, wanted = MIXED[name]
+    model, x = quantized(config, dtype)
+    shapes = {f"{kind}_shape": (n, 5, 320) for kind, n in (("min", 1), ("opt", 2), ("max", 4))}
+    batch = torchtrt.Input(**shapes, dtype=dtype)
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [batch], require_full_compilation=True)
+
+    rows = (row for row in compiled.report.converted if "torchtrt_quantization" in row.op)
+    assert wanted == {row.op.split(".")[1]: row.count for row in rows}
+    for each in (x, x[:1] * 3):
+        expected = model(each).float()
+        error = (compiled(each).float() - expected).norm() / expected.norm()
+        assert error < {torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]
+
+
+class Tied(nn.Module):
+    """A table of embeddings, and a head with the same weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(96, 64)
+        self.head = nn.Linear(64, 96, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids):
+        """Returns logits."""
+        return self.head(self.table(ids))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [torchao.Int8WeightOnlyConfig(), torchao.IntxWeightOnlyConfig(torch.int4, GROUPS)],
+    ids=["int8", "int4"],
+)
+def test_embeddings_stay_packed(config):
+    """torch.export keeps the op of an embedding on a subclass whole."""
+    torch.manual_seed(0)
+    model, ids = Tied().eval().requires_grad_(False), torch.arange(12).reshape(2, 6)
+    torchao.quantize_(model, config, filter_fn=lambda module, _: hasattr(module, "weight"))
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [ids], require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(ids), model(ids), rtol=1e-5, atol=1e-5)
+    assert plan_size(compiled) < 2 * 96 * 64 + 8_000
+
+
+def test_zero_points_of_embeddings_are_left_to_pytorch_with_the_reason():
+    """Only a linear layer has sums of its inputs."""
+    config = torchao.IntxWeightOnlyConfig(torch.int4, GROUPS, MappingType.ASYMMETRIC)
+    model, ids = nn.Sequential(nn.Embedding(96, 64)).eval(), torch.arange(6)
+    torchao.quantize_(model, config, filter_fn=lambda module, _: hasattr(module, "weight"))
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        message = "no zero points, and ordinary layers compute those of linear layers"
+        with pytest.raises(FullCompilationError, match=message):
+            torchtrt.compile(model, [ids], require_full_compilation=True)
 
 
 def test_sizes_may_vary():

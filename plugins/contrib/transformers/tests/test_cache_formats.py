@@ -189,11 +189,23 @@ def test_a_calibrated_model_has_a_cache_with_its_scales(base, tmp_path):
     assert_texts_of_the_calibrated_model(model, CompiledForCausalLM.from_pretrained(tmp_path))
 
 
+@pytest.mark.slow  # twenty seconds: it builds engines of its own
+def test_int8_is_a_dtype_of_caches_as_well():
+    """With ModelOpt's own texts."""
+    model = calibrated(transformers.LlamaConfig(**GROUPED), bits=8)
+    compiled = compiled_of(model, cache_dtype=None, prefill_engine=False)
+
+    assert torch.int8 is compiled.layout.dtype
+    assert_texts_of_the_calibrated_model(model, compiled)
+    with pytest.raises(InputError, match=r"to INT8, and cache_dtype=torch\.float8_e4m3fn is"):
+        compiled_of(model)
+
+
 def test_quantizers_of_another_kind_are_refused():
-    """INT8, and layers of which only some have a cache in FP8."""
+    """Four bits, and layers of which only some have a cache in FP8."""
     config = transformers.LlamaConfig(**GROUPED)
-    with pytest.raises(UnsupportedProgramError, match="in another way than a cache in FP8"):
-        compiled_of(calibrated(config, bits=8), cache_dtype=None)
+    with pytest.raises(UnsupportedProgramError, match="in another way than a cache in FP8 or INT8"):
+        compiled_of(calibrated(config, bits=4), cache_dtype=None)
 
     mixed = calibrated(config)
     mixed.model.layers[1].self_attn.v_bmm_quantizer.disable()

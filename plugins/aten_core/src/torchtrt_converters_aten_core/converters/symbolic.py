@@ -30,7 +30,7 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
-_SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn}
+_SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
 """The dtypes of tensors whose sizes TensorRT tells."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -26,13 +26,31 @@ _FILLING = frozenset(op for op in like_constructors if "empty" not in str(op))
 """Ops that read the dtype and the device of their first argument, and perhaps its sizes, but none of its numbers."""
 
 
+_WORDS = (torch.uint8, torch.int32)
+"""The dtypes in which libraries pack weights of fewer bits."""
 _QUANTIZED = (torch.int8, torch.float8_e4m3fn)
 """The dtypes of quantized weights."""
+SMALLEST_PACKED = 1024
+"""Integers of fewer elements are no packed weights."""
+
+
+class Unpacked(NamedTuple):
+    """A constant in floating point that follows from a weight of packed integers.
+
+    Attributes:
+        name: The weight.
+        packed_bytes: The bytes of the weight.
+        bytes: The bytes of the constant.
+    """
+
+    name: str
+    packed_bytes: int
+    bytes: int
 
 
 def fold_constants(
     graph_module: GraphModule, mutated: Collection[str] = (), *, keep_quantized: bool = False
-) -> None:
+) -> list[Unpacked]:
     """Replaces nodes that depend on weights and literals only by their values: ``x.new_zeros(2)`` is one.
 
     So are tensors that are known to have no elements, whatever they depend on: nothing is to be
@@ -43,6 +61,9 @@ def fold_constants(
         graph_module: The graph.
         mutated: The names of attributes that the graph writes to.
         keep_quantized: Leave conversions of quantized weights to floating point alone, for the packs' passes.
+
+    Returns:
+        The values in floating point that follow from packed weights.
     """
     graph = graph_module.graph
     values: dict[Node, torch.Tensor] = {}
@@ -67,14 +88,35 @@ def fold_constants(
                 folded.append(node)
     first_call = next(node for node in graph.nodes if node.op != "placeholder")
     names = _free_names(graph_module)
+    packed = _packed_sources(values)
+    unpacked: list[Unpacked] = []
     for node in folded:
         if all(user in values for user in node.users):
             continue  # only other folded nodes read it
         place = first_call if node.op == "placeholder" else node
         name = next(names)
         setattr(graph_module, name, values[node])
+        if node in packed and values[node].is_floating_point():
+            source = packed[node]
+            unpacked.append(
+                Unpacked(str(source.target), values[source].nbytes, values[node].nbytes)
+            )
         _put_attribute(node, name, place)
     graph.eliminate_dead_code()
+    return [each for each in unpacked if each.bytes > each.packed_bytes]
+
+
+def _packed_sources(values: dict[Node, torch.Tensor]) -> dict[Node, Node]:
+    """Returns the packed weight that each known value follows from, where there is one."""
+    sources: dict[Node, Node] = {}
+    for node, value in values.items():
+        if node.op == "call_function":
+            found = next(filter(sources.__contains__, node.all_input_nodes), None)
+            if found is not None:
+                sources[node] = sources[found]
+        elif value.dtype in _WORDS and value.numel() >= SMALLEST_PACKED:
+            sources[node] = node
+    return sources
 
 
 def _put_attribute(node: Node, name: str, place: Node) -> None:

@@ -38,6 +38,7 @@ from torchtrt_compiler.torch_internals import (
     DispatchKey,
     FakeTensor,
     is_any_autocast_enabled,
+    is_traceable_wrapper_subclass,
     sizes_of_two_unknown,
 )
 
@@ -53,10 +54,31 @@ _SAYING_SO = {
 """For ops that are views without saying so and no composites of ops that do: the views that they are."""
 
 
+_PARTS_OF_SUBCLASSES = ("export::access_subclass_inner_tensor",)
+
+
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalization updates its running statistics, which its schema does not tell."""
     normalizations = (aten.batch_norm.default, aten.instance_norm.default)
     return node.target in normalizations and bool(node.args[5])
+
+
+def _keeps_subclasses(exported: ExportedProgram) -> bool:
+    """Returns whether an op reads a tensor subclass, such as torchao's weights, as a whole.
+
+    ``torch.export`` records ops before they are dispatched to subclasses. Most subclasses replace the ops of linear
+    layers earlier; PyTorch replaces the others, such as those of embeddings, while it retraces the program.
+    """
+    signature = exported.graph_signature
+    named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    return any(
+        is_traceable_wrapper_subclass(exported.state_dict.get(named[node.name]))
+        and any(
+            getattr(user.target, "name", str)() not in _PARTS_OF_SUBCLASSES for user in node.users
+        )
+        for node in exported.graph.nodes
+        if node.op == "placeholder" and node.name in named
+    )
 
 
 def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
@@ -67,7 +89,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     """
     nodes = exported.graph.nodes
     has_casts = is_any_autocast_enabled() or marks_autocast(exported.graph_module)
-    if not has_casts and not any(map(_updates_statistics, nodes)):
+    must_retrace = has_casts or any(map(_updates_statistics, nodes)) or _keeps_subclasses(exported)
+    if not must_retrace:
         rewritten = _with_writes_rewritten(exported.graph_module)
         if rewritten is not None:
             return exported, rewritten

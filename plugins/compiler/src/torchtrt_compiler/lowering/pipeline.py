@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.registry import lowering_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
-from torchtrt_compiler.lowering.constant_folding import fold_constants
+from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
@@ -39,7 +41,9 @@ def lower(
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     with watcher.recording():
-        fold_constants(program.graph_module, program.mutated, keep_quantized=True)
+        unpacked = fold_constants(program.graph_module, program.mutated, keep_quantized=True)
+        if unpacked and not settings.allow_dequantized_weights:
+            _warn_of(unpacked)
         record.graph("opened", program.graph_module)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
@@ -51,6 +55,18 @@ def lower(
     program.graph_module.recompile()
     record.graph("lowered", program.graph_module)
     return program
+
+
+def _warn_of(unpacked: list[Unpacked]) -> None:
+    """Says that packed weights become larger than they were."""
+    before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
+    warnings.warn(
+        f"No pack knows the format of {len(unpacked)} packed weights, the first of which is {unpacked[0].name!r}. "
+        f"They are compiled in floating point: {after} bytes in place of {before}. Quantize the model in a way that "
+        "the page quantized-models of the documentation lists, or set allow_dequantized_weights=True to accept this.",
+        DequantizedWeightsWarning,
+        stacklevel=6,
+    )
 
 
 def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:

@@ -17,6 +17,9 @@ _exporting: ContextVar[bool] = ContextVar("torchtrt_quantization_exporting", def
 _lock = threading.Lock()
 _TENSOR_QUANT = "modelopt.torch.quantization.tensor_quant"
 _UTILS = "modelopt.torch.quantization.utils"
+_LAYERS = tuple(
+    f"modelopt.torch.quantization.nn.modules.{name}" for name in ("quant_module", "quant_embedding")
+)
 
 
 @pack.export_context
@@ -32,6 +35,9 @@ def modelopt_quantizers() -> Iterator[None]:
         yield
         return
     _route(module)
+    for name in _LAYERS:
+        if layers := sys.modules.get(name):
+            _quantize_where_eager_does(layers)
     token = _exporting.set(True)
     try:
         with utils.export_torch_mode():
@@ -64,3 +70,21 @@ def _route(module: Any) -> None:
 
         tensor_quant.is_routed = True  # type: ignore[attr-defined]
         module._tensor_quant = tensor_quant
+
+
+def _quantize_where_eager_does(module: Any) -> None:
+    """Lets layers of ModelOpt quantize their weights while they run, and not for others that read them.
+
+    In its mode for exporting, ModelOpt quantizes a weight wherever it is read. ``nn.MultiheadAttention`` reads the
+    weight of ``out_proj`` in its own forward, and the program would have another weight than the model.
+    """
+    with _lock:
+        original = module.is_torch_export_mode
+        if getattr(original, "is_routed", False):
+            return
+
+        def is_torch_export_mode() -> bool:
+            return bool(original()) and not _exporting.get()
+
+        is_torch_export_mode.is_routed = True  # type: ignore[attr-defined]
+        module.is_torch_export_mode = is_torch_export_mode

@@ -157,7 +157,13 @@ class StepCache(Cache):
 
     def scales(self, layer: int) -> Scales:
         """Returns the scales of a layer's cache."""
-        return self._scales[layer] if self._scales else UNSCALED
+        if not self._scales:
+            return UNSCALED
+        if layer >= len(self._scales):
+            raise UnsupportedProgramError(
+                f"{len(self._scales)} of its layers have scales for their keys and values, and others do not"
+            )
+        return self._scales[layer]
 
     def past_places(self) -> int:
         """Returns the places of the cache, used or not."""
@@ -286,9 +292,9 @@ def _attention(
         raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
     if _quantizes_states(module):
         raise UnsupportedProgramError(
-            "its attention quantizes what it multiplies in another way than a cache in FP8 with one scale for the keys "
-            "and one for the values of a layer; disable these quantizers, such as ModelOpt's `*_bmm_quantizer`, and "
-            "pass cache_dtype=torch.float8_e4m3fn if you like"
+            "its attention quantizes what it multiplies in another way than a cache in FP8 or INT8 with one scale "
+            "for the keys and one for the values of a layer; disable these quantizers, such as ModelOpt's "
+            "`*_bmm_quantizer`, and pass cache_dtype=torch.float8_e4m3fn if you like"
         )
     unknown = [name for name in _UNKNOWN if others.get(name) is not None]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

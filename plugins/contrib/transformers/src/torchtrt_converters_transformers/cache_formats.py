@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.errors import InputError
 from torchtrt.packs import load_packs
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import lacking
 
 FP8 = torch.float8_e4m3fn
+LARGEST = {FP8: 448.0, torch.int8: 127.0}
+"""The dtypes that a cache of a quantized model may have, and what its largest number becomes in each."""
+_NAMES = {FP8: "FP8", torch.int8: "INT8"}
 
 
 def check_cache_dtype(dtype: torch.dtype | None, *, has_encoder: bool) -> None:
@@ -34,103 +37,104 @@ def check_cache_dtype(dtype: torch.dtype | None, *, has_encoder: bool) -> None:
             f"cache_dtype={dtype} is not possible: a cache has the dtype torch.float8_e4m3fn, or with "
             "cache_dtype=None the model's."
         )
-    if objection := lacking("The format FP8", Capability.FP8, Capability.TYPED_QUANTIZATION):
+    if objection := _objection(dtype):
         raise InputError(f"cache_dtype={dtype} is not possible: {objection}.")
+
+
+def _objection(dtype: torch.dtype) -> str:
+    """Returns why the TensorRT in use, or the installed packs, have no cache in a dtype, or an empty text."""
+    name = _NAMES[dtype]
+    needed = [Capability.FP8] if dtype is FP8 else []
+    if objection := lacking(f"The format {name}", *needed, Capability.TYPED_QUANTIZATION):
+        return objection
     load_packs()
-    if not hasattr(torch.ops.torchtrt_quantization, "dequantize_fp8"):
-        raise InputError(
-            f"cache_dtype={dtype} needs the pack `quantization`, which is not loaded. Install it: "
-            "pip install torchtrt-converters-quantization."
-        )
+    if hasattr(torch.ops.torchtrt_quantization, f"dequantize_{name.lower()}"):
+        return ""
+    return (
+        "it needs the pack `quantization`, which is not loaded. Install it: "
+        "pip install torchtrt-converters-quantization"
+    )
 
 
-def check_model_cache(model: torch.nn.Module, dtype: torch.dtype | None) -> None:
-    """Checks that a cache of the dtype that a model's quantizers ask for is possible on the TensorRT in use.
+def check_model_cache(
+    model: torch.nn.Module, dtype: torch.dtype | None, wanted: torch.dtype | None
+) -> None:
+    """Checks that the cache which a model's quantization asks for is possible on the TensorRT in use.
+
+    Args:
+        model: The model, for the error's message.
+        dtype: The dtype of its cache; ``None`` for the model's.
+        wanted: The dtype that the user asks for, or ``None``.
 
     Raises:
-        InputError: It is not.
+        InputError: It is not possible, or the user asks for another one.
     """
-    try:
-        check_cache_dtype(dtype, has_encoder=False)
-    except InputError as error:
-        raise InputError(
-            f"{type(model).__name__} quantizes its keys and values to FP8, so that its cache has that dtype. {error}"
-        ) from error
+    if dtype is None:
+        return
+    is_so = f"{type(model).__name__} quantizes its keys and values to {_NAMES[dtype]}"
+    if objection := _objection(dtype):
+        raise InputError(f"{is_so}, so that its cache has that dtype. {objection}.")
+    if wanted not in (None, dtype):
+        raise InputError(f"{is_so}, and cache_dtype={wanted} is another dtype. Leave it out.")
+
+
+class Scale(NamedTuple):
+    """The factor of keys, or of values, in FP8 or INT8: they are the stored numbers times it.
+
+    Attributes:
+        number: The factor.
+        in_float32: Whether keys or values are divided by it in float32, and not in their own dtype.
+    """
+
+    number: float = 1.0
+    in_float32: bool = True
 
 
 class Scales(NamedTuple):
-    """The factors of a layer's cache in E4M3: keys and values are the stored numbers times these."""
+    """The scales of a layer's cache."""
 
-    key: float = 1.0
-    value: float = 1.0
+    key: Scale = Scale()
+    value: Scale = Scale()
 
 
 UNSCALED = Scales()
 """Of models that do not say: their keys and values are within the range of E4M3, 448, as far as we know."""
 
 
-def take_scales(model: torch.nn.Module) -> tuple[Scales, ...]:
-    """Returns the scales of each layer that ModelOpt calibrated for a cache in E4M3, and disables its quantizers.
-
-    The cache then rounds in their place. Quantizers of another kind, and those of queries, stay as they are.
-
-    Raises:
-        UnsupportedProgramError: Some layers have such quantizers, and others have none.
-    """
-    modules: list[Any] = [  # those of an image's tower have no place in a cache
-        each
-        for each in model.modules()
-        if hasattr(each, "k_bmm_quantizer") and hasattr(each, "layer_idx")
-    ]
-    layers = {module.layer_idx: module for module in modules}
-    found = {}
-    for layer, module in sorted(layers.items()):
-        quantizers = module.k_bmm_quantizer, module.v_bmm_quantizer
-        scales = [scale for each in quantizers if (scale := _scale(each)) is not None]
-        if len(scales) == len(quantizers):
-            found[layer] = Scales(*scales)
-            for each in quantizers:
-                each.disable()
-    if found and len(found) != len(layers):
-        missing = ", ".join(str(layer) for layer in layers if layer not in found)
-        raise UnsupportedProgramError(
-            f"its layers {missing} have no quantizers of keys and values to FP8, and others do"
-        )
-    return tuple(found.values())
-
-
-def _scale(quantizer: Any) -> float | None:
-    """Returns the scale of a quantizer to E4M3 with one number, or None for another quantizer."""
-    is_fp8 = quantizer.is_enabled and quantizer.num_bits == (4, 3)
-    if not is_fp8 or quantizer.block_sizes or quantizer.bias or quantizer.amax is None:
-        return None
-    if quantizer.amax.numel() != 1:
-        return None
-    largest = float(quantizer.amax)
-    return (largest if largest > 2.0**-24 else 1.0) / 448.0
-
-
-def rounded(states: Tensor, dtype: torch.dtype | None, scale: float = 1.0) -> Tensor:
+def rounded(states: Tensor, dtype: torch.dtype | None, scale: Scale) -> Tensor:
     """Returns keys or values as a cache of a dtype holds them, in their own dtype."""
     if dtype is None:
         return states
-    round_: Any = torch.ops.torchtrt_quantization.fake_quantize_fp8.default
-    held: Tensor = round_(states, _number(scale, states), -128)
-    return held
-
-
-def read(held: Tensor, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
-    """Returns cached keys or values in a model's dtype."""
-    if held.dtype is not FP8:
+    round_ = _op("fake_quantize", dtype)
+    if scale.in_float32:
+        held: Tensor = round_(states, _number(scale.number, states), -128)
         return held
-    dequantize: Any = torch.ops.torchtrt_quantization.dequantize_fp8.default
-    states: Tensor = dequantize(held, _number(scale, held), dtype)
+    factor = _number(scale.number, states).to(states.dtype)
+    steps: Tensor = round_(states / factor, _number(1.0, states), -128)
+    return steps * factor
+
+
+def read(held: Tensor, dtype: torch.dtype, scale: Scale) -> Tensor:
+    """Returns cached keys or values in a model's dtype."""
+    if held.dtype not in _NAMES:
+        return held
+    dequantize = _op("dequantize", held.dtype)
+    states: Tensor = dequantize(held, _number(scale.number, held), dtype)
     return states
 
 
-def unscaled(states: Tensor, scale: float) -> Tensor:
-    """Returns rounded keys or values as the cache stores them: numbers of E4M3, in the dtype of the states."""
-    return states if scale == 1.0 else (states.float() / scale).to(states.dtype)
+def unscaled(states: Tensor, dtype: torch.dtype | None, scale: Scale) -> Tensor:
+    """Returns rounded keys or values as a cache of a dtype stores them: its numbers, in the dtype of the states."""
+    if scale.number == 1.0:
+        return states
+    steps = states.float() / scale.number
+    if dtype is torch.int8:  # whose conversion cuts off what a division has lost
+        steps = steps.round()
+    return steps.to(states.dtype)
+
+
+def _op(name: str, dtype: torch.dtype) -> Any:
+    return getattr(torch.ops.torchtrt_quantization, f"{name}_{_NAMES[dtype].lower()}").default
 
 
 def _number(number: float, like: Tensor) -> Tensor:

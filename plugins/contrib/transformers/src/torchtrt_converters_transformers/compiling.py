@@ -63,7 +63,7 @@ def compile_for_generation(
             The prompts of decoders behind an encoder are short, and have none.
         cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
             rounded to it before attention reads them, those of the prompt too. A model whose keys and values ModelOpt
-            quantizes to FP8 has such a cache by itself, with its scales.
+            or compressed-tensors quantizes to FP8 or INT8 has such a cache by itself, with its scales.
         max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
             do not generate in this way. Steps are optimized for as many and one more.
         **settings: Settings of ``torchtrt.compile``.
@@ -92,7 +92,7 @@ def compile_for_generation(
     sees = bool(_other_modalities(model))
     try:
         step = (EmbeddingStep if sees else Step)(model, max_length)
-        check_model_cache(model, step.cache_dtype)
+        check_model_cache(model, step.cache_dtype, cache_dtype)
         states, windows = _try(model, step)
     except UnsupportedProgramError as error:
         raise _unsupported(model, str(error)) from error

@@ -15,7 +15,8 @@ import torchtrt
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
-from torchtrt_converters_transformers.cache_formats import FP8, take_scales, unscaled
+from torchtrt_converters_transformers.cache_formats import unscaled
+from torchtrt_converters_transformers.cache_scales import take_cache
 
 
 def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -65,8 +66,8 @@ class Step(torch.nn.Module):
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
-        cache_dtype: The dtype of the cache, FP8 for a model that has scales; None for the model's.
-        cache_scales: The scales of each layer's cache in FP8, where the model has them.
+        cache_dtype: The dtype of the cache, FP8 or INT8 for a model that has scales; None for the model's.
+        cache_scales: The scales of each layer's cache, where the model has them.
         selects: Whether the model computes the logits behind some tokens only.
     """
 
@@ -74,8 +75,9 @@ class Step(torch.nn.Module):
         super().__init__()
         self.max_length, self.whole = max_length, False
         self.model = sharing_copy(model)
-        self.cache_scales = take_scales(self.model)
-        self.cache_dtype = FP8 if self.cache_scales else None
+        cache = take_cache(self.model)
+        self.cache_dtype = None if cache is None else cache.dtype
+        self.cache_scales = () if cache is None else cache.scales
         self.eval()
         use_cached_attention(self.model)
         self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -115,7 +117,7 @@ class Step(torch.nn.Module):
     def stored(self, cache: StepCache) -> list[Tensor]:
         """Returns the new keys and values as they are stored."""
         return [
-            unscaled(each, cache.scales(number // 2)[number % 2])
+            unscaled(each, self.cache_dtype, cache.scales(number // 2)[number % 2])
             for number, each in enumerate(cache.states)
         ]
 

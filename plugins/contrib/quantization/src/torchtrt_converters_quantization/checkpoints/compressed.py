@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_quantization.checkpoints.layers import (
     DynamicInput,
     PackedLinear,
@@ -25,7 +26,7 @@ _INPUTS = {("int", 8): ("INT8", 127.5), ("float", 8): ("FP8", FP8_LIMIT)}
 def replacement(path: str, module: nn.Module) -> PackedLinear | None:
     """Returns the layer that replaces a module, or ``None`` if it is none of compressed-tensors."""
     scheme = getattr(module, "quantization_scheme", None)
-    if scheme is None:
+    if scheme is None or _is_attention(module):
         return None
     if not isinstance(module, nn.Linear):
         raise refusal(path, f"a quantized {type(module).__name__}")
@@ -41,6 +42,11 @@ def replacement(path: str, module: nn.Module) -> PackedLinear | None:
     if scheme.input_activations is not None:
         _quantize_input(path, layer, given, scheme.input_activations)
     return layer
+
+
+def _is_attention(module: nn.Module) -> bool:
+    """Returns whether a module quantizes its keys and values, which it does in steps that the pack's pass knows."""
+    return any(hasattr(module, name) for name in ("kv_cache", "impl"))
 
 
 def forget_decompression(model: nn.Module) -> None:
@@ -80,6 +86,11 @@ def _weight(path: str, given: dict[str, Tensor], spec: Any) -> PackedLinear:
             zero = (unpacked(packed_zero, bits, shape[0]) - 2 ** (bits - 1)).t()
     elif "weight" in given and given["weight"].dtype in (torch.int8, torch.float8_e4m3fn):
         data = given["weight"]
+    elif "weight" in given:
+        raise UnsupportedProgramError(
+            f"The weight of the layer {path!r} is not compressed. Compress the model first: "
+            "ModelCompressor.from_pretrained_model(model).compress_model(model) of compressed-tensors."
+        )
     else:
         raise refusal(path, f"weights of {bits} bits ({kind})")
     form = "FP8" if kind == "float" else integer_form(bits)

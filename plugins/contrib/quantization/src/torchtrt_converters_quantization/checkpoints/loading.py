@@ -57,6 +57,7 @@ def _quantizers(known: dict[str, Any]) -> dict[str, Any]:
 
         def _process_model_after_weight_loading(self, model: nn.Module, **kwargs: Any) -> Any:
             super()._process_model_after_weight_loading(model, **kwargs)  # type: ignore[misc]
+            check_tensors(model)
             return packed(model)
 
     class FineGrained(Packed, fine_grained):  # type: ignore[misc, valid-type]
@@ -102,6 +103,30 @@ def _quantizers(known: dict[str, Any]) -> dict[str, Any]:
         "gptq": Words,
         "awq": Words,
     }
+
+
+def check_tensors(model: nn.Module) -> None:
+    """Checks that a checkpoint had every tensor of its quantized layers.
+
+    In the place of one that is missing, transformers leaves memory as it was.
+
+    Raises:
+        UnsupportedProgramError: Some are missing. The message names them.
+    """
+    for path, module in model.named_modules():
+        is_quantized = getattr(module, "quantization_scheme", None) is not None
+        if not is_quantized and type(module).__name__ != "FP8Linear":
+            continue
+        missing = [
+            name
+            for name, value in module.named_parameters(recurse=False)
+            if not getattr(value, "_is_hf_initialized", False)
+        ]
+        if missing:
+            raise UnsupportedProgramError(
+                f"The checkpoint has no {' and no '.join(missing)} for the layer {path!r}, whose scheme needs it. "
+                "Quantize the model again, with the scheme that the checkpoint's configuration names."
+            )
 
 
 def _shape_zero_points(module: nn.Module) -> None:

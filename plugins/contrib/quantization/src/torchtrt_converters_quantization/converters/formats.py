@@ -223,7 +223,8 @@ def fake_quantize_blocks(
     rank = len(source.shape)
     flat = source if rank in (2, 3) else reshaped(ctx, source, (-1, source.shape[-1]))
     if scale is not None and kind.name == "NVFP4":
-        double = ctx.tensor(scale.to(dtype).reshape(()))
+        # In the input's dtype, which TensorRT takes as well, rounding would change which steps are nearest.
+        double = ctx.tensor(scale.to(torch.float32).reshape(()))
         data, scales = add_dynamic_quantize(ctx, flat, kind, torch.float8_e4m3fn, double)
         scales = add_dequantize(ctx, scales, double, None, dtype)
     else:

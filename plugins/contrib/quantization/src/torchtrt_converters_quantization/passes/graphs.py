@@ -109,6 +109,14 @@ def computed_constant(node: Any) -> Tensor | None:
     return result if isinstance(result, Tensor) else None
 
 
+def cast(editor: Editor, node: Any, dtype: torch.dtype, before: Node) -> Node:
+    """Returns a node in a dtype."""
+    if node.meta["val"].dtype is dtype:
+        same: Node = node
+        return same
+    return editor.call(aten._to_copy.default, (node,), before, {"dtype": dtype})
+
+
 def leave(node: Node, reason: str, code: RejectionCode = "declined") -> None:
     """Leaves a node to PyTorch."""
     from torchtrt.graphs.nodes import leave_in_torch  # slow to import

@@ -19,6 +19,7 @@ from torchtrt_converters_quantization.ops import FAKE_QUANTIZE, FAKE_QUANTIZE_BL
 from torchtrt_converters_quantization.passes.graphs import (
     RESHAPES,
     Editor,
+    cast,
     computed_constant,
     computed_on,
     leave,
@@ -47,12 +48,12 @@ def rewrite_static(editor: Editor, node: Node) -> None:
     """Replaces ``quantize_op`` by the pack's ops, or leaves it to PyTorch with the reason."""
     op = arguments_of(node)
     form = _STATIC_FORMS.get((op.num_bits, op.exponent_bits))
-    maximum = constant_of(op.amax)
+    maximum = computed_constant(op.amax)
     if form is None or op.unsigned:
         sign = "unsigned " if op.unsigned else ""
         leave(node, f"TensorRT has no {sign}format of {op.num_bits} bits like this one")
     elif maximum is None:
-        leave(node, "TensorRT takes scales that are known when the engine is built")
+        _rewrite_computed(editor, node, form)
     elif (weight := computed_constant(op.input)) is not None:
         _rewrite_weight(editor, node, form, weight, maximum)
     elif maximum.numel() != 1 or form == "INT4":
@@ -64,6 +65,46 @@ def rewrite_static(editor: Editor, node: Node) -> None:
         least = -127 if op.narrow_range else -128
         args = (op.input, editor.constant(scale, node), least)
         editor.replace(node, editor.call(FAKE_QUANTIZE[form], args, node))
+
+
+def _rewrite_computed(editor: Editor, node: Node, form: str) -> None:
+    """Replaces the quantization by a largest magnitude that the model computes, of all values or of each token.
+
+    Ordinary layers scale the values, and a Quantize layer of scale 1 rounds them.
+    """
+    op = arguments_of(node)
+    known, rank = op.amax.meta["val"], op.input.meta["val"].dim()
+    if form == "INT4" or not (known.numel() == 1 or known.dim() == rank):
+        leave(
+            node,
+            "TensorRT has INT4 for weights only, and magnitudes of all values or of the rank of the input",
+        )
+        return
+
+    def call(target: Any, *args: Any) -> Node:
+        return editor.call(target, args, node)
+
+    def number(value: float) -> Node:
+        return editor.constant(torch.tensor(value), node)
+
+    maximum = cast(editor, op.amax, torch.float32, node)
+    if known.numel() == 1 and known.dim() != rank:
+        maximum = call(aten.reshape.default, maximum, [])
+    is_tiny = call(aten.le.Scalar, maximum, 2.0**-24)
+    largest = call(aten.where.self, is_tiny, number(1.0), maximum)
+    bound = FP8_LIMIT if form == "FP8" else 127.0
+    factor = call(aten.div.Tensor, number(bound), largest)
+    used = factor
+    if form == "INT8":  # ModelOpt makes zeros of these
+        used = call(aten.where.self, is_tiny, number(0.0), factor)
+    values = call(aten.mul.Tensor, cast(editor, op.input, torch.float32, node), used)
+    least = -127 if op.narrow_range else -128
+    steps = call(FAKE_QUANTIZE[form], values, number(1.0), least)
+    if form == "FP8":
+        result = call(aten.mul.Tensor, steps, call(aten.reciprocal.default, factor))
+    else:
+        result = call(aten.div.Tensor, steps, factor)
+    editor.replace(node, cast(editor, result, node.meta["val"].dtype, node))
 
 
 def _positive(maximum: Tensor) -> Tensor:

@@ -13,19 +13,21 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.targets import qualified_name
-from torchtrt_converters_quantization.formats import FP8_LIMIT
 from torchtrt_converters_quantization.ops import FAKE_QUANTIZE
 from torchtrt_converters_quantization.passes.graphs import (
     CASTS,
     RESHAPES,
     Editor,
+    cast,
     computed_constant,
     only_user,
 )
+from torchtrt_converters_quantization.passes.rounding import is_limited
 from torchtrt_converters_quantization.passes.torchao import (
     CHOOSE_AFFINE,
     QUANTIZE_AFFINE,
     by_row,
+    is_whole,
     spread_by_row,
 )
 from torchtrt_converters_quantization.passes.weights import Weight
@@ -34,6 +36,8 @@ aten = torch.ops.aten
 
 INTEGERS = "aten._int_mm.default"
 SCALED = "aten._scaled_mm.default"
+BYTES = "quanto.qbytes_mm.default"
+_FORMS = {torch.int8: "INT8", torch.float8_e4m3fn: "FP8"}
 _SHIFT = 128
 
 
@@ -47,16 +51,16 @@ def rewrite_integers(editor: Editor, node: Node) -> None:
     shifted = _before_shift(source)
     if shifted is not None:  # PyTorch multiplies unsigned numbers on a CPU
         source, last = shifted, _after_shift(node, weight)
-    cast = None if last is None else only_user(last)
-    if cast is None or cast.target not in CASTS or not _is_float(cast):
+    result = None if last is None else only_user(last)
+    if result is None or result.target not in CASTS or not _is_float(result):
         return
     steps = _steps(editor, source, torch.float32, node)
     if steps is None:
         return
     one = torch.ones((), dtype=torch.float32, device=weight.device)
     dense = Weight("INT8", weight.t().contiguous(), one).node(editor, node, torch.float32)
-    made = editor.call(aten.linear.default, (steps, dense), cast)
-    _replace_typed(editor, cast, made)
+    made = editor.call(aten.linear.default, (steps, dense), result)
+    _replace_typed(editor, result, made)
 
 
 def rewrite_scaled(editor: Editor, node: Node) -> None:
@@ -85,6 +89,22 @@ def rewrite_scaled(editor: Editor, node: Node) -> None:
     _replace_typed(editor, node, made)
 
 
+def rewrite_bytes(editor: Editor, node: Node) -> None:
+    """Replaces ``qbytes_mm`` of quanto with a weight of 8 bits by ``linear``."""
+    x, weight, scale = node.args[0], *map(computed_constant, node.args[1:3])
+    form = None if weight is None else _FORMS.get(weight.dtype)
+    if form is None or weight is None or scale is None or not _is_float(x):
+        return
+    if scale.numel() != 1 and scale.shape != (weight.shape[0], 1):
+        return
+    dtype = node.meta["val"].dtype
+    dense = Weight(form, weight.contiguous(), scale.reshape(()) if scale.numel() == 1 else scale)
+    wanted = dense.node(editor, node, dtype)
+    editor.replace(
+        node, editor.call(aten.linear.default, (cast(editor, x, dtype, node), wanted), node)
+    )
+
+
 def _replace_typed(editor: Editor, node: Node, made: Node) -> None:
     dtype = node.meta["val"].dtype
     if made.meta["val"].dtype is not dtype:
@@ -92,7 +112,7 @@ def _replace_typed(editor: Editor, node: Node, made: Node) -> None:
     editor.replace(node, made)
 
 
-def _is_float(node: Node) -> bool:
+def _is_float(node: Any) -> bool:
     return bool(node.meta["val"].dtype in (torch.float32, torch.float16, torch.bfloat16))
 
 
@@ -133,10 +153,7 @@ def _steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) -> Node
         return _affine_steps(editor, node, dtype, before)
     if node.target in CASTS and node.meta["val"].dtype is torch.float8_e4m3fn:
         limited: Any = node.args[0]
-        if limited.target is not aten.clamp.default or not _is_float(limited):
-            return None
-        low, high = limited.args[1:3] if len(limited.args) == 3 else (None, None)
-        if (low, high) == (-FP8_LIMIT, FP8_LIMIT):  # which the layer does by itself
+        if is_limited(limited) and _is_float(limited):  # which the layer does by itself
             return _rounded(editor, "FP8", limited.args[0], dtype, before)
     return None
 
@@ -147,13 +164,17 @@ def _rounded(editor: Editor, form: str, values: Node, dtype: torch.dtype, before
 
 
 def _affine_steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) -> Node | None:
-    """Returns the values of ``quantize_affine`` to int8 by rows, if their zero points are 0."""
+    """Returns the values of ``quantize_affine`` to int8 by rows, or of a whole, if their zero points are 0."""
     op = arguments_of(node)
     shape = op.input.meta["val"].shape
     is_int8 = op.output_dtype is torch.int8 and (op.quant_min, op.quant_max) == (-128, 127)
-    if not is_int8 or not by_row(op.block_size, shape) or not _is_symmetric(op.zero_point):
+    if not is_int8 or not _is_symmetric(op.zero_point):
         return None
-    scale = spread_by_row(editor, op.scale, len(shape), before)
+    scale: Node | None = None
+    if by_row(op.block_size, shape):
+        scale = spread_by_row(editor, op.scale, len(shape), before)
+    elif is_whole(op.block_size, shape) and op.scale.meta["val"].numel() == 1:
+        scale = op.scale
     if scale is None:
         return None
     factor = editor.call(aten.reciprocal.default, (scale,), before)
@@ -174,4 +195,4 @@ def _is_symmetric(zero_point: Any) -> bool:
     return bool(arguments_of(choice).mapping_type == "SYMMETRIC")
 
 
-__all__ = ["INTEGERS", "SCALED", "rewrite_integers", "rewrite_scaled"]
+__all__ = ["BYTES", "INTEGERS", "SCALED", "rewrite_bytes", "rewrite_integers", "rewrite_scaled"]

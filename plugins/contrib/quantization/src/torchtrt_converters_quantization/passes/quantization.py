@@ -40,11 +40,14 @@ from torchtrt_converters_quantization.passes.modelopt import (
     rewrite_static,
 )
 from torchtrt_converters_quantization.passes.products import (
+    BYTES,
     INTEGERS,
     SCALED,
+    rewrite_bytes,
     rewrite_integers,
     rewrite_scaled,
 )
+from torchtrt_converters_quantization.passes.rounding import is_rounding, rewrite_rounding
 from torchtrt_converters_quantization.passes.torchao import DEQUANTIZE_AFFINE, rewrite_affine
 
 _REWRITES = {
@@ -53,6 +56,7 @@ _REWRITES = {
     DEQUANTIZE_AFFINE: rewrite_affine,
     INTEGERS: rewrite_integers,
     SCALED: rewrite_scaled,
+    BYTES: rewrite_bytes,
 }
 _EXPORTED = "quantized_decomposed"
 _EXPORTED_DEQUANTIZE = (
@@ -117,6 +121,8 @@ def _rewrite(editor: Editor, node: Node) -> None:
         rewrite(editor, node)
     elif is_conversion(node):
         rewrite_conversion(editor, node)
+    elif is_rounding(node):
+        rewrite_rounding(editor, node)
 
 
 def _absorb_cast(editor: Editor, node: Node) -> None:

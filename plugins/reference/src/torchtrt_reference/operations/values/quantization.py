@@ -190,6 +190,10 @@ class DynamicQuantize(Operation):
         call.require(len(shape) in (2, 3), "dynamic quantization needs rank 2 or 3")
         axis = int(call["axis"]) % len(shape)
         call.require(axis >= len(shape) - 2, "the blocks lie along one of the last two dimensions")
+        call.require(
+            call["block_size"] in (16, 32),
+            f"blockSize supports only 16 or 32 element blocks, not {call['block_size']}",
+        )
         return tuple(int(call["block_size"]) if index == axis else 1 for index in range(len(shape)))
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
@@ -201,6 +205,7 @@ class DynamicQuantize(Operation):
             call["scale_type"] in ("FP8", "E8M0", "FLOAT"),
             f"scales cannot be of type {call['scale_type']}",
         )
+        self._check_double(call)
         scales = []
         for length, block in zip(shape, blocks, strict=True):
             call.require(
@@ -209,6 +214,18 @@ class DynamicQuantize(Operation):
             )
             scales.append(length if block == 1 else length // block)
         return (TensorFacts(call["to_type"], shape), TensorFacts(call["scale_type"], tuple(scales)))
+
+    def _check_double(self, call: Call) -> None:
+        """Scales of FP8 are relative to a second input, of float32 or of the type of the first, as RTX has it."""
+        double = call.optional(1)
+        if double is None:
+            call.require(call["scale_type"] != "FP8", "scales of type FP8 require two inputs")
+            return
+        call.require(call["block_shape"] is None, "a second input needs a scalar block size")
+        call.require(
+            double.rank == 0 and double.dtype in ("FLOAT", call.facts(0).dtype),
+            "the second input must be a scalar of type FLOAT or of the type of the first",
+        )
 
     def bind(self, call: Call) -> Function:
         """The maximum magnitude of each block decides its scale."""
