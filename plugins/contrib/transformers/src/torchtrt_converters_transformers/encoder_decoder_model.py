@@ -180,9 +180,9 @@ class CompiledEncoderDecoder(CompiledClass):
             InputError: The folder has no such model, or other options are given.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledEncoderDecoder", others)
+        saved = read_description(folder, "CompiledEncoderDecoder", others)
+        description, engine = saved.content, load_engines(saved)
         layout, dtype, device = read_layout(description)
-        engine = load_engines(folder, description)
         compiled = hollow_copy(empty_model(folder, description), CompiledEncoderDecoder)
         compiled.attach(
             layout,

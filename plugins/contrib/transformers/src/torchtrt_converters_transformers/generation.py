@@ -243,10 +243,11 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: The folder has no compiled model, or other options are given.
             UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledForCausalLM", others)
+        saved = read_description(folder, "CompiledForCausalLM", others)
+        description = saved.content
         layout, dtype, device = read_layout(description)
         given = None if weights is None else _names_inside(weights)
-        engine = load_engines(folder, description, given)
+        engine = load_engines(saved, given)
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),

@@ -231,12 +231,12 @@ class CompiledVisionLanguage(CompiledClass):
             InputError: The folder has no such model, or other options are given.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledVisionLanguage", others)
-        engine = load_engines(folder, description)
+        saved = read_description(folder, "CompiledVisionLanguage", others)
+        description, engine = saved.content, load_engines(saved)
         compiled = hollow_copy(empty_model(folder, description), CompiledVisionLanguage)
         language = CompiledForCausalLM.from_pretrained(Path(folder) / _LANGUAGE)
         compiled.attach(language, engine("vision"), description["position_axes"])
-        fill(compiled, folder, language.device)
+        fill(compiled, saved, language.device)
         return compiled
 
 
