@@ -23,6 +23,7 @@ from torchtrt_runtime.serialization.folders import (
     write_description,
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
+from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 FORMAT = 3
 """The form of the folder. A reader takes its own only."""
@@ -111,17 +112,25 @@ def check_saved_whole(others: Mapping[str, Any]) -> None:
         raise InputError(f"save_pretrained takes a folder here, and not {', '.join(others)}.")
 
 
-def check_has_weights(*engines: Any) -> None:
-    """Checks that no engine is without its weights, which the loading class would have to be given.
+def renamed(weights: Weights, prefixes: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    """Returns the weights of a model by their names in a module that is compiled.
 
-    Raises:
-        InputError: One was compiled with ``strip_engine_weights``.
+    Args:
+        weights: As ``torchtrt.load`` takes them.
+        prefixes: What the names of parts of the model begin with, and what they begin with in the module. A weight of
+            several parts has several names.
     """
-    if any(each is not None and each.settings.strip_engine_weights for each in engines):
-        raise InputError(
-            "save_pretrained of this class writes engines with their weights, and these were compiled with "
-            "strip_engine_weights=True. Compile the model without it to save it."
-        )
+    return {
+        f"{inner}{name.removeprefix(outer)}": each
+        for name, each in state_dict_of(weights).items()
+        for outer, inner in prefixes.items()
+        if name.startswith(outer)
+    }
+
+
+def prefix_of(model: torch.nn.Module, part: torch.nn.Module) -> str:
+    """Returns what the names of the weights of a part begin with in a model: ``"model.encoder."``."""
+    return next(f"{name}." if name else "" for name, each in model.named_modules() if each is part)
 
 
 def class_of(model: object) -> str:
@@ -187,9 +196,13 @@ def empty_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) 
 
 
 def load_engines(
-    saved: SavedFolder, weights: Mapping[str, torch.Tensor] | None = None
+    saved: SavedFolder, weights: Mapping[str, Mapping[str, torch.Tensor] | None]
 ) -> Callable[[str], Any]:
     """Returns a function of a name that returns an engine, or None where there is none.
+
+    Args:
+        saved: The folder.
+        weights: For each name the weights of an engine without any, by their names in the compiled module.
 
     Raises:
         UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
@@ -197,7 +210,7 @@ def load_engines(
     engines = {}
     for name in saved.content["engines"]:
         with saved.open(f"{name}.pt2") as stream:
-            engines[name] = torchtrt.load(stream, weights=weights)
+            engines[name] = torchtrt.load(stream, weights=weights.get(name))
     return engines.get
 
 
