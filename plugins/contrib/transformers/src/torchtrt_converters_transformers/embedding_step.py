@@ -97,7 +97,7 @@ class EmbeddingStep(Step):
 
     @property
     def images(self) -> ImageInputs:
-        """What it reads of images besides embeddings."""
+        """The inputs that belong to images, besides embeddings."""
         return self._images
 
     def read(

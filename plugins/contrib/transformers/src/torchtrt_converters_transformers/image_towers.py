@@ -46,7 +46,7 @@ class ImageFeatures(torch.nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class PatchIndices:
-    """What a tower derives from the grids of images in Python, computed before its program runs.
+    """The indices that a tower derives from the grids of images in Python, computed before its program runs.
 
     Attributes:
         merge: How many rows, and columns, of patches become one token.

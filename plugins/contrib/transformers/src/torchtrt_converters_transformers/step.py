@@ -29,7 +29,7 @@ def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 @dataclasses.dataclass(frozen=True)
 class ImageInputs:
-    """What an engine reads of images besides their embeddings, by the names of its inputs.
+    """The inputs of an engine that reads more of images than their embeddings.
 
     Attributes:
         mutual: Whether tokens of an image read each other in both directions. The input ``mutual`` has booleans
@@ -191,7 +191,7 @@ class Step(torch.nn.Module):
 
     @property
     def images(self) -> ImageInputs:
-        """What it reads of images besides embeddings."""
+        """The inputs that belong to images, besides embeddings."""
         return NO_IMAGES
 
 
