@@ -136,6 +136,87 @@ def test_texts_of_images_are_eagers(build):
         assert not engines.report.in_torch
 
 
+def paligemma_2():
+    """Its class caps the logits, behind the output layer."""
+    return transformers.PaliGemmaForConditionalGeneration(
+        transformers.PaliGemmaConfig(
+            text_config={"model_type": "gemma2", **GROUPED, "head_dim": 8, "sliding_window": 6},
+            vision_config={"model_type": "siglip_vision_model", **VISION},
+            projection_dim=32,
+            image_token_index=IMAGE,
+            tie_word_embeddings=False,
+        )
+    )
+
+
+def qwen3_moe():
+    """Its class asks the language model for more than a state."""
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+    return transformers.Qwen3VLMoeForConditionalGeneration(
+        transformers.Qwen3VLMoeConfig(
+            text_config={**ONE, "head_dim": 8, "rope_parameters": ROPE, **experts},
+            vision_config={
+                **QWEN_VISION,
+                "deepstack_visual_indexes": [0],
+                "num_position_embeddings": 16,
+            },
+            image_token_id=IMAGE,
+            video_token_id=94,
+            vision_start_token_id=93,
+            vision_end_token_id=92,
+        )
+    )
+
+
+def intern():
+    """The size of its images is a list."""
+    tower = {**VISION, "image_size": [8, 8], "patch_size": [2, 2], "num_hidden_layers": 1}
+    return transformers.InternVLForConditionalGeneration(
+        transformers.InternVLConfig(
+            text_config={"model_type": "qwen2", **ONE}, vision_config=tower, image_token_id=IMAGE
+        )
+    )
+
+
+def mistral():
+    """Its tower takes the sizes of images besides, and stays in PyTorch."""
+    tower = {**VISION, "model_type": "pixtral", "head_dim": 8, "num_hidden_layers": 1}
+    return transformers.Mistral3ForConditionalGeneration(
+        transformers.Mistral3Config(
+            text_config={"model_type": "mistral", **ONE},
+            vision_config={**tower, "image_size": 16},
+            image_token_index=IMAGE,
+            spatial_merge_size=2,
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("build", "has_tower"),
+    [(paligemma_2, True), (qwen3_moe, True), (intern, True), (mistral, False)],
+)
+def test_other_families_generate_what_eager_models_do(build, has_tower):
+    pair = compiled_pair(build)
+    ids, mask = prompts(1, 16)
+    ids[ids > 88] = 7
+    ids[0, 5:9] = IMAGE
+    side = 16 if build is mistral else 8
+    images = {"pixel_values": torch.randn(1, 3, side, side).to(DEVICE)}
+    if build is qwen3_moe:
+        images = {"pixel_values": torch.randn(16, 96).to(DEVICE)}
+        images["image_grid_thw"] = torch.tensor([[1, 4, 4]], device=DEVICE)
+        images["mm_token_type_ids"] = (ids == IMAGE).int()
+    if build is mistral:
+        images["image_sizes"] = torch.tensor([[16, 16]], device=DEVICE)
+    if build is paligemma_2:
+        images["token_type_ids"] = torch.zeros_like(ids)
+
+    pair.assert_same_texts(ids, mask, max_new_tokens=12, **images)
+
+    assert has_tower == (pair.compiled.vision is not None)
+
+
 @pytest.mark.slow  # each compiles three engines, in fifteen seconds
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("build", [gemma, qwen3])

@@ -17,7 +17,12 @@ from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
 from torchtrt_converters_transformers.compiled_class import hollow_copy
-from torchtrt_converters_transformers.embedding_step import EmbeddingStep, try_images, why_not
+from torchtrt_converters_transformers.embedding_step import (
+    EmbeddingStep,
+    try_images,
+    uncapped_copy,
+    why_not,
+)
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
     EncoderStep,
@@ -340,7 +345,8 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     mask[0, :2] = 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     first, second = slice(0, 5), slice(5, 6)
-    theirs, itself = DynamicCache(config=config), sharing_copy(model)
+    theirs = DynamicCache(config=config)
+    itself: Any = (uncapped_copy if isinstance(step, EmbeddingStep) else sharing_copy)(model)
     with torch.no_grad():
         cache = step.cache(mask[:, first].bool())
         ours = [step.read(ids[:, first], positions[:, first], cache)]

@@ -146,6 +146,18 @@ def _with_features(number: int, _module: Any, _arguments: Any, output: Any) -> A
     return add_features(number, output)
 
 
+def uncapped_copy(model: Any) -> Any:
+    """Returns a copy of a model whose logits are those of its output layer.
+
+    The class of a model with images may cap the logits of its language model, which is then left to the class.
+    """
+    copied: Any = sharing_copy(model)
+    text = copied.config.get_text_config()
+    if getattr(text, "final_logit_softcapping", None) is not None:
+        text.final_logit_softcapping = None
+    return copied
+
+
 def try_images(model: Any, step: EmbeddingStep) -> None:
     """Runs a prompt with an image's tokens through the step and through the model itself.
 
@@ -154,7 +166,7 @@ def try_images(model: Any, step: EmbeddingStep) -> None:
     """
     if not step.images.mutual and not step.images.features:
         return
-    itself: Any = sharing_copy(model)
+    itself = uncapped_copy(model)
     language = itself.base_model.language_model
     ids = (torch.arange(12, device=model.device) * 7 + 3).reshape(2, 6)
     ids = ids.remainder(model.config.get_text_config().vocab_size)

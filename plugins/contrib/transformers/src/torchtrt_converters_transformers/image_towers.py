@@ -244,13 +244,22 @@ def takes_grids(model: Any) -> bool:
     return "image_grid_thw" in inspect.signature(model.forward).parameters
 
 
-def image_input(model: PreTrainedModel) -> torchtrt.Input | None:
-    """Returns one image as the vision tower takes it; None where sizes vary, which no configuration says then."""
+FEATURE_SETTINGS = ("vision_feature_layer", "vision_feature_select_strategy")
+"""Options of ``get_image_features`` that the configuration sets, and that an engine has compiled in."""
+
+
+def image_input(model: Any) -> torchtrt.Input | None:
+    """Returns one image as the vision tower takes it; None where it takes more than images of one size."""
     vision = model.config.vision_config
     size, channels = getattr(vision, "image_size", None), getattr(vision, "num_channels", 3)
-    if not isinstance(size, int) or takes_grids(model):
+    sides = [size, size] if isinstance(size, int) else size
+    if not isinstance(sides, list | tuple) or len(sides) != 2 or takes_grids(model):
         return None
-    return varying_input((1, channels, size, size), model.dtype)
+    features = inspect.signature(model.base_model.get_image_features).parameters.values()
+    named = {each.name for each in features if each.kind is not each.VAR_KEYWORD}
+    if named - {"pixel_values", "return_dict", "output_hidden_states", *FEATURE_SETTINGS}:
+        return None
+    return varying_input((1, channels, *sides), model.dtype)
 
 
 def packed_tower(model: Any) -> tuple[PackedPatches | None, str]:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers.modeling_outputs import BaseModelOutputWithPast, BaseModelOutputWithPooling
+from transformers.modeling_outputs import BaseModelOutputWithPooling, MoeModelOutputWithPast
 
 import torchtrt
 from torchtrt.errors import InputError
@@ -22,6 +22,7 @@ from torchtrt_converters_transformers.compiled_class import CompiledClass, hollo
 from torchtrt_converters_transformers.embedding_step import EmbeddingStep, mutual_tokens, placed
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.image_towers import (
+    FEATURE_SETTINGS,
     CompiledTower,
     ImageFeatures,
     PatchIndices,
@@ -78,7 +79,7 @@ class LanguageEngines(torch.nn.Module):
         visual_pos_masks: Tensor | None = None,
         deepstack_visual_embeds: Sequence[Tensor] | None = None,
         **others: Any,
-    ) -> BaseModelOutputWithPast:
+    ) -> MoeModelOutputWithPast:
         """Reads embeddings behind a cache, and returns the logits behind the last of them: ``(batch, 1, vocabulary)``.
 
         Args:
@@ -112,7 +113,7 @@ class LanguageEngines(torch.nn.Module):
             image_inputs=images,
             **others,
         )
-        return BaseModelOutputWithPast(
+        return MoeModelOutputWithPast(  # models without experts do not ask for what it has more
             last_hidden_state=output.logits, past_key_values=output.past_key_values
         )
 
@@ -299,7 +300,7 @@ def _image_features(
         InputError: Other options are given than those that the configuration sets.
     """
     asked = [name for name, value in others.items() if value is not None]
-    asked = [name for name in asked if name not in ("return_dict", *_SETTINGS)]
+    asked = [name for name in asked if name not in ("return_dict", *FEATURE_SETTINGS)]
     if asked:
         raise InputError(
             f"The compiled vision tower takes pixel_values, and was called with {', '.join(asked)}."
@@ -345,7 +346,3 @@ def with_engines(
     compiled = hollow_copy(model, CompiledVisionLanguage, kept)
     compiled.attach(language, vision, step.position_axes)
     return compiled
-
-
-_SETTINGS = ("vision_feature_layer", "vision_feature_select_strategy")
-"""Options of ``get_image_features`` that the configuration sets, and that the engine has compiled in."""
