@@ -93,3 +93,31 @@ def test_pipelines_of_images_of_xl_are_compiled(name):
             options |= {"mask_image": (torch.rand(1, 1, height, width) > 0.5).float()}
             options |= {"height": height, "width": width}
         models.assert_same_images(compiled, pipe, num_inference_steps=3, **options)
+
+
+@pytest.mark.slow
+def test_each_of_several_controlnets_of_stable_diffusion_3_is_one_program():
+    parts = models.made(models.stable_diffusion_3).components
+    torch.manual_seed(0)
+    nets = [diffusers.SD3ControlNetModel(**models.STABLE_DIFFUSION_3).eval() for _ in range(2)]
+    for weight in [weight for net in nets for weight in net.parameters()]:
+        torch.nn.init.normal_(weight, std=0.1)
+    parts["controlnet"] = diffusers.SD3MultiControlNetModel(nets)
+    pipe = models.made(lambda: diffusers.StableDiffusion3ControlNetPipeline(**parts))
+
+    def options(height, scale):
+        image = torch.full((1, 3, height, 16), 0.3)
+        scales = {"controlnet_conditioning_scale": [scale, 0.5], "max_sequence_length": 8}
+        return {"control_image": [image, 1 - image], **scales}
+
+    compiled = compile_pipeline(
+        pipe,
+        **SIDES,
+        sequence_lengths=8,
+        components=["transformer", "controlnet"],
+        example=options(16, 1.0),
+    )
+    for height, scale in ((16, 1.0), (32, 0.3)):
+        models.assert_same_images(compiled, pipe, height=height, width=16, **options(height, scale))
+    report = compiled.torchtrt.report
+    assert all(1 == len(report[f"controlnet.nets.{number}"].programs) for number in (0, 1))

@@ -1,5 +1,7 @@
 """Models whose language model reads more of images than embeddings, and those with images of any size."""
 
+import pickle
+
 import pytest
 import torch
 import transformers
@@ -347,5 +349,16 @@ def test_engines_without_weights_get_those_of_the_model(build, kind, tmp_path):
         kind.from_pretrained(tmp_path, weights=build())
     loaded = kind.from_pretrained(tmp_path, weights=pair.model)
 
+    ids, mask = prompts(2, 6, padding=(2,))
+    Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [t5, gemma, qwen3])
+def test_a_pickle_generates_the_same(build):
+    """No module has the class, which is made of the model's and of that for engines."""
+    pair = compiled_pair(build)
+    loaded = pickle.loads(pickle.dumps(pair.compiled))
+    assert type(loaded) is type(pair.compiled)
     ids, mask = prompts(2, 6, padding=(2,))
     Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=8)

@@ -77,7 +77,7 @@ def compile_for_generation(
         max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
             do not generate in this way. Steps are optimized for as many and one more.
         max_image_tokens: The most tokens of an image, or of a video, for models that take images of any size; by
-            default ``max_length``.
+            default 1024, and at most ``max_length``.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
@@ -148,7 +148,7 @@ def compile_for_generation(
     )
     if not isinstance(step, EmbeddingStep):
         return language
-    vision = compile_vision(model, max_image_tokens or max_length, settings)
+    vision = compile_vision(model, max_image_tokens or min(1024, max_length), settings)
     return with_engines(model, step, language, vision)
 
 
