@@ -51,10 +51,10 @@ def _subclass(mixin: type[CompiledClass], kind: type[Any]) -> type[Any]:
     return type(f"Compiled{kind.__name__}", (mixin, kind), members)
 
 
-def _without_state(mixin: type[CompiledClass], kind: type[Any]) -> Any:
+def _without_state(mixin: Any, kind: Any) -> Any:
     """Returns an object that gets its state from a pickle."""
-    made = _subclass(mixin, kind)
-    return made.__new__(made)
+    made: Any = _subclass(mixin, kind)
+    return object.__new__(made)
 
 
 def hollow_copy(
