@@ -303,7 +303,9 @@ def test_an_image_that_is_too_large_is_refused():
         (qwen3, 0, "not an integer from 1 to max_length=32"),
         (qwen3, 33, "not an integer from 1 to max_length=32"),
         (gemma, 4, "takes no images of any size"),
+        (lambda: t5(), 4, "takes no images of any size"),
     ],
+    ids=["none", "many", "of-one-size", "no-images"],
 )
 def test_a_number_of_tokens_that_no_image_has_is_refused(build, number, message):
     with pytest.raises(InputError, match=message):

@@ -92,6 +92,7 @@ def compile_for_generation(
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
     _check_candidates(model, max_candidate_tokens, max_length)
+    _check_image_tokens(model, max_image_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
@@ -102,7 +103,6 @@ def compile_for_generation(
     if max_source_length is not None:
         raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
     sees = bool(_other_modalities(model))
-    _check_image_tokens(model, max_image_tokens, max_length)
     try:
         step = (EmbeddingStep if sees else Step)(model, max_length)
         check_model_cache(model, step.cache_dtype)
