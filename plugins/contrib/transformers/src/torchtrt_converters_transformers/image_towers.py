@@ -255,9 +255,13 @@ def image_input(model: Any) -> torchtrt.Input | None:
     sides = [size, size] if isinstance(size, int) else size
     if not isinstance(sides, list | tuple) or len(sides) != 2 or takes_grids(model):
         return None
-    features = inspect.signature(model.base_model.get_image_features).parameters.values()
-    named = {each.name for each in features if each.kind is not each.VAR_KEYWORD}
-    if named - {"pixel_values", "return_dict", "output_hidden_states", *FEATURE_SETTINGS}:
+    parameters = inspect.signature(model.base_model.get_image_features).parameters.values()
+    required = [
+        each.name
+        for each in parameters
+        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+    ]
+    if required != ["pixel_values"]:
         return None
     return varying_input((1, channels, *sides), model.dtype)
 
