@@ -203,6 +203,24 @@ def test_weights_that_change_before_the_engine_reads_them_are_an_error(saved, gi
             compiled(X)
 
 
+@pytest.mark.parametrize("way", ["data", "numpy"])
+def test_uncounted_writes_before_an_immutable_engine_reads_its_weights_are_an_error(way, tmp_path):
+    """TensorRT has optimized the engine for other values, in this process or in another; a file keeps none either."""
+    model = Model().eval()
+    made = stripped(model)
+    torchtrt.save(made, tmp_path / "model.pt2")
+    loaded = torchtrt.load(tmp_path / "model.pt2", weights=model)
+    weight = model.second.weight.data if way == "data" else model.second.weight.detach().numpy()
+    weight *= 2
+
+    for call in (lambda: made(X), lambda: loaded(X), lambda: torchtrt.save(made, tmp_path / "b")):
+        with (
+            torch.no_grad(),
+            pytest.raises(EngineError, match=r"'second.weight' has changed since"),
+        ):
+            call()
+
+
 def test_writes_in_inference_mode_are_noticed(saved):
     """PyTorch has no version of such tensors."""
     model, path, _ = saved(immutable_weights=False)

@@ -78,11 +78,14 @@ _SUFFIXES = {
 def explain_model(path: Path, arguments: argparse.Namespace) -> int:
     """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
     from torchtrt_compiler.compiler import compile
+    from torchtrt_compiler.record import check_empty
 
     as_json: bool = arguments.json
     page: Path | None = arguments.html
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
+    if arguments.keep is not None:
+        check_empty(arguments.keep)
     settings = parse_settings(arguments.set)
     check_uncompiled(path, "explain")
     program = read_program(path)

@@ -72,6 +72,19 @@ class NoRecord:
         """Does nothing."""
 
 
+def check_empty(folder: Path) -> None:
+    """Checks that nothing is in the folder of a record, or that there is none yet.
+
+    Raises:
+        UnwritableFileError: There is.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UnwritableFileError(
+            f"The folder {folder} is not empty. A record of a compilation needs a folder of its own: name another, or "
+            "remove what is in it."
+        )
+
+
 class FolderRecord:
     """Writes a compilation into a folder.
 
@@ -89,11 +102,7 @@ class FolderRecord:
         try:
             check_path(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                raise UnwritableFileError(
-                    f"The folder {folder} is not empty. A record of a compilation needs a folder of its own: name "
-                    "another, or remove what is in it."
-                )
+            check_empty(folder)
             # Exclusively: of two processes that found it empty, one writes.
             self._log = (folder / LOG).open("x", encoding="utf-8", errors="backslashreplace")
             (folder / GRAPHS).mkdir()

@@ -232,6 +232,27 @@ def ip_adapter(denoiser, width=6, tokens=4):
     return {"image_proj": projection, "ip_adapter": layers}
 
 
+def with_control(build, nets=1):
+    """Returns a pipeline of Stable Diffusion, or Stable Diffusion XL, with ControlNets."""
+    parts = made(build).components
+    torch.manual_seed(0)
+    control = [
+        diffusers.ControlNetModel.from_unet(
+            parts["unet"], conditioning_embedding_out_channels=(4, 4)
+        ).eval()
+        for _ in range(nets)
+    ]
+    for each in control:
+        for weight in each.parameters():
+            torch.nn.init.normal_(weight, std=0.1)
+    kind, options = diffusers.StableDiffusionControlNetPipeline, {"requires_safety_checker": False}
+    if build is stable_diffusion_xl:
+        kind = diffusers.StableDiffusionXLControlNetPipeline
+        options = {"add_watermarker": False}
+    options["controlnet"] = control if nets > 1 else control[0]
+    return made(lambda: kind(**parts, **options))
+
+
 def made(build):
     """Returns a pipeline with the same weights each time, which prints no bar."""
     torch.manual_seed(0)

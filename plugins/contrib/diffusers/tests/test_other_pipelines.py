@@ -32,27 +32,9 @@ def test_pipelines_that_take_images_are_compiled_ahead(name):
             models.images(compiled, **options)
 
 
-def with_control(nets=1):
-    """Returns a pipeline with ControlNets."""
-    parts = models.made(models.stable_diffusion).components
-    torch.manual_seed(0)
-    control = [
-        diffusers.ControlNetModel.from_unet(
-            parts["unet"], conditioning_embedding_out_channels=(4, 4)
-        ).eval()
-        for _ in range(nets)
-    ]
-    for each in control:
-        for weight in each.parameters():
-            torch.nn.init.normal_(weight, std=0.1)
-    kind = diffusers.StableDiffusionControlNetPipeline
-    options = {"controlnet": control if nets > 1 else control[0], "requires_safety_checker": False}
-    return models.made(lambda: kind(**parts, **options))
-
-
 def test_a_controlnet_has_one_program_for_all_scales():
     """The scale multiplies what the program returns; the UNet runs in PyTorch."""
-    pipe = with_control()
+    pipe = models.with_control(models.stable_diffusion)
     compiled = compile_pipeline(pipe, heights=(16, 32), widths=(16, 32), components=["controlnet"])
     before = programs(compiled)
     seen = []
@@ -67,17 +49,6 @@ def test_a_controlnet_has_one_program_for_all_scales():
     assert not torch.allclose(seen[0], seen[2])
     assert before == programs(compiled)
     assert 1 == len(before["controlnet"])
-
-
-def test_several_controlnets_stay_in_pytorch():
-    """The UNet takes the sum of their results."""
-    pipe = with_control(nets=2)
-    options = {"image": [torch.rand(1, 3, 16, 16)] * 2, "controlnet_conditioning_scale": [0.5, 1.0]}
-    compiled = compile_pipeline(
-        pipe, heights=16, widths=16, components=["unet", "controlnet"], example=options
-    )
-    models.assert_same_images(compiled, pipe, **SIZE, **options)
-    assert "several ControlNets" in compiled.torchtrt.report["controlnet"].reason
 
 
 @pytest.mark.slow  # eight seconds for two builds of the UNet

@@ -91,5 +91,5 @@ def test_engines_of_other_components_are_refused(folder, tmp_path):
         unused.torchtrt.save(tmp_path)
     (tmp_path / "torchtrt").mkdir()
     (tmp_path / "torchtrt/pipeline.json").write_text('{"format": 9}')
-    with pytest.raises(UnreadableFileError, match="another format than 2"):
+    with pytest.raises(UnreadableFileError, match="another format than 3"):
         load_compiled_pipeline(tmp_path, pipe)

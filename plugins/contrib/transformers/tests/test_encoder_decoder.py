@@ -1,7 +1,5 @@
 """Encoders with decoders generate what eager ones do, and read their source once."""
 
-import dataclasses
-
 import pytest
 import torch
 import transformers
@@ -240,15 +238,6 @@ def test_a_class_of_the_user_is_not_saved(t5, tmp_path):
 
     with pytest.raises(InputError, match=r"is no class of transformers.*engine_cache=True"):
         own.save_pretrained(tmp_path)
-
-
-def test_engines_without_weights_are_not_saved(t5, tmp_path, monkeypatch):
-    """Loading has no weights for them."""
-    settings = dataclasses.replace(t5.compiled.step.settings, strip_engine_weights=True)
-    monkeypatch.setattr(t5.compiled.step, "settings", settings)
-
-    with pytest.raises(InputError, match=r"with strip_engine_weights=True\. Compile"):
-        t5.compiled.save_pretrained(tmp_path)
 
 
 RECORDING = {

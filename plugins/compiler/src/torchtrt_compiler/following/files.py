@@ -25,7 +25,7 @@ from torchtrt_runtime.serialization.folders import (
 )
 from torchtrt_runtime.weights.recipe import digest
 
-FORMAT = 2
+FORMAT = 3
 """The form of the folder. A reader takes its own only."""
 _FILE = "followed.json"
 _CONSTANTS = "constants"
@@ -161,7 +161,8 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     """
     if not (folder / _FILE).is_file():
         raise InputError(f"{folder} has no {_FILE}, which saving a followed model writes.")
-    content = read_description(folder / _FILE, FORMAT, "Save the model again")
+    saved_files = read_description(folder / _FILE, FORMAT, "Save the model again")
+    content = saved_files.content
     state = ModelState(model)
     certain, possible = differences(content["model"], describe(model, state))
     if certain:
@@ -183,12 +184,11 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     }
     programs = []
     for number, row in enumerate(content["programs"]):
-        constants = torch.load(folder / f"{_CONSTANTS}-{number}.pt", weights_only=True)
+        with saved_files.open(f"{_CONSTANTS}-{number}.pt") as file:
+            constants = torch.load(file, weights_only=True)
         own = {inner: known[name] for inner, name in row["names"].items() if name in known}
-        compiled = load(
-            folder / f"program-{number}.pt2",
-            weights={**own, **constants} if row["stripped"] else None,
-        )
+        with saved_files.open(f"program-{number}.pt2") as file:
+            compiled = load(file, weights={**own, **constants} if row["stripped"] else None)
         compiled.usage_checks = compiled.usage_checks.without_weights()
         compiled.usage_checks.trains = False
         if compiled.weight_recipes is None and other:

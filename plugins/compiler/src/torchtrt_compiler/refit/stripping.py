@@ -86,4 +86,6 @@ def _names(engine: EngineModule) -> tuple[set[str], list[str]]:
 def attributes_of(engine: EngineModule, followed: Mapping[str, torch.Tensor]) -> KeptAttributes:
     """Returns those attributes of the graph that the weights of a stripped engine follow from."""
     names = Recipe.from_json(engine.weights or {}).sources.values()
-    return KeptAttributes({name: followed[name] for name in names})
+    assert engine.stripped is not None
+    values = {name: followed[name] for name in names}
+    return KeptAttributes(values, takes_others=engine.stripped.takes_others)

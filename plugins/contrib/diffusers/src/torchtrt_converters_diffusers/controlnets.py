@@ -8,9 +8,13 @@ from typing import Any
 from diffusers import (
     ControlNetModel,
     FluxControlNetModel,
+    FluxMultiControlNetModel,
     MultiControlNetModel,
     SD3ControlNetModel,
+    SD3MultiControlNetModel,
+    T2IAdapter,
 )
+from diffusers.models.adapter import MultiAdapter
 
 from torchtrt_converters_diffusers.sizes import Axes, AxesOfArguments, Axis, PipelineSizes
 
@@ -71,8 +75,18 @@ RULES: Mapping[type, Any] = {
     FluxControlNetModel: flux_control_net,
     SD3ControlNetModel: sd3_control_net,
 }
+SEVERAL = (MultiControlNetModel, SD3MultiControlNetModel)
+"""The classes that call each of their ``nets`` with a scale, and add the results."""
+ADAPTERS = (T2IAdapter, MultiAdapter)
+"""The classes of T2I-Adapters."""
 REFUSED: Mapping[type, str] = {
-    MultiControlNetModel: "it calls several ControlNets with a scale each. Follow them: "
+    FluxMultiControlNetModel: "it calls ControlNets in ways that depend on whether they are a union. Follow each: "
     "pipe.controlnet.nets[0] = torchtrt.follow(pipe.controlnet.nets[0])",
+    **dict.fromkeys(ADAPTERS, "it runs once for all steps"),
 }
 """The reasons of modules that are not compiled."""
+TAKES_FEATURES = (
+    "it removes the features of a T2I-Adapter from a list that the pipeline gives it, which a program does not repeat. "
+    "Use a ControlNet, whose results the UNet leaves in their list"
+)
+"""Why a UNet beside a T2I-Adapter is not compiled."""

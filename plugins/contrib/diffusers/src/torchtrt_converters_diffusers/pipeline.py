@@ -8,10 +8,10 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
-from diffusers import DiffusionPipeline
+from diffusers import DiffusionPipeline, UNet2DConditionModel
 
 import torchtrt
 from torchtrt.errors import InputError, kind_of
@@ -308,8 +308,9 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
     Raises:
         InputError: The ranges do not fit a component.
     """
-    for name, module in _modules(pipe).items():
-        rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
+    modules: Mapping[str, Any] = _modules(pipe)
+    is_adapted = any(isinstance(each, controlnets.ADAPTERS) for each in modules.values())
+    for name, module in modules.items():
         if name in declared:
             if isinstance(module, Autoencoder):
                 raise InputError(
@@ -319,11 +320,22 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         elif isinstance(module, Autoencoder):
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
-        elif rule is None:
-            reasons = (each for kind, each in _REFUSED.items() if isinstance(module, kind))
-            yield _Part(name, module, {}, next(reasons, _NO_RULE))
+        elif is_adapted and isinstance(module, UNet2DConditionModel):
+            yield _Part(name, module, {}, controlnets.TAKES_FEATURES)
+        elif isinstance(module, controlnets.SEVERAL):
+            for number, net in enumerate(cast("Any", module).nets):
+                yield _ruled(f"{name}.nets.{number}", net, sizes)
         else:
-            yield _Part(name, module, rule(module, sizes))
+            yield _ruled(name, module, sizes)
+
+
+def _ruled(path: str, module: Any, sizes: PipelineSizes) -> _Part:
+    """Returns a module with the sizes that the rule of its class gives, or with the reason why there are none."""
+    rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
+    if rule is None:
+        reasons = (each for kind, each in _REFUSED.items() if isinstance(module, kind))
+        return _Part(path, module, {}, next(reasons, _NO_RULE))
+    return _Part(path, module, rule(module, sizes))
 
 
 def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) -> None:
@@ -340,8 +352,13 @@ def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) 
     name, _, inner = part.path.partition(".")
     owner = part.module
     if inner:
-        owner = _own_copy(compiled, name)
-        owner._modules[inner] = part.module
+        owner = _own_copy(getattr(compiled, name))
+        *between, last = inner.split(".")
+        inside = owner
+        for step in between:
+            inside._modules[step] = _own_copy(inside._modules[step])
+            inside = inside._modules[step]
+        inside._modules[last] = part.module
     checked = {} if options["fallback"] else part.axes
     guard_calls(part.module, part.path, checked, lambda: tiling_hint(getattr(compiled, name)))
     setattr(compiled, name, owner)
@@ -354,9 +371,9 @@ def _leave(part: _Part) -> None:
         part.reason = "components= leaves it out"
 
 
-def _own_copy(compiled: Any, name: str) -> Any:
+def _own_copy(original: Any) -> Any:
     """Returns a component with the modules of the original, so that others may take their place."""
-    component = copy.copy(getattr(compiled, name))
+    component = copy.copy(original)
     vars(component)["_modules"] = dict(component._modules)
     return component
 

@@ -17,7 +17,7 @@ from torchtrt_runtime.serialization.folders import (
     write_description,
 )
 
-FORMAT = 2
+FORMAT = 3
 """The form of the folder. A reader takes its own only."""
 _FOLDER = "torchtrt"
 """The folder inside of the user's, which may have the weights as well."""
@@ -74,7 +74,9 @@ def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
         raise InputError(
             f"{folder} has no {_FOLDER}/{_FILE}, which compiled.torchtrt.save(folder) of a compiled pipeline writes."
         )
-    content = read_description(file, FORMAT, "Compile and save the pipeline again")
+    saved = read_description(file, FORMAT, "Compile and save the pipeline again")
+    content = saved.content
+    saved.check(f"{path}/followed.json" for path in content["parts"])
     sizes: dict[str, Any] = {
         name: Range(*each) if isinstance(each, list) else each
         for name, each in content.pop("sizes").items()

@@ -96,6 +96,10 @@ class StepCache(Cache):
         states: The new keys and values in turn, layer by layer.
         windows: For each layer the number of last tokens that it reads, or None.
         expands: Whether a layer computes keys or values from what it cached: it needs the whole.
+        source: What an encoder read; None without one.
+        mutual: Booleans ``(batch, new, new)``: which new tokens read each other in both directions, such as those of an
+            image. None where no token does.
+        features: What the first layers add to the states of new tokens, ``(layers, batch, new, width)``; None for none.
     """
 
     def __init__(
@@ -118,6 +122,8 @@ class StepCache(Cache):
         self.windows: list[int | None] = []
         self.expands = False
         self.source: SourceCache | None = None
+        self.mutual: Tensor | None = None
+        self.features: Tensor | None = None
         self._masks: dict[int | None, tuple[Tensor, Tensor | None]] = {}
         self._layer: int | None = None
         self._given: tuple[Tensor, Tensor] | None = None
@@ -244,6 +250,8 @@ class StepCache(Cache):
         place = torch.arange(self.mask.shape[1], device=self.mask.device)
         row, column = place[:, None], place[None, :]
         allowed = column <= row
+        if self.mutual is not None:
+            allowed = allowed | self.mutual
         if window is not None:
             allowed = allowed & (column > row - window)
         # A token that does not count reads itself, so that what comes of it is finite.
@@ -256,6 +264,14 @@ class StepCache(Cache):
             cached = torch.arange(self.past_mask.shape[1], device=self.mask.device)
             past = past & (cached[None, :] > self.start_place + row - window)
         return own, past
+
+
+def add_features(layer: int, output: Tensor) -> Tensor:
+    """Returns the states behind a layer, with what the step that runs adds to them."""
+    cache = _current.get()
+    if cache is None or cache.features is None or layer >= len(cache.features):
+        return output
+    return output + cache.features[layer]
 
 
 _current: ContextVar[StepCache | None] = ContextVar("step", default=None)

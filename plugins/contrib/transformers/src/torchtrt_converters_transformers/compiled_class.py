@@ -25,6 +25,10 @@ class CompiledClass(EngineModel):
         self.check_options(options, options.get("generation_config"))
         return super().generate(*arguments, **options)  # type: ignore[misc]
 
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        """Returns a pickle by the two classes that this one is made of, because no module has it."""
+        return _without_state, type(self)._made_of, self.__getstate__()  # type: ignore[attr-defined]
+
     def _prepare_cache_for_generation(
         self,
         _config: Any,
@@ -43,7 +47,14 @@ class CompiledClass(EngineModel):
 
 @functools.cache
 def _subclass(mixin: type[CompiledClass], kind: type[Any]) -> type[Any]:
-    return type(f"Compiled{kind.__name__}", (mixin, kind), {"_is_stateful": False})
+    members = {"_is_stateful": False, "_made_of": (mixin, kind)}
+    return type(f"Compiled{kind.__name__}", (mixin, kind), members)
+
+
+def _without_state(mixin: Any, kind: Any) -> Any:
+    """Returns an object that gets its state from a pickle."""
+    made: Any = _subclass(mixin, kind)
+    return object.__new__(made)
 
 
 def hollow_copy(

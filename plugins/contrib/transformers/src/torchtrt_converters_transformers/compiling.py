@@ -17,6 +17,12 @@ from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
 from torchtrt_converters_transformers.compiled_class import hollow_copy
+from torchtrt_converters_transformers.embedding_step import (
+    EmbeddingStep,
+    try_images,
+    uncapped_copy,
+    why_not,
+)
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
     EncoderStep,
@@ -26,12 +32,15 @@ from torchtrt_converters_transformers.encoder_decoder import (
 from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncoderDecoder
 from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
-from torchtrt_converters_transformers.step import Step, check_logits, sharing_copy, varying_input
+from torchtrt_converters_transformers.image_towers import takes_grids
+from torchtrt_converters_transformers.step import (
+    Step,
+    check_logits,
+    sharing_copy,
+    varying_input,
+)
 from torchtrt_converters_transformers.vision_language import (
-    EmbeddingStep,
-    ImageFeatures,
-    image_input,
-    why_not,
+    compile_vision,
     with_engines,
 )
 
@@ -46,6 +55,7 @@ def compile_for_generation(
     prefill_engine: bool = True,
     cache_dtype: torch.dtype | None = None,
     max_candidate_tokens: int = 0,
+    max_image_tokens: int | None = None,
     **settings: Any,
 ) -> Any:
     """Compiles a model of transformers for ``generate``: a causal language model, or an encoder with a decoder.
@@ -66,6 +76,8 @@ def compile_for_generation(
             or compressed-tensors quantizes to FP8 or INT8 has such a cache by itself, with its scales.
         max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
             do not generate in this way. Steps are optimized for as many and one more.
+        max_image_tokens: The most tokens of an image, or of a video, for models that take images of any size; by
+            default 1024, and at most ``max_length``.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
@@ -80,6 +92,7 @@ def compile_for_generation(
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
     _check_candidates(model, max_candidate_tokens, max_length)
+    _check_image_tokens(model, max_image_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
@@ -102,15 +115,14 @@ def compile_for_generation(
     windowed = _has_windows(model, windows, max_length)
     step.cache_dtype = step.cache_dtype or cache_dtype  # of which the model itself knows nothing
     layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
-    batch = (1, max_batch_size, max_batch_size)
-    length = (1, opt_length, max_length)
-
-    keep = _kept_input(max_candidate_tokens)
+    batch, length = (1, max_batch_size, max_batch_size), (1, opt_length, max_length)
+    keep = _kept_input(max_candidate_tokens) or {}
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
         counted = varying_input((batch, new), torch.bool)
         inputs = [*step.inputs(batch, new), counted, *past]
-        return torchtrt.compile(step, inputs, kwarg_inputs=keep, **settings)
+        named = {**keep, **step.named_inputs(batch, new)}
+        return torchtrt.compile(step, inputs, kwarg_inputs=named or None, **settings)
 
     past: list[Any] = [
         [
@@ -130,15 +142,13 @@ def compile_for_generation(
         windowed=windowed,
         embeds=sees,
         max_candidate_tokens=max_candidate_tokens,
+        image_inputs=step.images,
         dtype=dtype,
         device=states[0].device,
     )
     if not isinstance(step, EmbeddingStep):
         return language
-    image = image_input(model)
-    vision = None
-    if image is not None:
-        vision = torchtrt.compile(ImageFeatures(model).eval(), [image], **settings)
+    vision = compile_vision(model, max_image_tokens or min(1024, max_length), settings)
     return with_engines(model, step, language, vision)
 
 
@@ -282,6 +292,20 @@ def _check_candidates(model: Any, max_candidate_tokens: int, max_length: int) ->
         )
 
 
+def _check_image_tokens(model: Any, number: int | None, max_length: int) -> None:
+    """Raises an ``InputError`` where images cannot have as many tokens."""
+    if number is None:
+        return
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= max_length:
+        raise InputError(
+            f"max_image_tokens={number!r} is not an integer from 1 to max_length={max_length}."
+        )
+    if not takes_grids(model):
+        raise InputError(
+            f"max_image_tokens={number}, but {type(model).__name__} takes no images of any size. Leave it out."
+        )
+
+
 def _kept_input(max_candidate_tokens: int) -> dict[str, torchtrt.Input] | None:
     """Returns the input of the places behind which a step returns logits; None where it is always the last."""
     if not max_candidate_tokens:
@@ -321,7 +345,8 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     mask[0, :2] = 0
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     first, second = slice(0, 5), slice(5, 6)
-    theirs, itself = DynamicCache(config=config), sharing_copy(model)
+    theirs = DynamicCache(config=config)
+    itself: Any = (uncapped_copy if isinstance(step, EmbeddingStep) else sharing_copy)(model)
     with torch.no_grad():
         cache = step.cache(mask[:, first].bool())
         ours = [step.read(ids[:, first], positions[:, first], cache)]
@@ -342,6 +367,8 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
                 use_cache=True,
             ).logits[:, -1:]
             check_logits(logits, wanted, states[0].dtype)
+    if isinstance(step, EmbeddingStep):
+        try_images(model, step)
     return states, cache.windows
 
 

@@ -15,15 +15,17 @@ from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, set_options
 from torchtrt_converters_transformers.saving import (
-    check_has_weights,
     check_saved_whole,
     class_of,
     empty_model,
     load_engines,
+    prefix_of,
     read_description,
     read_layout,
+    renamed,
     write_folder,
 )
+from torchtrt_runtime.weights.supplying import Weights
 
 
 @dataclasses.dataclass
@@ -153,12 +155,10 @@ class CompiledEncoderDecoder(CompiledClass):
         """Saves engines and configurations into a folder; ``CompiledEncoderDecoder.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, the model's class is none of transformers, or its engines have no
-                weights.
+            InputError: Other options are given, or the model's class is none of transformers.
         """
         check_saved_whole(others)
         name = class_of(self)
-        check_has_weights(self.encoder_engine, self.step)
         write_folder(
             save_directory,
             self,
@@ -173,17 +173,31 @@ class CompiledEncoderDecoder(CompiledClass):
         )
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], **others: Any) -> Any:
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
+    ) -> Any:
         """Returns a model that ``save_pretrained`` saved; nothing is compiled.
+
+        Args:
+            folder: The folder.
+            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
+                ``CompiledForCausalLM.from_pretrained``.
+            **others: None.
 
         Raises:
             InputError: The folder has no such model, or other options are given.
-            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledEncoderDecoder", others)
+        saved = read_description(folder, "CompiledEncoderDecoder", others)
+        description = saved.content
         layout, dtype, device = read_layout(description)
-        engine = load_engines(folder, description)
-        compiled = hollow_copy(empty_model(folder, description), CompiledEncoderDecoder)
+        empty = empty_model(folder, description)
+        given: dict[str, Any] = {"encoder": None, "step": None}
+        if weights is not None:
+            inside = {"": "decoder.", prefix_of(empty, empty.get_encoder()): "encoder."}
+            given = {"encoder": renamed(weights, inside), "step": renamed(weights, {"": "model."})}
+        engine = load_engines(saved, given)
+        compiled = hollow_copy(empty, CompiledEncoderDecoder)
         compiled.attach(
             layout,
             engine("encoder"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -24,9 +25,11 @@ from torchtrt_converters_transformers.saving import (
     load_engines,
     read_description,
     read_layout,
+    renamed,
     write_folder,
 )
-from torchtrt_runtime.weights.supplying import Weights, state_dict_of
+from torchtrt_converters_transformers.step import NO_IMAGES, ImageInputs
+from torchtrt_runtime.weights.supplying import Weights
 
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
@@ -45,6 +48,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         prefill: The compiled module that reads a prompt; None where ``step`` does.
         windowed: Whether layers read a window of the last tokens only.
         embeds: Whether engines read embeddings in place of token ids.
+        image_inputs: What engines read of images besides their embeddings.
     """
 
     main_input_name = "input_ids"
@@ -62,6 +66,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         windowed: bool,
         embeds: bool = False,
         max_candidate_tokens: int = 0,
+        image_inputs: ImageInputs = NO_IMAGES,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -70,7 +75,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         config._attn_implementation = config._experts_implementation = "eager"
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
-        self.windowed, self.embeds = windowed, embeds
+        self.windowed, self.embeds, self.image_inputs = windowed, embeds, image_inputs
         self.step, self.prefill = step, prefill
         self.attach_cache(layout, dtype, device, max_candidate_tokens)
         # What a checkpoint's defaults say of other caches is not what somebody asked for here.
@@ -132,6 +137,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         inputs_embeds: Tensor | None = None,
         logits_to_keep: int = 1,
         return_dict: bool | None = None,
+        image_inputs: Mapping[str, Tensor] | None = None,
         **others: Any,
     ) -> CausalLMOutputWithPast:
         """Reads tokens, and keeps their keys and values.
@@ -146,6 +152,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             logits_to_keep: Behind how many of the new tokens the logits are returned, the last ones; 0 for all. 1 if
                 the model was compiled without ``max_candidate_tokens``.
             return_dict: Not False.
+            image_inputs: What engines read of images besides embeddings, as ``ImageInputs`` names it.
             **others: None, each; but for ``cache_position``, which the cache knows.
 
         Returns:
@@ -180,9 +187,10 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
         with torch.no_grad():
             read = []
-            for part, keep in self.calls(new, kept):
+            images = self.image_inputs.complete(image_inputs or {}, given)
+            for part, keep in self.calls(new, kept):  # one call for models with images
                 tokens = (given[:, part], position_ids[..., part], mask[:, part])
-                read.append(self._read(tokens, attention_mask, cache, keep))
+                read.append(self._read(tokens, attention_mask, cache, {**keep, **images}))
         logits = read[0] if len(read) == 1 else torch.cat(read, 1)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
@@ -224,6 +232,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
                 "windowed": self.windowed,
                 "embeds": self.embeds,
                 "max_candidate_tokens": self.max_candidate_tokens,
+                "image_inputs": dataclasses.asdict(self.image_inputs),
             },
         )
 
@@ -243,10 +252,21 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: The folder has no compiled model, or other options are given.
             UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledForCausalLM", others)
+        given = None if weights is None else renamed(weights, {"": "model."})
+        return cls.read_folder(folder, given, others)
+
+    @classmethod
+    def read_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        weights: Mapping[str, Tensor] | None,
+        others: Mapping[str, Any],
+    ) -> CompiledForCausalLM:
+        """Returns the model in a folder, for weights by their names in the modules that are compiled."""
+        saved = read_description(folder, "CompiledForCausalLM", others)
+        description = saved.content
         layout, dtype, device = read_layout(description)
-        given = None if weights is None else _names_inside(weights)
-        engine = load_engines(folder, description, given)
+        engine = load_engines(saved, dict.fromkeys(("step", "prefill"), weights))
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
@@ -256,6 +276,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             windowed=description["windowed"],
             embeds=description["embeds"],
             max_candidate_tokens=description["max_candidate_tokens"],
+            image_inputs=ImageInputs(**description["image_inputs"]),
             dtype=dtype,
             device=device,
         )
@@ -276,8 +297,3 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         total = length if new is None else prompt + new
         if total is not None:
             self.check_total(total)
-
-
-def _names_inside(weights: Weights) -> dict[str, Tensor]:
-    """Returns the weights of a language model by their names in the modules that are compiled."""
-    return {f"model.{name}": each for name, each in state_dict_of(weights).items()}

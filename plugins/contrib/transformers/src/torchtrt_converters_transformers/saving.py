@@ -5,25 +5,30 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
 from transformers import GenerationConfig, PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.engine_model import EngineModel
-from torchtrt_runtime.serialization.folders import folder_of, make_folder, write_description
+from torchtrt_runtime.serialization.files import complete_file
+from torchtrt_runtime.serialization.folders import (
+    SavedFolder,
+    folder_of,
+    make_folder,
+    write_description,
+)
 from torchtrt_runtime.serialization.folders import read_description as read_folder
+from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
-FORMAT = 2
+FORMAT = 3
 """The form of the folder. A reader takes its own only."""
 DESCRIPTION = "torchtrt_generation.json"
-_TENSORS = "torchtrt_tensors.safetensors"
+_TENSORS = "torchtrt_tensors.pt"
 
 
 def describe_layout(
@@ -85,8 +90,9 @@ def write_folder(
     model.config.save_pretrained(path)
     model.generation_config.save_pretrained(path)
     if tensors:
-        save_file({key: each.contiguous().cpu() for key, each in tensors.items()}, path / _TENSORS)
         parts.append(path / _TENSORS)
+        with complete_file(parts[-1]) as written:
+            torch.save({key: each.contiguous().cpu() for key, each in tensors.items()}, written)
     content = {
         "kind": kind,
         "engines": list(engines),
@@ -106,17 +112,25 @@ def check_saved_whole(others: Mapping[str, Any]) -> None:
         raise InputError(f"save_pretrained takes a folder here, and not {', '.join(others)}.")
 
 
-def check_has_weights(*engines: Any) -> None:
-    """Checks that no engine is without its weights, which the loading class would have to be given.
+def renamed(weights: Weights, prefixes: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    """Returns the weights of a model by their names in a module that is compiled.
 
-    Raises:
-        InputError: One was compiled with ``strip_engine_weights``.
+    Args:
+        weights: As ``torchtrt.load`` takes them.
+        prefixes: What the names of parts of the model begin with, and what they begin with in the module. A weight of
+            several parts has several names.
     """
-    if any(each is not None and each.settings.strip_engine_weights for each in engines):
-        raise InputError(
-            "save_pretrained of this class writes engines with their weights, and these were compiled with "
-            "strip_engine_weights=True. Compile the model without it to save it."
-        )
+    return {
+        f"{inner}{name.removeprefix(outer)}": each
+        for name, each in state_dict_of(weights).items()
+        for outer, inner in prefixes.items()
+        if name.startswith(outer)
+    }
+
+
+def prefix_of(model: torch.nn.Module, part: torch.nn.Module) -> str:
+    """Returns what the names of the weights of a part begin with in a model: ``"model.encoder."``."""
+    return next(f"{name}." if name else "" for name, each in model.named_modules() if each is part)
 
 
 def class_of(model: object) -> str:
@@ -138,8 +152,10 @@ def class_of(model: object) -> str:
     return str(kind.__name__)
 
 
-def read_description(folder: str | os.PathLike[str], kind: str, others: Mapping[str, Any]) -> Any:
-    """Returns the description in a folder.
+def read_description(
+    folder: str | os.PathLike[str], kind: str, others: Mapping[str, Any]
+) -> SavedFolder:
+    """Returns the files of a folder, with their description.
 
     Args:
         folder: The folder.
@@ -155,12 +171,10 @@ def read_description(folder: str | os.PathLike[str], kind: str, others: Mapping[
         raise InputError(
             f"from_pretrained takes a folder with {DESCRIPTION}, and no options; got {folder}."
         )
-    content = read_folder(file, FORMAT, "Compile and save the model again")
-    if content["kind"] != kind:
-        raise InputError(
-            f"{folder} has a model for {content['kind']}.from_pretrained, and not for {kind}."
-        )
-    return content
+    saved = read_folder(file, FORMAT, "Compile and save the model again")
+    if (found := saved.content["kind"]) != kind:
+        raise InputError(f"{folder} has a model for {found}.from_pretrained, and not for {kind}.")
+    return saved
 
 
 def empty_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) -> PreTrainedModel:
@@ -182,25 +196,33 @@ def empty_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) 
 
 
 def load_engines(
-    folder: str | os.PathLike[str],
-    description: Mapping[str, Any],
-    weights: Mapping[str, torch.Tensor] | None = None,
+    saved: SavedFolder, weights: Mapping[str, Mapping[str, torch.Tensor] | None]
 ) -> Callable[[str], Any]:
     """Returns a function of a name that returns an engine, or None where there is none.
+
+    Args:
+        saved: The folder.
+        weights: For each name the weights of an engine without any, by their names in the compiled module.
 
     Raises:
         UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
     """
-    engines = {
-        name: torchtrt.load(Path(folder) / f"{name}.pt2", weights=weights)
-        for name in description["engines"]
-    }
+    engines = {}
+    for name in saved.content["engines"]:
+        with saved.open(f"{name}.pt2") as stream:
+            engines[name] = torchtrt.load(stream, weights=weights.get(name))
     return engines.get
 
 
-def fill(model: torch.nn.Module, folder: str | os.PathLike[str], device: torch.device) -> None:
-    """Gives a model the tensors of a folder that PyTorch reads."""
-    for name, tensor in load_file(Path(folder) / _TENSORS, device=str(device)).items():
+def fill(model: torch.nn.Module, saved: SavedFolder, device: torch.device) -> None:
+    """Gives a model the tensors of a folder that PyTorch reads.
+
+    Raises:
+        UnreadableFileError: As of ``torchtrt.load``.
+    """
+    with saved.open(_TENSORS) as file:
+        tensors = torch.load(file, weights_only=True, map_location=device)
+    for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)
         if leaf in module._buffers:

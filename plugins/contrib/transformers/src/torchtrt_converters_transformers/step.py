@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,42 @@ def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
     copied: PreTrainedModel = copy.deepcopy(model, shared)
     copied.eval()
     return copied
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageInputs:
+    """The inputs of an engine that reads more of images than their embeddings.
+
+    Attributes:
+        mutual: Whether tokens of an image read each other in both directions. The input ``mutual`` has booleans
+            ``(batch, new, new)``.
+        features: How many layers add features of images. The input ``features`` has ``(features, batch, new, width)``.
+    """
+
+    mutual: bool = False
+    features: int = 0
+
+    def ranges(
+        self, batch: tuple[int, ...], new: tuple[int, ...], width: int, dtype: torch.dtype
+    ) -> dict[str, torchtrt.Input]:
+        """Returns the inputs, for ranges of sequences and of tokens."""
+        mutual = {"mutual": varying_input((batch, new, new), torch.bool)}
+        features = {"features": varying_input((self.features, batch, new, width), dtype)}
+        return {**(mutual if self.mutual else {}), **(features if self.features else {})}
+
+    def complete(self, given: Mapping[str, Tensor], embedded: Tensor) -> dict[str, Tensor]:
+        """Returns the inputs of a call for embeddings ``(batch, new, width)``; without images where none are given."""
+        batch, new, width = embedded.shape if self.mutual or self.features else (0, 0, 0)
+        found = {}
+        if self.mutual:
+            found["mutual"] = embedded.new_zeros((batch, new, new), dtype=torch.bool)
+        if self.features:
+            found["features"] = embedded.new_zeros((self.features, batch, new, width))
+        return {name: given.get(name, each) for name, each in found.items()}
+
+
+NO_IMAGES = ImageInputs()
+"""Of engines that read text only."""
 
 
 def stacked(states: Sequence[Tensor]) -> list[Tensor]:
@@ -91,6 +128,8 @@ class Step(torch.nn.Module):
         past_mask: Tensor | None = None,
         start: Tensor | None = None,
         keep: Tensor | None = None,
+        mutual: Tensor | None = None,
+        features: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
         """Returns logits, ``(batch, kept, vocabulary)``, and the new keys and values.
 
@@ -105,8 +144,11 @@ class Step(torch.nn.Module):
             start: How many places of the cache are in use, ``(1,)``; only windows need it.
             keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
                 last.
+            mutual: Which new tokens read each other in both directions, as ``StepCache`` has it.
+            features: What the first layers add to the states of new tokens, likewise.
         """
         cache = self.cache(mask, past, past_mask, start, self.max_length)
+        cache.mutual, cache.features = mutual, features
         logits = self.read(input_ids, position_ids, cache, keep)
         return logits, stacked(self.stored(cache))
 
@@ -142,6 +184,17 @@ class Step(torch.nn.Module):
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
         """Returns the ranges of what is read and of its positions, for ranges of sequences and of tokens."""
         return [varying_input((batch, new), torch.int64)] * 2
+
+    def named_inputs(
+        self, _batch: tuple[int, ...], _new: tuple[int, ...]
+    ) -> dict[str, torchtrt.Input]:
+        """Returns the ranges of what is read besides, by name: nothing."""
+        return {}
+
+    @property
+    def images(self) -> ImageInputs:
+        """The inputs that belong to images, besides embeddings."""
+        return NO_IMAGES
 
 
 def varying_input(sizes: Sequence[int | tuple[int, ...]], dtype: torch.dtype) -> torchtrt.Input:

@@ -1,108 +1,51 @@
-"""Models that read images besides text: a program that reads embeddings, and the compiled model."""
+"""Models that read images besides text, over engines: the ``generate`` of the model's own class."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import os
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutputWithPast, BaseModelOutputWithPooling
+from transformers.modeling_outputs import BaseModelOutputWithPooling, MoeModelOutputWithPast
 
 import torchtrt
 from torchtrt.errors import InputError
-from torchtrt_converters_transformers.attention import StepCache
 from torchtrt_converters_transformers.cache import EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
+from torchtrt_converters_transformers.embedding_step import EmbeddingStep, mutual_tokens, placed
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
+from torchtrt_converters_transformers.image_towers import (
+    FEATURE_SETTINGS,
+    CompiledTower,
+    ImageFeatures,
+    PatchIndices,
+    image_input,
+    packed_tower,
+    patch_elements,
+    tower_of,
+)
 from torchtrt_converters_transformers.saving import (
-    check_has_weights,
     check_saved_whole,
     class_of,
     empty_model,
     fill,
     load_engines,
+    prefix_of,
     read_description,
+    renamed,
     write_folder,
 )
-from torchtrt_converters_transformers.step import Step, selected, sharing_copy, varying_input
+from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
-
-def why_not(model: PreTrainedModel) -> str | None:
-    """Returns why the language model of a model with images cannot be compiled; None if it can."""
-    language = getattr(model.base_model, "language_model", None)
-    if not isinstance(language, PreTrainedModel) or model.get_output_embeddings() is None:
-        return "it has no language_model with an output layer behind it"
-    takes = inspect.signature(model.forward).parameters
-    if "token_type_ids" in takes:
-        return "the tokens of an image read each other in both directions, and the engines read forward only"
-    further = [
-        name for name in inspect.signature(language.forward).parameters if "deepstack" in name
-    ]
-    if further:
-        return f"the layers of its language model take features of images ({further[0]}), and the engines embeddings"
-    return None
-
-
-class EmbeddingStep(Step):
-    """Reads the embeddings of new tokens, some of them of an image.
-
-    Args:
-        model: A model with a language model inside. It is left as it is.
-        max_length: The most tokens of a sequence.
-    """
-
-    def __init__(self, model: PreTrainedModel, max_length: int) -> None:
-        super().__init__(model, max_length)
-        self.head: Any = self.model.get_output_embeddings()
-        self.model = cast("Any", self.model.base_model).language_model
-        rope = getattr(self.model.config, "rope_parameters", None) or {}
-        self.position_axes = 3 if "mrope_section" in rope else 1
-
-    def read(
-        self,
-        input_ids: Tensor,
-        position_ids: Tensor,
-        cache: StepCache,
-        keep: Tensor | None = None,
-    ) -> Tensor:
-        """Returns the logits behind some tokens, of token ids or of embeddings ``(batch, new, width)``."""
-        if not input_ids.is_floating_point():
-            input_ids = self.model.get_input_embeddings()(input_ids)
-        output = self.run(cache, inputs_embeds=input_ids, position_ids=position_ids)
-        logits: Tensor = self.head(selected(output.last_hidden_state, keep))
-        return logits
-
-    def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
-        """Returns the ranges of embeddings and of positions, which may have axes of time, height and width."""
-        weight: Any = self.model.get_input_embeddings().weight
-        axes = (3,) if self.position_axes == 3 else ()
-        return [
-            varying_input((batch, new, weight.shape[1]), weight.dtype),
-            varying_input((*axes, batch, new), torch.int64),
-        ]
-
-
-class ImageFeatures(torch.nn.Module):
-    """The vision tower with what projects its features to embeddings.
-
-    Args:
-        model: A model with ``get_image_features``. It is left as it is.
-    """
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.model: Any = sharing_copy(model).base_model
-        self.model.language_model = torch.nn.Identity()
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """Returns embeddings, ``(1, tokens, width)``, of an image ``(1, channels, height, width)``."""
-        features = self.model.get_image_features(pixel_values, return_dict=True).pooler_output
-        return features if isinstance(features, Tensor) else torch.stack(list(features))
+_mutual: ContextVar[tuple[Tensor | None, Tensor | None] | None] = ContextVar("mutual", default=None)
+"""The mask of a call, and which of its tokens read each other in both directions."""
 
 
 class LanguageEngines(torch.nn.Module):
@@ -133,9 +76,21 @@ class LanguageEngines(torch.nn.Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: EngineCache | None = None,
+        visual_pos_masks: Tensor | None = None,
+        deepstack_visual_embeds: Sequence[Tensor] | None = None,
         **others: Any,
-    ) -> BaseModelOutputWithPast:
+    ) -> MoeModelOutputWithPast:
         """Reads embeddings behind a cache, and returns the logits behind the last of them: ``(batch, 1, vocabulary)``.
+
+        Args:
+            input_ids: ``(batch, new)``, in place of embeddings.
+            inputs_embeds: ``(batch, new, width)``.
+            attention_mask: ``(batch, cached + new)``.
+            position_ids: ``(batch, new)``, or with axes in front.
+            past_key_values: The cache.
+            visual_pos_masks: Booleans ``(batch, new)``: which tokens are those of images.
+            deepstack_visual_embeds: What layers add to these, each ``(tokens of images, width)``.
+            **others: As of ``CompiledForCausalLM.forward``.
 
         Raises:
             InputError, EngineError: As of ``CompiledForCausalLM.forward``.
@@ -144,14 +99,21 @@ class LanguageEngines(torch.nn.Module):
             inputs_embeds = cast("Tensor", self.embed_tokens(input_ids))
         others.pop("use_cache", None)
         others.pop("return_dict", None)
+        images: dict[str, Tensor] = {}
+        if deepstack_visual_embeds is not None and visual_pos_masks is not None:
+            images["features"] = placed(deepstack_visual_embeds, visual_pos_masks, inputs_embeds)
+        if (noted := _mutual.get()) is not None:
+            attention_mask, mutual = noted
+            images |= {} if mutual is None else {"mutual": mutual}
         output = self.engines(
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
             position_ids=self._positions(position_ids, inputs_embeds, past_key_values),
             past_key_values=past_key_values,
+            image_inputs=images,
             **others,
         )
-        return BaseModelOutputWithPast(
+        return MoeModelOutputWithPast(  # models without experts do not ask for what it has more
             last_hidden_state=output.logits, past_key_values=output.past_key_values
         )
 
@@ -174,25 +136,34 @@ class CompiledVisionLanguage(CompiledClass):
 
     Attributes:
         language: The engines of the language model.
-        vision: The compiled module that reads an image of the configuration's size; None where PyTorch does.
+        vision: The compiled module that reads an image; None where PyTorch does.
     """
 
     language: CompiledForCausalLM
     vision: torch.nn.Module | None
 
     def attach(
-        self, language: CompiledForCausalLM, vision: torch.nn.Module | None, position_axes: int
+        self, language: CompiledForCausalLM, vision: Vision | None, position_axes: int
     ) -> None:
         """Gives the model its engines."""
         embeddings = self.get_input_embeddings()  # type: ignore[attr-defined]
         self._engine_device, self._engine_dtype = language.device, language.dtype
-        self.layout, self.vision = language.layout, vision
+        self.layout, self._vision = language.layout, vision
         base: Any = self.base_model  # type: ignore[attr-defined]
         base.language_model = LanguageEngines(language, embeddings, position_axes)
         self.set_output_embeddings(torch.nn.Identity())  # type: ignore[attr-defined]
         object.__setattr__(self, "language", language)  # a module once, inside of LanguageEngines
-        if vision is not None:
+        self.vision = None if vision is None else vision.engine
+        if vision is not None and vision.image_tokens:
+            base.visual = CompiledTower(
+                vision.engine, PatchIndices.of(base.visual), language.dtype, vision.image_tokens
+            )
+        elif vision is not None:
             base.get_image_features = functools.partial(_image_features, vision, language.dtype)
+        if language.image_inputs.mutual:
+            module = cast("torch.nn.Module", self)
+            module.register_forward_pre_hook(_note_mutual, with_kwargs=True)
+            module.register_forward_hook(_forget_mutual, always_call=True)
 
     def lend_cache(self) -> EngineCache:
         """Returns an empty cache of the language model's engines."""
@@ -202,42 +173,111 @@ class CompiledVisionLanguage(CompiledClass):
         """Saves engines, configurations and what PyTorch runs; ``CompiledVisionLanguage.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, the model's class is none of transformers, or its engines have no
-                weights.
+            InputError: Other options are given, or the model's class is none of transformers.
         """
         check_saved_whole(others)
         name = class_of(self)
-        check_has_weights(self.vision, self.language.step, self.language.prefill)
         inside = {
             id(each) for part in (self.language, self.vision) for each in _tensors(part).values()
         }
         kept = {name: each for name, each in _tensors(self).items() if id(each) not in inside}
         language: Any = self.base_model.language_model  # type: ignore[attr-defined]
+        vision = self._vision
         write_folder(
             save_directory,
             self,
             "CompiledVisionLanguage",
             {} if self.vision is None else {"vision": self.vision},
-            {"class": name, "position_axes": language.position_axes},
+            {
+                "class": name,
+                "position_axes": language.position_axes,
+                "stacked": vision is not None and vision.stacked,
+                "image_tokens": 0 if vision is None else vision.image_tokens,
+            },
             {name: each for name, each in kept.items() if each.device.type != "meta"},
         )
         self.language.save_pretrained(Path(save_directory) / _LANGUAGE)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], **others: Any) -> Any:
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
+    ) -> Any:
         """Returns a model that ``save_pretrained`` saved; nothing is compiled.
+
+        Args:
+            folder: The folder.
+            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
+                ``CompiledForCausalLM.from_pretrained``.
+            **others: None.
 
         Raises:
             InputError: The folder has no such model, or other options are given.
-            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
-        description = read_description(folder, "CompiledVisionLanguage", others)
-        engine = load_engines(folder, description)
-        compiled = hollow_copy(empty_model(folder, description), CompiledVisionLanguage)
-        language = CompiledForCausalLM.from_pretrained(Path(folder) / _LANGUAGE)
-        compiled.attach(language, engine("vision"), description["position_axes"])
-        fill(compiled, folder, language.device)
+        saved = read_description(folder, "CompiledVisionLanguage", others)
+        description = saved.content
+        empty: Any = empty_model(folder, description)
+        parts = _weights_of_parts(empty, weights, is_packed=bool(description["image_tokens"]))
+        engine = load_engines(saved, parts)("vision")
+        compiled = hollow_copy(empty, CompiledVisionLanguage)
+        language = CompiledForCausalLM.read_folder(Path(folder) / _LANGUAGE, parts["language"], {})
+        vision = None
+        if engine is not None:
+            vision = Vision(engine, description["stacked"], description["image_tokens"])
+        compiled.attach(language, vision, description["position_axes"])
+        fill(compiled, saved, language.device)
         return compiled
+
+
+def _weights_of_parts(
+    model: Any, weights: Weights | None, *, is_packed: bool
+) -> dict[str, Mapping[str, Tensor] | None]:
+    """Returns a model's weights for its language model and its vision tower, by their names in compiled modules."""
+    if weights is None:
+        return {"language": None, "vision": None}
+    base, named = model.base_model, state_dict_of(weights)
+    language = prefix_of(model, base.language_model)
+    inside = {language: "model.", prefix_of(model, model.get_output_embeddings()): "head."}
+    seen = {prefix_of(model, base): "model."}
+    if is_packed:
+        seen = {prefix_of(model, tower_of(model)): "tower."}
+    others = {name: each for name, each in named.items() if not name.startswith(language)}
+    return {"language": renamed(named, inside), "vision": renamed(others, seen)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Vision:
+    """A compiled vision tower.
+
+    Attributes:
+        engine: The compiled ``ImageFeatures`` or ``PackedPatches``.
+        stacked: Whether the model has the embeddings of images in one tensor, and not in a list.
+        image_tokens: The most tokens of an image of any size; 0 where images have one size.
+    """
+
+    engine: torch.nn.Module
+    stacked: bool = False
+    image_tokens: int = 0
+
+
+def _note_mutual(model: Any, arguments: Any, named: dict[str, Any]) -> Any:
+    """Takes the mask and the types of tokens from a call: engines make masks. A hook."""
+    parameters = list(inspect.signature(type(model).forward).parameters)[1:]
+    named = {**dict(zip(parameters, arguments, strict=False)), **named}
+    types, mask = named.pop("token_type_ids", None), named.pop("attention_mask", None)
+    read = named.get("inputs_embeds")
+    read = named.get("input_ids") if read is None else read
+    mutual = None
+    if types is not None and read is not None and read.shape[1] > 1:
+        width = model.get_input_embeddings().weight.shape[1]
+        mutual = mutual_tokens(model, types[:, -read.shape[1] :], width)
+    _mutual.set((mask, mutual))
+    return (), named
+
+
+def _forget_mutual(*_: Any) -> None:
+    """Forgets the mask of a call that has ended; a hook."""
+    _mutual.set(None)
 
 
 _LANGUAGE = "language"
@@ -252,7 +292,7 @@ def _tensors(module: Any) -> dict[str, Tensor]:
 
 
 def _image_features(
-    vision: torch.nn.Module, dtype: torch.dtype, pixel_values: Tensor, **others: Any
+    vision: Vision, dtype: torch.dtype, pixel_values: Tensor, **others: Any
 ) -> BaseModelOutputWithPooling:
     """Returns the embeddings of images, in the place of a model's ``get_image_features``.
 
@@ -260,26 +300,40 @@ def _image_features(
         InputError: Other options are given than those that the configuration sets.
     """
     asked = [name for name, value in others.items() if value is not None]
-    asked = [name for name in asked if name not in ("return_dict", *_SETTINGS)]
+    asked = [name for name in asked if name not in ("return_dict", *FEATURE_SETTINGS)]
     if asked:
         raise InputError(
             f"The compiled vision tower takes pixel_values, and was called with {', '.join(asked)}."
         )
-    features: Any = [vision(image)[0] for image in pixel_values.to(dtype).split(1)]
-    return BaseModelOutputWithPooling(pooler_output=features)
+    features: Any = [vision.engine(image)[0] for image in pixel_values.to(dtype).split(1)]
+    return BaseModelOutputWithPooling(
+        pooler_output=torch.stack(features) if vision.stacked else features
+    )
 
 
-def image_input(model: PreTrainedModel) -> torchtrt.Input | None:
-    """Returns one image as the vision tower takes it; None where sizes vary, which no configuration says then."""
-    vision = model.config.vision_config
-    size, channels = getattr(vision, "image_size", None), getattr(vision, "num_channels", 3)
-    if not isinstance(size, int) or "image_grid_thw" in inspect.signature(model.forward).parameters:
+def compile_vision(model: Any, image_tokens: int, settings: Mapping[str, Any]) -> Vision | None:
+    """Returns the compiled vision tower of a model; None where PyTorch runs it.
+
+    Args:
+        model: The model.
+        image_tokens: The most tokens of an image of any size.
+        settings: Those of ``torchtrt.compile``.
+    """
+    if (image := image_input(model)) is not None:
+        program = ImageFeatures(model).eval()
+        pixels = torch.zeros(image.max_shape, dtype=model.dtype, device=model.device)  # type: ignore[arg-type]
+        with torch.no_grad():
+            one = program.model.get_image_features(pixels, return_dict=True).pooler_output
+        return Vision(torchtrt.compile(program, [image], **settings), isinstance(one, Tensor))
+    packed, _ = packed_tower(model)
+    if packed is None:
         return None
-    return varying_input((1, channels, size, size), model.dtype)
+    inputs = packed.inputs(patch_elements(tower_of(model)), model.dtype, image_tokens)
+    return Vision(torchtrt.compile(packed, inputs, **settings), image_tokens=image_tokens)
 
 
 def with_engines(
-    model: Any, step: EmbeddingStep, language: CompiledForCausalLM, vision: torch.nn.Module | None
+    model: Any, step: EmbeddingStep, language: CompiledForCausalLM, vision: Vision | None
 ) -> Any:
     """Returns a model of the class of ``model`` whose language model and vision tower are engines."""
     table = model.get_input_embeddings()
@@ -292,7 +346,3 @@ def with_engines(
     compiled = hollow_copy(model, CompiledVisionLanguage, kept)
     compiled.attach(language, vision, step.position_axes)
     return compiled
-
-
-_SETTINGS = ("vision_feature_layer", "vision_feature_select_strategy")
-"""Options of ``get_image_features`` that the configuration sets, and that the engine has compiled in."""

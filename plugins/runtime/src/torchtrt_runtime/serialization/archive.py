@@ -190,6 +190,12 @@ def _bytes(span: _Span) -> torch.Tensor:
     return made
 
 
+def _name_of(file: File) -> str:
+    """Returns what errors call a file."""
+    name = file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", None)
+    return str(name) if isinstance(name, (str, os.PathLike)) else "the file"
+
+
 class Archive:
     """A ``.pt2`` file, opened. Each read is checked against the file's checksums.
 
@@ -198,7 +204,7 @@ class Archive:
     """
 
     def __init__(self, file: File) -> None:
-        self._name = str(file) if isinstance(file, (str, os.PathLike)) else "the file"
+        self._name = _name_of(file)
         if isinstance(file, (str, os.PathLike)) and os.path.isdir(file):
             raise UnreadableFileError(
                 f"{self._name} is a folder. A saved model is one file; what generates text is loaded by "

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from torchtrt.errors import InputError, UnreadableFileError, UnwritableFileError, kind_of
+from torchtrt_runtime.serialization.checked_file import CheckedFile, checksums_of
 from torchtrt_runtime.serialization.files import check_path, complete_file
-
-_CHUNK = 1 << 20
 
 
 def folder_of(folder: str | os.PathLike[str]) -> Path:
@@ -44,7 +44,7 @@ def make_folder(folder: Path) -> None:
 def write_description(
     file: Path, content: Mapping[str, Any], form: int, parts: Iterable[Path]
 ) -> None:
-    """Writes what describes the files of a folder, with a checksum of each and of itself.
+    """Writes what describes the files of a folder, with checksums of each and of itself.
 
     Args:
         file: The description.
@@ -55,15 +55,90 @@ def write_description(
     Raises:
         UnwritableFileError: There can be no such file.
     """
-    files = {part.relative_to(file.parent).as_posix(): _checksum(part) for part in parts}
+    files = {part.relative_to(file.parent).as_posix(): checksums_of(part) for part in parts}
     whole = json.loads(json.dumps({**content, "format": form, "files": files}))
     text = json.dumps({**whole, "checksum": _checksum_of(whole)}, indent=2)
     with complete_file(file) as path:
         path.write_text(text, encoding="utf-8")
 
 
-def read_description(file: Path, form: int, advice: str) -> dict[str, Any]:
-    """Returns what ``write_description`` wrote, after a check of the files.
+class SavedFolder:
+    """The files of a folder that ``write_description`` described. Each is checked while it is read.
+
+    Args:
+        file: The description.
+        content: What it says.
+        files: The checksums of each file, by its name.
+
+    Attributes:
+        content: What the description says.
+    """
+
+    def __init__(
+        self, file: Path, content: dict[str, Any], files: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        self.content = content
+        self._file, self._files = file, files
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Opens a file of the folder for one reading; at the end of the ``with`` block, all of it was checked.
+
+        Raises:
+            UnreadableFileError: The file is damaged or missing, or another than the one that was described.
+        """
+        part = self._file.parent / name
+        try:
+            opened = part.open("rb", buffering=0)
+        except OSError as error:
+            raise self._error(part, error) from error
+        with opened, CheckedFile(opened, self._files[name]) as stream:
+            try:
+                yield stream  # type: ignore[misc]  # a raw stream reads all that it is asked for
+                stream.check_rest()
+            finally:
+                if stream.failure is not None:
+                    raise self._error(part, stream.failure) from stream.failure
+
+    def check_sizes(self) -> None:
+        """Checks that each file is there and has its size, without reading it.
+
+        Raises:
+            UnreadableFileError: One is missing, or has another size.
+        """
+        for name, wanted in self._files.items():
+            part = self._file.parent / name
+            try:
+                size = part.stat().st_size
+            except OSError as error:
+                raise self._error(part, error) from error
+            if size != wanted["bytes"]:
+                raise self._error(part)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Checks files that others read.
+
+        Raises:
+            UnreadableFileError: As of ``open``.
+        """
+        for name in names:
+            with self.open(name):
+                pass
+
+    def _error(self, part: Path, reason: Exception | None = None) -> UnreadableFileError:
+        if isinstance(reason, OSError):
+            return UnreadableFileError(
+                f"{part}, which {self._file.name} names, cannot be read: {reason.strerror or reason}. Copy the whole "
+                "folder again."
+            )
+        return UnreadableFileError(
+            f"{part} is not the file that was saved with {self._file.name}: it is damaged, or of another folder. Copy "
+            "the whole folder again."
+        )
+
+
+def read_description(file: Path, form: int, advice: str) -> SavedFolder:
+    """Returns what ``write_description`` wrote.
 
     Args:
         file: The description.
@@ -71,7 +146,7 @@ def read_description(file: Path, form: int, advice: str) -> dict[str, Any]:
         advice: How to write the folder again: ``"Save the model again"``.
 
     Raises:
-        UnreadableFileError: Another version of torchtrt wrote it, or it or a file is damaged, missing, or another.
+        UnreadableFileError: Another version of torchtrt wrote it, or it is damaged, or one of its files is missing.
     """
     try:
         content = json.loads(file.read_text("utf-8"))
@@ -87,36 +162,9 @@ def read_description(file: Path, form: int, advice: str) -> dict[str, Any]:
     if checksum != _checksum_of({**content, "format": form}):
         message = f"{file} is damaged: its checksum is another. Copy the folder again. {advice} if that does not help."
         raise UnreadableFileError(message)
-    for name, wanted in content.pop("files").items():
-        _check_part(file, file.parent / name, wanted)
-    return content
-
-
-def _check_part(file: Path, part: Path, wanted: str) -> None:
-    """Checks that a file is the one that a description was written for.
-
-    Raises:
-        UnreadableFileError: It is not.
-    """
-    try:
-        found = _checksum(part)
-    except OSError as error:
-        raise UnreadableFileError(
-            f"{part}, which {file.name} names, cannot be read: {error.strerror or error}. Copy the whole folder again."
-        ) from error
-    if found != wanted:
-        raise UnreadableFileError(
-            f"{part} is not the file that was saved with {file.name}: it is damaged, or of another folder. Copy the "
-            "whole folder again."
-        )
-
-
-def _checksum(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as opened:
-        while chunk := opened.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+    saved = SavedFolder(file, content, content.pop("files"))
+    saved.check_sizes()
+    return saved
 
 
 def _checksum_of(content: Mapping[str, Any]) -> str:

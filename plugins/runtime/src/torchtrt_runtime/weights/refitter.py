@@ -36,11 +36,19 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
 
     Args:
         values: The attributes, by name.
+        takes_others: Whether the engine takes other values than these. If not, their digests tell also of writes that
+            PyTorch does not count, such as those through ``.data``.
     """
 
-    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
-        self._values = dict(values)
-        self._versions = {name: _version(value) for name, value in values.items()}
+    def __init__(self, values: Mapping[str, torch.Tensor], *, takes_others: bool = True) -> None:
+        self._values, self._takes_others = dict(values), takes_others
+        self._marks = {name: self._mark(value) for name, value in values.items()}
+
+    def _mark(self, value: torch.Tensor) -> tuple[int, str]:
+        """Returns what changes with a tensor: PyTorch counts no writes to one of inference mode."""
+        is_counted = self._takes_others and not value.is_inference()
+        version = 0 if value.is_inference() else int(value._version)
+        return version, "" if is_counted else digest(value)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """Returns an attribute.
@@ -49,7 +57,7 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
             EngineError: It has changed since the engine got it.
         """
         value = self._values[name]
-        if _version(value) != self._versions[name]:
+        if self._mark(value) != self._marks[name]:
             raise EngineError(
                 f"The weight {name!r} has changed since the engine got it, and the engine reads it only now. Load or "
                 "refit the model again, or give it tensors that nothing changes."
@@ -64,18 +72,17 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
 
     def updated(self, values: Mapping[str, torch.Tensor]) -> KeptAttributes:
         """Returns the same attributes but for some, which have other values."""
-        made = KeptAttributes(values)
+        made = KeptAttributes(values, takes_others=self._takes_others)
         made._values = {**self._values, **made._values}
-        made._versions = {**self._versions, **made._versions}
+        made._marks = {**self._marks, **made._marks}
         return made
 
     def __reduce__(self) -> Any:
-        return KeptAttributes, (dict(self),)  # versions are of this process
+        return _kept_again, (dict(self), self._takes_others)  # versions are of this process
 
 
-def _version(tensor: torch.Tensor) -> int | str:
-    """Returns what changes with a tensor: PyTorch counts no writes to one of inference mode, so that is its digest."""
-    return digest(tensor) if tensor.is_inference() else int(tensor._version)
+def _kept_again(values: Mapping[str, torch.Tensor], takes_others: bool) -> KeptAttributes:
+    return KeptAttributes(values, takes_others=takes_others)
 
 
 def restore(

@@ -71,7 +71,8 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
     for engine in engines:
         attributes = {name: values[name] for name in sources[id(engine)].values()}
         _check_identical(engine, attributes, recipe)
-        engine.attributes = KeptAttributes(attributes)
+        assert engine.stripped is not None
+        engine.attributes = KeptAttributes(attributes, takes_others=engine.stripped.takes_others)
     written = _supply_graph(compiled, values)
     watched = {name: each for name, each in given.given.items() if name not in written}
     checks = compiled.usage_checks

@@ -1,0 +1,123 @@
+"""Files that are checked against checksums of their blocks while they are read, in any order."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+BLOCK = 4 << 20
+"""The bytes of a block. Readers take the size that a file was written with."""
+_KEPT = 2
+"""How many blocks stay in memory: readers of archives go to and fro between two places."""
+
+
+def checksums_of(file: Path) -> dict[str, Any]:
+    """Returns the size of a file, and the checksums of its blocks, as JSON has them."""
+    with file.open("rb", buffering=0) as opened:
+        blocks = []
+        while content := _read(opened, BLOCK):
+            blocks.append(_checksum(content))
+        return {"bytes": opened.tell(), "block": BLOCK, "sha256": blocks}
+
+
+class CheckedFile(io.RawIOBase):
+    """A file whose bytes are checked before a reader gets them. It ends where a block is another one.
+
+    Readers written in C++ do not expect an exception, so ``failure`` has it, and their errors follow from it.
+
+    Args:
+        opened: The file.
+        wanted: What ``checksums_of`` returned of it.
+
+    Attributes:
+        failure: Why the file ended; None while it has not.
+    """
+
+    def __init__(self, opened: io.FileIO, wanted: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.name = str(opened.name)
+        self.failure: OSError | ValueError | None = None
+        self._opened = opened
+        self._size, self._block = wanted["bytes"], wanted["block"]
+        self._checksums = wanted["sha256"]
+        self._place = 0
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._unread = dict.fromkeys(range(len(self._checksums)))
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def tell(self) -> int:
+        """Returns the place that is read next."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Goes to a place, and returns it."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise ValueError(f"negative seek position {start + offset}")
+        self._place = start + offset
+        return self._place
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fills a buffer as far as the file goes, and returns the number of bytes."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while done < len(view) and self._place < self._size:
+            number, start = divmod(self._place, self._block)
+            part = memoryview(self._checked(number))[start : start + len(view) - done]
+            if not part:
+                break
+            view[done : done + len(part)] = part
+            done += len(part)
+            self._place += len(part)
+        return done
+
+    def check_rest(self) -> None:
+        """Checks what nobody has read."""
+        for number in list(self._unread):
+            self._checked(number)
+
+    def _checked(self, number: int) -> bytes:
+        """Returns a block; nothing where the file has failed."""
+        if self.failure is not None:
+            return b""
+        if number in self._kept:
+            self._kept.move_to_end(number)
+            return self._kept[number]
+        try:
+            self._opened.seek(number * self._block)
+            content = _read(self._opened, min(self._block, self._size - number * self._block))
+        except OSError as error:
+            self.failure = error
+            return b""
+        if _checksum(content) != self._checksums[number]:
+            self.failure = ValueError(f"block {number} has another checksum")
+            return b""
+        self._unread.pop(number, None)
+        self._kept[number] = content
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return content
+
+
+def _read(opened: io.FileIO, size: int) -> bytes:
+    """Returns the next bytes of a file, fewer only at its end: the system may give less than it is asked for."""
+    content = opened.read(size) or b""
+    while len(content) < size and (more := opened.read(size - len(content))):
+        content += more
+    return content
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

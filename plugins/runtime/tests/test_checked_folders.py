@@ -1,0 +1,99 @@
+"""Folders of saved files are checked while they are read, once, and in any order."""
+
+import collections
+import os
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.errors import UnreadableFileError
+from torchtrt_runtime.serialization import checked_file
+from torchtrt_runtime.serialization.folders import read_description, write_description
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A compiled model, tensors and bytes, in blocks of 100 bytes."""
+    monkeypatch.setattr(checked_file, "BLOCK", 100)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    torchtrt.save(torchtrt.compile(model, [torch.ones(2, 4)], min_block_size=1), tmp_path / "a.pt2")
+    torch.save({"x": torch.arange(300)}, tmp_path / "b.pt")
+    (tmp_path / "c").write_bytes(bytes(range(250)))
+    (tmp_path / "empty").touch()
+    parts = [tmp_path / name for name in ("a.pt2", "b.pt", "c", "empty")]
+    write_description(tmp_path / "all.json", {"key": [1]}, 1, parts)
+    return tmp_path
+
+
+def read(folder):
+    """Reads each file as its users do."""
+    saved = read_description(folder / "all.json", 1, "Save it again")
+    assert {"key": [1]} == saved.content
+    with saved.open("a.pt2") as file:
+        torchtrt.load(file)
+    with saved.open("b.pt") as file:
+        assert torch.equal(torch.arange(300), torch.load(file, weights_only=True)["x"])
+    saved.check(["c", "empty"])
+
+
+def test_a_file_is_read_as_any_other(folder):
+    """By places from its start and its end, and beyond its end."""
+    with read_description(folder / "all.json", 1, "").open("c") as file:
+        assert bytes(range(90, 210)) == (file.seek(90), file.read(120))[1]
+        assert bytes(range(240, 250)) == (file.seek(-10, os.SEEK_END), file.read(99))[1]
+        assert b"" == (file.seek(9, os.SEEK_CUR), file.read(1))[1]
+        assert bytes(range(250)) == (file.seek(0), file.read())[1]
+        with pytest.raises(ValueError, match="negative"):
+            file.seek(-1)
+
+
+@pytest.mark.parametrize("name", ["a.pt2", "b.pt", "c"])
+def test_no_changed_byte_is_read(folder, name):
+    """Wherever it is: among weights, names and what nobody reads."""
+    part = folder / name
+    whole = part.read_bytes()
+    for place in [*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1]:
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        part.write_bytes(changed)
+        with pytest.raises(UnreadableFileError, match=rf"{name} is not the file that was saved"):
+            read(folder)
+    part.write_bytes(whole)
+    read(folder)
+
+
+@pytest.mark.parametrize("name", ["a.pt2", "b.pt", "c", "empty"])
+def test_a_longer_a_shorter_and_a_missing_file_are_refused_before_one_is_read(folder, name):
+    part = folder / name
+    whole = part.read_bytes()
+    for content in (whole + b"\0", whole[:-1] or b"\0", None):
+        part.unlink()
+        if content is not None:
+            part.write_bytes(content)
+        reason = "cannot be read: No such file" if content is None else "is not the file that was"
+        with pytest.raises(UnreadableFileError, match=rf"{name}.*{reason}.*Copy the whole folder"):
+            read_description(folder / "all.json", 1, "")
+
+
+def test_a_large_model_is_read_once(tmp_path, monkeypatch):
+    """Of each file as many bytes as it has, and a few blocks again, between which archives go to and fro."""
+    monkeypatch.setattr(checked_file, "BLOCK", 1 << 12)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(30))).eval()
+    torchtrt.save(torchtrt.compile(model, [torch.ones(2, 64)]), tmp_path / "a.pt2")
+    write_description(tmp_path / "all.json", {}, 1, [tmp_path / "a.pt2"])
+    count = collections.Counter()
+    read_on = checked_file._read
+
+    def counting(opened, size):
+        content = read_on(opened, size)
+        count[opened.tell()] += 1
+        return content
+
+    monkeypatch.setattr(checked_file, "_read", counting)
+    with read_description(tmp_path / "all.json", 1, "").open("a.pt2") as file:
+        torchtrt.load(file)
+
+    size = (tmp_path / "a.pt2").stat().st_size
+    assert size > 400_000
+    assert count.total() < 1.2 * size / (1 << 12)
