@@ -13,7 +13,7 @@ from torchtrt.errors import (
     InputError,
     RefitError,
 )
-from torchtrt.tensorrt import Capability, is_real
+from torchtrt.tensorrt import Capability
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 
 from .conftest import (
@@ -80,8 +80,7 @@ def test_a_mixture_of_experts_is_eagers():
         )
 
     assert not compiled.step.report.in_torch
-    # TensorRT 8.6 finds no kernel for a mixture of experts as a whole, so that it has several engines there.
-    assert is_real() or 1 == len(compiled.step.report.blocks)
+    assert 1 == len(compiled.step.report.blocks)
     Pair(model, compiled).assert_same_texts(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
