@@ -86,6 +86,20 @@ def test_what_was_infinite_once_does_not_stay(pair):
     pair.assert_same_texts(*prompts(2, 5, padding=(2,)), max_new_tokens=8)
 
 
+def test_what_was_taken_back_may_have_been_infinite(pair):
+    """As of a candidate token whose keys and values overflow."""
+    ids = prompts(1, 5)[0]
+    cache = pair.compiled.new_cache()
+    text = pair.compiled.generate(ids, past_key_values=cache, max_new_tokens=4, do_sample=False)
+    for states in cache.tensors:
+        states[:, :, cache.get_seq_length() - 1] = torch.inf
+    cache.crop(-1)
+
+    shorter, options = text[:, :8], {"max_new_tokens": 5, "do_sample": False}
+    actual = pair.compiled.generate(shorter, past_key_values=cache, **options)
+    assert pair.model.generate(shorter, **options).tolist() == actual.tolist()
+
+
 def test_every_token_reads_something():
     """What comes of padding is finite then, whatever computes the softmax."""
     mask = torch.tensor([[False, False, True, True]], device=DEVICE)

@@ -200,8 +200,10 @@ class EngineCache(Cache):
             raise InputError(
                 f"crop({tokens_to_remove}) of a cache of {self._length} tokens: give a negative number of tokens."
             )
-        self._length += tokens_to_remove
+        end, self._length = self._length, self._length + tokens_to_remove
         self._mask[:, self._length :] = False
+        for states in self._states:  # as in start()
+            states[:, :, :, self._length : end].zero_()
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Puts the sequences in another order, one of them at several places perhaps: ``(batch,)`` integers."""
