@@ -30,6 +30,8 @@ def test_a_cache_that_lost_its_memory_says_so(pair):
         pair.compiled.generate(ids, max_new_tokens=2, past_key_values=result.past_key_values)
     with pytest.raises(EngineError, match="given to a later call"):
         result.past_key_values.reorder_cache(torch.tensor([0]))
+    with pytest.raises(EngineError, match="given to a later call"):
+        result.past_key_values.crop(-1)
 
 
 def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pair):

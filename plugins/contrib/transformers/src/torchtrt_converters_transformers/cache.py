@@ -196,6 +196,7 @@ class EngineCache(Cache):
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last tokens: as many as the negative number says."""
+        self._owned()
         if not -self._length <= tokens_to_remove <= 0:
             raise InputError(
                 f"crop({tokens_to_remove}) of a cache of {self._length} tokens: give a negative number of tokens."
