@@ -98,6 +98,10 @@ def _default() -> Any:
 
 def load(spec: str) -> Any:
     """Returns the TensorRT that ``spec`` names; see ``use_tensorrt``."""
+    if not isinstance(spec, str):
+        raise TensorRTUnavailableError(
+            f"use_tensorrt() takes the name of a TensorRT, such as 'reference@10.16.1', not {spec!r}."
+        )
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
         name = _automatic()
