@@ -74,7 +74,8 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
         status = server.run({**request, "printed": str(printed), "errors": str(errors)})
         if status or not answer.exists():
             raise RuntimeError(
-                f"Loading the pack {pack!r} ended the process, with exit status {status}:\n{errors.read_text()}"
+                f"Loading the pack {pack!r} ended the process, with exit status {status}:\n"
+                + errors.read_text(encoding="utf-8", errors="replace")
             )
         found = json.loads(answer.read_text(encoding="utf-8"))
         output = printed.read_text(encoding="utf-8").partition(BEGIN)[2]
@@ -85,7 +86,10 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
 
 
 class _Server:
-    """A Python that has imported PyTorch and torchtrt, and forks for each pack: only the first one waits for them."""
+    """A Python that has imported PyTorch and torchtrt, and forks for each pack: only the first one waits for them.
+
+    Windows has no forks; there, the process starts another Python for each pack.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -113,17 +117,26 @@ def _server(environment: tuple[tuple[str, str], ...]) -> _Server:
 
 
 def serve() -> None:
-    """Forks for each request of standard input, and prints the exit status of the process that loads the pack."""
+    """Loads a pack in a new process for each request of standard input, and prints the process' exit status."""
     import torch  # noqa: F401
 
     import torchtrt  # noqa: F401
 
     _load_once(None)  # what loading any pack imports
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _redirected(json.loads(line))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(_status_of(line), flush=True)
+
+
+def _status_of(request: str) -> int:
+    """Returns the exit status of a process that loads a pack."""
+    fork = getattr(os, "fork", None)
+    if fork is None:  # Windows, where each process imports PyTorch itself
+        command = [sys.executable, "-m", "torchtrt_testing.fresh", request]
+        return subprocess.run(command, check=False).returncode
+    child: int = fork()
+    if child == 0:
+        _redirected(json.loads(request))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _redirected(request: Mapping[str, Any]) -> None:
@@ -243,4 +256,6 @@ SLOW = (
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _redirected(json.loads(sys.argv[1]))
     serve()
