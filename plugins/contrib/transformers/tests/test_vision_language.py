@@ -181,8 +181,14 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
     Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=12, num_beams=2, **images)
     kept = torch.load(tmp_path / "torchtrt_tensors.pt", weights_only=True)
     assert all("embed_tokens" in key for key in kept)
+    for part in ("config.json", "generation_config.json", "language/torchtrt_generation.json"):
+        text = (tmp_path / part).read_text()
+        (tmp_path / part).write_text(text.replace("0", "1"))
+        with pytest.raises(UnreadableFileError, match=rf"{part} is not the file that was saved"):
+            CompiledVisionLanguage.from_pretrained(tmp_path)
+        (tmp_path / part).write_text(text)
     (tmp_path / "torchtrt_generation.json").write_text("{}")
-    with pytest.raises(UnreadableFileError, match="another format than 3"):
+    with pytest.raises(UnreadableFileError, match="another format than 4"):
         CompiledVisionLanguage.from_pretrained(tmp_path)
 
 

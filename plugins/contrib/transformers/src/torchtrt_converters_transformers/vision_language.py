@@ -8,7 +8,6 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -36,6 +35,7 @@ from torchtrt_converters_transformers.saving import (
     class_of,
     empty_model,
     fill,
+    inner_folder,
     load_engines,
     prefix_of,
     read_description,
@@ -195,8 +195,8 @@ class CompiledVisionLanguage(CompiledClass):
                 "image_tokens": 0 if vision is None else vision.image_tokens,
             },
             {name: each for name, each in kept.items() if each.device.type != "meta"},
+            {_LANGUAGE: self.language.write},
         )
-        self.language.save_pretrained(Path(save_directory) / _LANGUAGE)
 
     @classmethod
     def from_pretrained(
@@ -216,11 +216,11 @@ class CompiledVisionLanguage(CompiledClass):
         """
         saved = read_description(folder, "CompiledVisionLanguage", others)
         description = saved.content
-        empty: Any = empty_model(folder, description)
+        empty: Any = empty_model(saved)
         parts = _weights_of_parts(empty, weights, is_packed=bool(description["image_tokens"]))
         engine = load_engines(saved, parts)("vision")
         compiled = hollow_copy(empty, CompiledVisionLanguage)
-        language = CompiledForCausalLM.read_folder(Path(folder) / _LANGUAGE, parts["language"], {})
+        language = CompiledForCausalLM.read(inner_folder(saved, _LANGUAGE), parts["language"])
         vision = None
         if engine is not None:
             vision = Vision(engine, description["stacked"], description["image_tokens"])
