@@ -81,6 +81,16 @@ def test_a_longer_a_shorter_and_a_missing_file_are_refused_before_one_is_read(fo
             read_description(folder / "all.json", 1, "")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are those of Unix")
+def test_a_pipe_in_the_place_of_a_file_is_refused(folder):
+    """Opening it would wait for a writer."""
+    (folder / "empty").unlink()
+    os.mkfifo(folder / "empty")
+
+    with pytest.raises(UnreadableFileError, match="empty is not the file that was saved"):
+        read_description(folder / "all.json", 1, "")
+
+
 def test_a_large_model_is_read_once(tmp_path, monkeypatch):
     """Of each file as many bytes as it has, and a few blocks again, between which archives go to and fro."""
     monkeypatch.setattr(checked_file, "BLOCK", 1 << 12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -178,10 +179,10 @@ class SavedFolder:
         for name, wanted in self._files.items():
             part = self._file.parent / name
             try:
-                size = part.stat().st_size
+                found = part.stat()
             except OSError as error:
                 raise self._error(part, error) from error
-            if size != wanted["bytes"]:
+            if found.st_size != wanted["bytes"] or not stat.S_ISREG(found.st_mode):
                 raise self._error(part)
 
     def check(self, names: Iterable[str]) -> None:
