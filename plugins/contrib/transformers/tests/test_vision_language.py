@@ -166,6 +166,12 @@ def test_what_the_engines_have_compiled_in_cannot_be_asked_for(llava_pair):
         llava_pair.compiled.generate(ids, attention_mask=mask, **images, max_new_tokens=30)
     with pytest.raises(InputError, match="the logits behind several tokens"):
         llava_pair.compiled.generate(ids, assistant_model=llava_pair.model, **images)
+    layers = {"vision_feature_layer": -1}
+    with pytest.raises(InputError, match=r"compiled for vision_feature_layer=-2, and .* with -1"):
+        llava_pair.compiled.generate(ids, attention_mask=mask, max_new_tokens=2, **images, **layers)
+    pixels = images["pixel_values"]
+    whole = llava_pair.compiled.base_model.get_image_features(pixels, vision_feature_layer=-2)
+    assert 2 == len(whole.pooler_output)
 
 
 @pytest.mark.parametrize("name", ["llava", pytest.param("qwen", marks=pytest.mark.slow)])

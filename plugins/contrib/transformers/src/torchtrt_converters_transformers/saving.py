@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torchtrt_runtime.serialization.folders import (
     folder_of,
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
+from torchtrt_runtime.weights.given import is_same, unfit
 from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 FORMAT = 4
@@ -254,14 +255,32 @@ def load_engines(
     return engines.get
 
 
-def fill(model: torch.nn.Module, saved: SavedFolder, device: torch.device) -> None:
-    """Gives a model the tensors of a folder that PyTorch reads.
+def fill(
+    model: torch.nn.Module,
+    saved: SavedFolder,
+    device: torch.device,
+    weights: Weights | None,
+    *,
+    takes_others: bool,
+) -> None:
+    """Gives a model the tensors that PyTorch reads.
+
+    Args:
+        model: The model.
+        saved: The folder, which has them.
+        device: The device of the model.
+        weights: The weights that its engines got, None for those of the folder.
+        takes_others: Whether the engines take other weights than those that they were compiled with.
 
     Raises:
         UnreadableFileError: As of ``torchtrt.load``.
+        RefitError: The engines got weights that do not fit the tensors of the folder.
     """
     with saved.open(_TENSORS) as file:
         tensors = torch.load(file, weights_only=True, map_location=device)
+    if weights is not None:
+        learned = {name for name, each in model.named_parameters(remove_duplicate=False)}
+        tensors = _replaced(tensors, state_dict_of(weights), learned if takes_others else None)
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)
@@ -269,3 +288,36 @@ def fill(model: torch.nn.Module, saved: SavedFolder, device: torch.device) -> No
             module._buffers[leaf] = tensor
         else:
             module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
+
+
+def _replaced(
+    tensors: Mapping[str, torch.Tensor],
+    given: Mapping[str, torch.Tensor],
+    learned: Collection[str] | None,
+) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a folder, those with given values replaced.
+
+    Args:
+        tensors: The tensors.
+        given: The weights of a model.
+        learned: The names of parameters, which have to be given; None where each value has to be that of the folder.
+
+    Raises:
+        RefitError: A given weight does not fit, or is missing.
+    """
+    wrong, replaced = [], dict(tensors)
+    for name, own in tensors.items():
+        new = given.get(name)
+        if new is None:
+            wrong += [f"{name!r} is missing"] if name in (learned or ()) else []
+        elif (new.shape, new.dtype) != (own.shape, own.dtype):
+            wrong.append(
+                f"{name!r} is {new.dtype}{list(new.shape)}, not {own.dtype}{list(own.shape)}"
+            )
+        elif learned is None and not is_same(own, new.to(own.device)):
+            wrong.append(f"{name!r} has other values than those that the model was compiled with")
+        else:
+            replaced[name] = new.detach().to(own.device)
+    if wrong:
+        raise unfit(wrong)
+    return replaced
