@@ -7,6 +7,8 @@ import transformers
 import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError, UnsupportedProgramError
 from torchtrt_converters_transformers import CompiledVisionLanguage, compile_for_generation
+from torchtrt_converters_transformers.saving import read_config
+from torchtrt_runtime.serialization.folders import NewFolder, read_description
 
 from .conftest import DEVICE, ONE, REAL, VERSIONS, Pair, prompts
 
@@ -196,6 +198,17 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
     (tmp_path / "torchtrt_generation.json").write_text("{}")
     with pytest.raises(UnreadableFileError, match="another format than 4"):
         CompiledVisionLanguage.from_pretrained(tmp_path)
+
+
+def test_a_configuration_without_a_class_is_refused_by_its_name(tmp_path):
+    """Its library has to be imported first."""
+    new = NewFolder(tmp_path / "saved.json")
+    with new.part("config.json") as path:
+        path.write_text('{"model_type": "of_a_library"}')
+    new.describe({}, 1)
+
+    with pytest.raises(UnreadableFileError, match=r"'of_a_library'.*import the library"):
+        read_config(read_description(tmp_path / "saved.json", 1, ""))
 
 
 def audio():

@@ -74,8 +74,8 @@ class EngineCache(Cache):
     Attributes:
         source: Keys and values of what an encoder read, in turn, each ``(batch, heads, source, width)``, and a mask,
             booleans ``(batch, source)``. Empty where there is no encoder.
-        rope_deltas: How far the positions of the next tokens are from their places, ``(batch, 1)``, for models that
-            give images positions with several axes; None where the model has not said.
+        rope_deltas: The distance of the next tokens' positions from their places, ``(batch, 1)``. None for models whose
+            positions have one axis.
     """
 
     def __init__(self, layout: CacheLayout, memory: Tensor) -> None:
