@@ -173,6 +173,10 @@ def test_weights_that_were_one_stay_one():
     state = made(Tied, 1).state_dict()
     with pytest.raises(RefitError, match="was one weight"):
         torchtrt.refit_module_weights(model, {**state, "head.weight": torch.rand(7, 4)})
+    infinite = {"head.weight": torch.full((7, 4), torch.inf)}
+    finite = {"embedding.weight": torch.full((7, 4), torch.finfo(torch.float32).max)}
+    with pytest.raises(RefitError, match="was one weight"):
+        torchtrt.refit_module_weights(model, {**state, **infinite, **finite})
 
 
 def test_a_state_dict_keeps_buffers_that_it_does_not_hold():

@@ -1,15 +1,16 @@
 """Folders of saved files are checked while they are read, once, and in any order."""
 
 import collections
+import contextlib
 import os
 
 import pytest
 import torch
 
 import torchtrt
-from torchtrt.errors import UnreadableFileError
+from torchtrt.errors import UnreadableFileError, UnwritableFileError
 from torchtrt_runtime.serialization import checked_file
-from torchtrt_runtime.serialization.folders import read_description, write_description
+from torchtrt_runtime.serialization.folders import NewFolder, read_description
 
 
 @pytest.fixture
@@ -17,12 +18,16 @@ def folder(tmp_path, monkeypatch):
     """A compiled model, tensors and bytes, in blocks of 100 bytes."""
     monkeypatch.setattr(checked_file, "BLOCK", 100)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
-    torchtrt.save(torchtrt.compile(model, [torch.ones(2, 4)], min_block_size=1), tmp_path / "a.pt2")
-    torch.save({"x": torch.arange(300)}, tmp_path / "b.pt")
+    new = NewFolder(tmp_path / "all.json")
+    with new.part("a.pt2") as path:
+        torchtrt.save(torchtrt.compile(model, [torch.ones(2, 4)], min_block_size=1), path)
+    with new.part("b.pt") as path:
+        torch.save({"x": torch.arange(300)}, path)
     (tmp_path / "c").write_bytes(bytes(range(250)))
     (tmp_path / "empty").touch()
-    parts = [tmp_path / name for name in ("a.pt2", "b.pt", "c", "empty")]
-    write_description(tmp_path / "all.json", {"key": [1]}, 1, parts)
+    new.add("c")
+    new.add("empty")
+    new.describe({"key": [1]}, 1)
     return tmp_path
 
 
@@ -76,12 +81,24 @@ def test_a_longer_a_shorter_and_a_missing_file_are_refused_before_one_is_read(fo
             read_description(folder / "all.json", 1, "")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are those of Unix")
+def test_a_pipe_in_the_place_of_a_file_is_refused(folder):
+    """Opening it would wait for a writer."""
+    (folder / "empty").unlink()
+    os.mkfifo(folder / "empty")
+
+    with pytest.raises(UnreadableFileError, match="empty is not the file that was saved"):
+        read_description(folder / "all.json", 1, "")
+
+
 def test_a_large_model_is_read_once(tmp_path, monkeypatch):
     """Of each file as many bytes as it has, and a few blocks again, between which archives go to and fro."""
     monkeypatch.setattr(checked_file, "BLOCK", 1 << 12)
     model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(30))).eval()
-    torchtrt.save(torchtrt.compile(model, [torch.ones(2, 64)]), tmp_path / "a.pt2")
-    write_description(tmp_path / "all.json", {}, 1, [tmp_path / "a.pt2"])
+    new = NewFolder(tmp_path / "all.json")
+    with new.part("a.pt2") as path:
+        torchtrt.save(torchtrt.compile(model, [torch.ones(2, 64)]), path)
+    new.describe({}, 1)
     count = collections.Counter()
     read_on = checked_file._read
 
@@ -97,3 +114,47 @@ def test_a_large_model_is_read_once(tmp_path, monkeypatch):
     size = (tmp_path / "a.pt2").stat().st_size
     assert size > 400_000
     assert count.total() < 1.2 * size / (1 << 12)
+
+
+@pytest.mark.parametrize("turns", ["aabb", "abab", "abba"])
+def test_a_reader_never_gets_files_of_two_writers(tmp_path, turns):
+    """In any order in which they write their two files and the description: all of one writer, or an error."""
+    file = tmp_path / "all.json"
+    writers = {name: NewFolder(file) for name in "ab"}
+    places = {name: iter("12") for name in "ab"}
+    for name in turns:
+        with writers[name].part(next(places[name])) as path:
+            path.write_text(name)
+    for name in "ab":
+        writers[name].describe({"of": name}, 1)
+        saved = read_description(file, 1, "")
+        for part in "12":
+            found = (tmp_path / part).read_text()
+            refused = pytest.raises(UnreadableFileError, match="is not the file that was saved")
+            with contextlib.nullcontext() if found == name else refused, saved.open(part) as stream:
+                assert name == stream.read().decode()
+
+
+def test_a_description_that_cannot_be_replaced_is_named(tmp_path):
+    """Before a file of the folder is written."""
+    (tmp_path / "all.json").mkdir()
+
+    with pytest.raises(
+        UnwritableFileError, match=r"all\.json cannot be replaced: .*another folder"
+    ):
+        NewFolder(tmp_path / "all.json")
+
+
+def test_a_folder_inside_of_another_is_that_of_its_description(tmp_path):
+    """Another folder in its place is whole, and of another writer."""
+    inner = NewFolder(tmp_path / "in" / "inner.json")
+    outer = NewFolder(tmp_path / "outer.json")
+    outer.add("in/inner.json", inner.describe({"of": 1}, 2))
+    outer.describe({}, 1)
+    saved = read_description(tmp_path / "outer.json", 1, "")
+    assert {"of": 1} == saved.folder("in/inner.json", 2, "").content
+
+    NewFolder(tmp_path / "in" / "inner.json").describe({"of": 2}, 2)
+
+    with pytest.raises(UnreadableFileError, match=r"inner\.json is not the file that was saved"):
+        saved.folder("in/inner.json", 2, "")

@@ -262,6 +262,36 @@ def test_a_conversation_goes_on_with_another_image():
     assert whole[0, 20] == logits[0, -1].argmax()
 
 
+@pytest.mark.slow
+def test_conversations_have_positions_of_their_own():
+    """Transformers' class has those of the last call: another image, of another size, is read in between."""
+    pair = compiled_pair(qwen3)
+    ids, _, images = with_images(qwen3)
+    told = {
+        "image_grid_thw": images["image_grid_thw"][:1],
+        "pixel_values": images["pixel_values"][:16],
+    }
+    other = {
+        "image_grid_thw": images["image_grid_thw"][1:],
+        "pixel_values": images["pixel_values"][16:],
+    }
+    types = images["mm_token_type_ids"]
+    options = {"max_new_tokens": 5, "do_sample": False}
+
+    def talk(model, cache):
+        once = model.generate(
+            ids[:1], past_key_values=cache, mm_token_type_ids=types[:1], **told, **options
+        )
+        if model is pair.compiled:
+            model.generate(ids[1:], mm_token_type_ids=types[1:], **other, **options)
+        more = torch.cat([once, once[:, -2:] + 1], 1)
+        longer = torch.nn.functional.pad(types[:1], (0, 7))
+        return model.generate(more, past_key_values=cache, mm_token_type_ids=longer, **options)
+
+    wanted = talk(pair.model, transformers.DynamicCache(config=pair.model.config.get_text_config()))
+    assert torch.equal(wanted, talk(pair.compiled, pair.compiled.new_cache()))
+
+
 @pytest.mark.parametrize("build", [qwen3, pytest.param(qwen, marks=pytest.mark.slow)])
 def test_one_engine_reads_images_of_all_sizes(build):
     """And videos, whose frames do not read each other; windows need not divide them."""
@@ -353,6 +383,46 @@ def test_engines_without_weights_get_those_of_the_model(build, kind, tmp_path):
 
     ids, mask = prompts(2, 6, padding=(2,))
     Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=8)
+
+
+def seeded(build, seed):
+    """A model with the random weights of a seed."""
+    torch.manual_seed(seed)
+    model = build()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval().to(DEVICE)
+
+
+@needs(Capability.STRIPPED_PLANS)
+@pytest.mark.parametrize("immutable", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_pytorch_runs_gets_the_given_weights_too(immutable, tmp_path):
+    """The folder has the table of tokens, for the weights that the engines were compiled with."""
+    pair = compiled_pair(
+        llava,
+        strip_engine_weights=True,
+        immutable_weights=immutable,
+        max_batch_size=1,
+        max_length=16,
+    )
+    pair.compiled.save_pretrained(tmp_path)
+    load, name = CompiledVisionLanguage.from_pretrained, "model.language_model.embed_tokens.weight"
+    other = seeded(llava, 3)
+    weights = (pair.model if immutable else other).state_dict()
+    wrong = {"dtype": weights[name].half(), "other values": weights[name] + 1}
+    for reason in ("dtype", "other values") if immutable else ("dtype", "missing"):
+        bad = {key: each for key, each in weights.items() if key != name}
+        bad |= {name: wrong[reason]} if reason in wrong else {}
+        with pytest.raises(
+            torchtrt.errors.RefitError, match=f"embed_tokens.*{reason[-6:]}|float16"
+        ):
+            load(tmp_path, weights=bad)
+
+    if not immutable:
+        other.generation_config = pair.model.generation_config
+        Pair(other, load(tmp_path, weights=other)).assert_same_texts(
+            *prompts(1, 6), max_new_tokens=8
+        )
 
 
 @pytest.mark.slow

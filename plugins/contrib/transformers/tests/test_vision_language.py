@@ -7,6 +7,8 @@ import transformers
 import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError, UnsupportedProgramError
 from torchtrt_converters_transformers import CompiledVisionLanguage, compile_for_generation
+from torchtrt_converters_transformers.saving import read_config
+from torchtrt_runtime.serialization.folders import NewFolder, read_description
 
 from .conftest import DEVICE, ONE, REAL, VERSIONS, Pair, prompts
 
@@ -166,6 +168,12 @@ def test_what_the_engines_have_compiled_in_cannot_be_asked_for(llava_pair):
         llava_pair.compiled.generate(ids, attention_mask=mask, **images, max_new_tokens=30)
     with pytest.raises(InputError, match="the logits behind several tokens"):
         llava_pair.compiled.generate(ids, assistant_model=llava_pair.model, **images)
+    layers = {"vision_feature_layer": -1}
+    with pytest.raises(InputError, match=r"compiled for vision_feature_layer=-2, and .* with -1"):
+        llava_pair.compiled.generate(ids, attention_mask=mask, max_new_tokens=2, **images, **layers)
+    pixels = images["pixel_values"]
+    whole = llava_pair.compiled.base_model.get_image_features(pixels, vision_feature_layer=-2)
+    assert 2 == len(whole.pooler_output)
 
 
 @pytest.mark.parametrize("name", ["llava", pytest.param("qwen", marks=pytest.mark.slow)])
@@ -181,9 +189,26 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
     Pair(pair.model, loaded).assert_same_texts(ids, mask, max_new_tokens=12, num_beams=2, **images)
     kept = torch.load(tmp_path / "torchtrt_tensors.pt", weights_only=True)
     assert all("embed_tokens" in key for key in kept)
+    for part in ("config.json", "generation_config.json", "language/torchtrt_generation.json"):
+        text = (tmp_path / part).read_text()
+        (tmp_path / part).write_text(text.replace("0", "1"))
+        with pytest.raises(UnreadableFileError, match=rf"{part} is not the file that was saved"):
+            CompiledVisionLanguage.from_pretrained(tmp_path)
+        (tmp_path / part).write_text(text)
     (tmp_path / "torchtrt_generation.json").write_text("{}")
-    with pytest.raises(UnreadableFileError, match="another format than 3"):
+    with pytest.raises(UnreadableFileError, match="another format than 4"):
         CompiledVisionLanguage.from_pretrained(tmp_path)
+
+
+def test_a_configuration_without_a_class_is_refused_by_its_name(tmp_path):
+    """Its library has to be imported first."""
+    new = NewFolder(tmp_path / "saved.json")
+    with new.part("config.json") as path:
+        path.write_text('{"model_type": "of_a_library"}')
+    new.describe({}, 1)
+
+    with pytest.raises(UnreadableFileError, match=r"'of_a_library'.*import the library"):
+        read_config(read_description(tmp_path / "saved.json", 1, ""))
 
 
 def audio():

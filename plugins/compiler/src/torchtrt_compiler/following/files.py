@@ -17,11 +17,10 @@ from torchtrt_compiler.following.fingerprint import Fingerprint
 from torchtrt_compiler.following.programs import Binding, Program, Watch
 from torchtrt_compiler.following.state import ModelState
 from torchtrt_runtime import load, save
-from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.folders import (
-    make_folder,
+    NewFolder,
     read_description,
-    write_description,
+    remove_file,
 )
 from torchtrt_runtime.weights.recipe import digest
 
@@ -118,21 +117,17 @@ def save_programs(
                 f"A program of {type(model).__name__} writes to its weights "
                 f"({', '.join(sorted(binding.written))}), whose memory is the model's own, so it cannot be saved."
             )
-    make_folder(folder)
-    for old in (
-        folder / _FILE,  # first, so that no description is of other files
-        *folder.glob("program-*.pt2"),
-        *folder.glob(f"{_CONSTANTS}-*.pt"),
-    ):
-        old.unlink(missing_ok=True)
-    rows, digests, parts = [], {}, []
+    new = NewFolder(folder / _FILE)
+    for old in (*folder.glob("program-*.pt2"), *folder.glob(f"{_CONSTANTS}-*.pt")):
+        remove_file(old)
+    rows, digests = [], {}
     known = _known(Watch(model, state), state)
     for number, (key, binding) in enumerate(entries):
         program = binding.program
         assert program.compiled is not None
-        parts += [folder / f"program-{number}.pt2", folder / f"{_CONSTANTS}-{number}.pt"]
-        save(program.compiled, parts[-2])
-        with complete_file(parts[-1]) as path:
+        with new.part(f"program-{number}.pt2") as path:
+            save(program.compiled, path)
+        with new.part(f"{_CONSTANTS}-{number}.pt") as path:
             torch.save(dict(binding.constants), path)
         used = [name for name in binding.names.values() if name in known]
         digests.update({name: digest(known[name]) for name in used if name not in digests})
@@ -146,7 +141,7 @@ def save_programs(
             }
         )
     content = {"model": describe(model, state), "weights": digests, "programs": rows}
-    write_description(folder / _FILE, content, FORMAT, parts)
+    new.describe(content, FORMAT)
 
 
 def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:

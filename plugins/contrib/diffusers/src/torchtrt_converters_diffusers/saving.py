@@ -11,10 +11,9 @@ from typing import Any
 from torchtrt.errors import InputError
 from torchtrt_converters_diffusers.sizes import PipelineSizes, Range
 from torchtrt_runtime.serialization.folders import (
+    NewFolder,
     folder_of,
-    make_folder,
     read_description,
-    write_description,
 )
 
 FORMAT = 3
@@ -51,15 +50,13 @@ def write_pipeline(saved: SavedPipeline, modules: Mapping[str, Any]) -> None:
     Raises:
         InputError, UnsupportedProgramError, UnwritableFileError: As of the ``save`` of a followed module.
     """
-    folder = saved.folder / _FOLDER
-    make_folder(folder)
-    (folder / _FILE).unlink(missing_ok=True)  # first, so that no description is of other files
+    folder = NewFolder(saved.folder / _FOLDER / _FILE)
     for path in saved.parts:
-        modules[path].torchtrt.save(folder / path)
+        modules[path].torchtrt.save(folder.path / path)
+        folder.add(f"{path}/followed.json")
     content = dataclasses.asdict(saved)
     del content["folder"]
-    parts = [folder / path / "followed.json" for path in saved.parts]
-    write_description(folder / _FILE, content, FORMAT, parts)
+    folder.describe(content, FORMAT)
 
 
 def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:

@@ -74,6 +74,8 @@ class EngineCache(Cache):
     Attributes:
         source: Keys and values of what an encoder read, in turn, each ``(batch, heads, source, width)``, and a mask,
             booleans ``(batch, source)``. Empty where there is no encoder.
+        rope_deltas: The distance of the next tokens' positions from their places, ``(batch, 1)``. None for models whose
+            positions have one axis.
     """
 
     def __init__(self, layout: CacheLayout, memory: Tensor) -> None:
@@ -82,6 +84,7 @@ class EngineCache(Cache):
         self._memory: Tensor | None = memory
         self._groups = layout.groups()
         self.source: list[Tensor] = []
+        self.rope_deltas: Tensor | None = None
         self._length = self._batch_size = 0
         self._resize(0, 1)
 

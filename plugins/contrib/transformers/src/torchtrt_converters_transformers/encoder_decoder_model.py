@@ -191,7 +191,7 @@ class CompiledEncoderDecoder(CompiledClass):
         saved = read_description(folder, "CompiledEncoderDecoder", others)
         description = saved.content
         layout, dtype, device = read_layout(description)
-        empty = empty_model(folder, description)
+        empty = empty_model(saved)
         given: dict[str, Any] = {"encoder": None, "step": None}
         if weights is not None:
             inside = {"": "decoder.", prefix_of(empty, empty.get_encoder()): "encoder."}

@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, GenerationConfig, GenerationMixin, PreTrainedModel
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from torchtrt.errors import InputError
@@ -23,12 +24,15 @@ from torchtrt_converters_transformers.engine_model import (
 from torchtrt_converters_transformers.saving import (
     check_saved_whole,
     load_engines,
+    read_config,
     read_description,
+    read_generation_config,
     read_layout,
     renamed,
     write_folder,
 )
 from torchtrt_converters_transformers.step import NO_IMAGES, ImageInputs
+from torchtrt_runtime.serialization.folders import SavedFolder, folder_of
 from torchtrt_runtime.weights.supplying import Weights
 
 _DEFAULT_NEW_TOKENS = 20
@@ -222,9 +226,13 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: Other options are given: engines are no state dict.
         """
         check_saved_whole(others)
+        self.write(folder_of(save_directory))
+
+    def write(self, folder: Path) -> Mapping[str, Any]:
+        """Does what ``save_pretrained`` does, and returns the checksums of the description."""
         engines = {name: getattr(self, name) for name in ("step", "prefill")}
-        write_folder(
-            save_directory,
+        return write_folder(
+            folder,
             self,
             "CompiledForCausalLM",
             {name: each for name, each in engines.items() if each is not None},
@@ -253,23 +261,17 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
         given = None if weights is None else renamed(weights, {"": "model."})
-        return cls.read_folder(folder, given, others)
+        return cls.read(read_description(folder, "CompiledForCausalLM", others), given)
 
     @classmethod
-    def read_folder(
-        cls,
-        folder: str | os.PathLike[str],
-        weights: Mapping[str, Tensor] | None,
-        others: Mapping[str, Any],
-    ) -> CompiledForCausalLM:
+    def read(cls, saved: SavedFolder, weights: Mapping[str, Tensor] | None) -> CompiledForCausalLM:
         """Returns the model in a folder, for weights by their names in the modules that are compiled."""
-        saved = read_description(folder, "CompiledForCausalLM", others)
         description = saved.content
         layout, dtype, device = read_layout(description)
         engine = load_engines(saved, dict.fromkeys(("step", "prefill"), weights))
         return cls(
-            AutoConfig.from_pretrained(folder),
-            GenerationConfig.from_pretrained(folder),
+            read_config(saved),
+            read_generation_config(saved),
             layout,
             engine("step"),
             engine("prefill"),

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedConfig, PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.engine_model import EngineModel
-from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.folders import (
+    NewFolder,
     SavedFolder,
     folder_of,
-    make_folder,
-    write_description,
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
+from torchtrt_runtime.weights.given import is_same, unfit
 from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
-FORMAT = 3
+FORMAT = 4
 """The form of the folder. A reader takes its own only."""
 DESCRIPTION = "torchtrt_generation.json"
 _TENSORS = "torchtrt_tensors.pt"
+_CONFIG, _GENERATION = "config.json", "generation_config.json"
+_ADVICE = "Compile and save the model again"
 
 
 def describe_layout(
@@ -67,8 +69,9 @@ def write_folder(
     engines: Mapping[str, Any],
     description: Mapping[str, Any],
     tensors: Mapping[str, torch.Tensor] | None = None,
-) -> None:
-    """Writes engines, configurations and the tensors that PyTorch reads.
+    inner: Mapping[str, Callable[[Path], Mapping[str, Any]]] | None = None,
+) -> Mapping[str, Any]:
+    """Writes engines, configurations and the tensors that PyTorch reads. Returns the checksums of the description.
 
     Args:
         folder: The folder; it is made if there is none.
@@ -77,29 +80,30 @@ def write_folder(
         engines: The compiled modules by the names of their files.
         description: What the loading class needs besides.
         tensors: The parameters and buffers that PyTorch reads, by name.
+        inner: What writes the folders inside of it, by their names, and returns what this function does.
 
     Raises:
         UnwritableFileError, UnsupportedProgramError: As of ``torchtrt.save``.
     """
-    path = folder_of(folder)
-    make_folder(path)
-    (path / DESCRIPTION).unlink(missing_ok=True)  # first, so that no description is of other files
-    parts = [path / f"{file}.pt2" for file in engines]
+    new = NewFolder(folder_of(folder) / DESCRIPTION)
     for file, module in engines.items():
-        torchtrt.save(module, path / f"{file}.pt2")
-    model.config.save_pretrained(path)
-    model.generation_config.save_pretrained(path)
+        with new.part(f"{file}.pt2") as path:
+            torchtrt.save(module, path)
+    for file, config in ((_CONFIG, model.config), (_GENERATION, model.generation_config)):
+        with new.part(file) as path:
+            config.save_pretrained(path.parent)
     if tensors:
-        parts.append(path / _TENSORS)
-        with complete_file(parts[-1]) as written:
-            torch.save({key: each.contiguous().cpu() for key, each in tensors.items()}, written)
+        with new.part(_TENSORS) as path:
+            torch.save({key: each.contiguous().cpu() for key, each in tensors.items()}, path)
+    for name, write in (inner or {}).items():
+        new.add(f"{name}/{DESCRIPTION}", write(new.path / name))
     content = {
         "kind": kind,
         "engines": list(engines),
         **describe_layout(model.layout, model.dtype, model.device),
         **description,
     }
-    write_description(path / DESCRIPTION, content, FORMAT, parts)
+    return new.describe(content, FORMAT)
 
 
 def check_saved_whole(others: Mapping[str, Any]) -> None:
@@ -171,27 +175,64 @@ def read_description(
         raise InputError(
             f"from_pretrained takes a folder with {DESCRIPTION}, and no options; got {folder}."
         )
-    saved = read_folder(file, FORMAT, "Compile and save the model again")
+    saved = read_folder(file, FORMAT, _ADVICE)
     if (found := saved.content["kind"]) != kind:
         raise InputError(f"{folder} has a model for {found}.from_pretrained, and not for {kind}.")
     return saved
 
 
-def empty_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) -> PreTrainedModel:
+def inner_folder(saved: SavedFolder, name: str) -> SavedFolder:
+    """Returns the files of a folder that ``write_folder`` wrote inside of another.
+
+    Raises:
+        UnreadableFileError: It is damaged, or of another folder.
+    """
+    return saved.folder(f"{name}/{DESCRIPTION}", FORMAT, _ADVICE)
+
+
+def read_config(saved: SavedFolder) -> PreTrainedConfig:
+    """Returns the configuration of a model in a folder.
+
+    Raises:
+        UnreadableFileError: It is damaged, or no class is registered for it.
+    """
+    content = saved.json(_CONFIG)
+    if (name := content.get("model_type")) not in CONFIG_MAPPING:
+        raise UnreadableFileError(
+            f"transformers {transformers.__version__} has no configuration for the model_type {name!r}. If a library "
+            "registers it with AutoConfig.register, import the library before loading."
+        )
+    config: PreTrainedConfig = CONFIG_MAPPING[name].from_dict(content)
+    return config
+
+
+def read_generation_config(saved: SavedFolder) -> GenerationConfig:
+    """Returns the defaults of ``generate`` in a folder.
+
+    Raises:
+        UnreadableFileError: They are damaged.
+    """
+    config: GenerationConfig = GenerationConfig.from_dict(saved.json(_GENERATION))
+    return config
+
+
+def empty_model(saved: SavedFolder) -> PreTrainedModel:
     """Returns a model of the class that a folder names, with its configurations and without memory for weights.
 
     Raises:
-        UnreadableFileError: This version of transformers has no such class.
+        UnreadableFileError: This version of transformers has no such class, or a configuration is damaged.
     """
-    kind: Any = getattr(transformers, description["class"], None)
+    name = saved.content["class"]
+    kind: Any = getattr(transformers, name, None)
     if not isinstance(kind, type) or not issubclass(kind, PreTrainedModel):
         raise UnreadableFileError(
-            f"transformers {transformers.__version__} has no {description['class']}, which {folder} needs."
+            f"transformers {transformers.__version__} has no {name}, which the folder needs. Install the version that "
+            "saved it."
         )
     with torch.device("meta"):
         config: Any = kind.config_class
-        model: PreTrainedModel = kind(config.from_pretrained(folder))
-    model.generation_config = GenerationConfig.from_pretrained(folder)
+        model: PreTrainedModel = kind(config.from_dict(saved.json(_CONFIG)))
+    model.generation_config = read_generation_config(saved)
     return model
 
 
@@ -214,14 +255,32 @@ def load_engines(
     return engines.get
 
 
-def fill(model: torch.nn.Module, saved: SavedFolder, device: torch.device) -> None:
-    """Gives a model the tensors of a folder that PyTorch reads.
+def fill(
+    model: torch.nn.Module,
+    saved: SavedFolder,
+    device: torch.device,
+    weights: Weights | None,
+    *,
+    takes_others: bool,
+) -> None:
+    """Gives a model the tensors that PyTorch reads.
+
+    Args:
+        model: The model.
+        saved: The folder, which has them.
+        device: The device of the model.
+        weights: The weights that its engines got, None for those of the folder.
+        takes_others: Whether the engines take other weights than those that they were compiled with.
 
     Raises:
         UnreadableFileError: As of ``torchtrt.load``.
+        RefitError: The engines got weights that do not fit the tensors of the folder.
     """
     with saved.open(_TENSORS) as file:
         tensors = torch.load(file, weights_only=True, map_location=device)
+    if weights is not None:
+        learned = {name for name, each in model.named_parameters(remove_duplicate=False)}
+        tensors = _replaced(tensors, state_dict_of(weights), learned if takes_others else None)
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)
@@ -229,3 +288,36 @@ def fill(model: torch.nn.Module, saved: SavedFolder, device: torch.device) -> No
             module._buffers[leaf] = tensor
         else:
             module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
+
+
+def _replaced(
+    tensors: Mapping[str, torch.Tensor],
+    given: Mapping[str, torch.Tensor],
+    learned: Collection[str] | None,
+) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a folder, those with given values replaced.
+
+    Args:
+        tensors: The tensors.
+        given: The weights of a model.
+        learned: The names of parameters, which have to be given; None where each value has to be that of the folder.
+
+    Raises:
+        RefitError: A given weight does not fit, or is missing.
+    """
+    wrong, replaced = [], dict(tensors)
+    for name, own in tensors.items():
+        new = given.get(name)
+        if new is None:
+            wrong += [f"{name!r} is missing"] if name in (learned or ()) else []
+        elif (new.shape, new.dtype) != (own.shape, own.dtype):
+            wrong.append(
+                f"{name!r} is {new.dtype}{list(new.shape)}, not {own.dtype}{list(own.shape)}"
+            )
+        elif learned is None and not is_same(own, new.to(own.device)):
+            wrong.append(f"{name!r} has other values than those that the model was compiled with")
+        else:
+            replaced[name] = new.detach().to(own.device)
+    if wrong:
+        raise unfit(wrong)
+    return replaced

@@ -6,9 +6,10 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -36,6 +37,7 @@ from torchtrt_converters_transformers.saving import (
     class_of,
     empty_model,
     fill,
+    inner_folder,
     load_engines,
     prefix_of,
     read_description,
@@ -127,7 +129,7 @@ class LanguageEngines(torch.nn.Module):
             start = 0 if cache is None else cache.get_seq_length()
             given = start + torch.arange(embedded.shape[1], device=embedded.device)[None]
         if given.dim() == 3:
-            return given[-3:]
+            return given[-3:].expand(3, -1, -1)  # behind a cache, one for all axes
         return given.expand(3, len(embedded), -1)
 
 
@@ -159,11 +161,22 @@ class CompiledVisionLanguage(CompiledClass):
                 vision.engine, PatchIndices.of(base.visual), language.dtype, vision.image_tokens
             )
         elif vision is not None:
-            base.get_image_features = functools.partial(_image_features, vision, language.dtype)
+            config: Any = self.config  # type: ignore[attr-defined]
+            settings = {name: getattr(config, name, None) for name in FEATURE_SETTINGS}
+            base.get_image_features = _ImageFeatures(vision, language.dtype, settings, type(base))
+        if hasattr(base, "compute_3d_position_ids"):
+            base.compute_3d_position_ids = functools.partial(_positions_behind, base)
         if language.image_inputs.mutual:
             module = cast("torch.nn.Module", self)
             module.register_forward_pre_hook(_note_mutual, with_kwargs=True)
             module.register_forward_hook(_forget_mutual, always_call=True)
+
+    def _prepare_position_ids_for_generation(
+        self, inputs_tensor: Tensor, model_kwargs: dict[str, Any]
+    ) -> Any:
+        """Returns the positions of a run's tokens."""
+        with _deltas_of(self.base_model, model_kwargs.get("past_key_values")):  # type: ignore[attr-defined]
+            return super()._prepare_position_ids_for_generation(inputs_tensor, model_kwargs)  # type: ignore[misc]
 
     def lend_cache(self) -> EngineCache:
         """Returns an empty cache of the language model's engines."""
@@ -195,8 +208,8 @@ class CompiledVisionLanguage(CompiledClass):
                 "image_tokens": 0 if vision is None else vision.image_tokens,
             },
             {name: each for name, each in kept.items() if each.device.type != "meta"},
+            {_LANGUAGE: self.language.write},
         )
-        self.language.save_pretrained(Path(save_directory) / _LANGUAGE)
 
     @classmethod
     def from_pretrained(
@@ -216,16 +229,18 @@ class CompiledVisionLanguage(CompiledClass):
         """
         saved = read_description(folder, "CompiledVisionLanguage", others)
         description = saved.content
-        empty: Any = empty_model(folder, description)
+        empty: Any = empty_model(saved)
         parts = _weights_of_parts(empty, weights, is_packed=bool(description["image_tokens"]))
         engine = load_engines(saved, parts)("vision")
         compiled = hollow_copy(empty, CompiledVisionLanguage)
-        language = CompiledForCausalLM.read_folder(Path(folder) / _LANGUAGE, parts["language"], {})
+        language = CompiledForCausalLM.read(inner_folder(saved, _LANGUAGE), parts["language"])
         vision = None
         if engine is not None:
             vision = Vision(engine, description["stacked"], description["image_tokens"])
         compiled.attach(language, vision, description["position_axes"])
-        fill(compiled, saved, language.device)
+        settings = cast("torchtrt.CompiledModule", language.step).settings
+        takes_others = not settings.immutable_weights
+        fill(compiled, saved, language.device, weights, takes_others=takes_others)
         return compiled
 
 
@@ -260,6 +275,28 @@ class Vision:
     image_tokens: int = 0
 
 
+_DELTAS = threading.Lock()
+
+
+@contextmanager
+def _deltas_of(base: Any, cache: EngineCache | None) -> Iterator[None]:
+    """Gives a model the ``rope_deltas`` of a cache: its class has those of the last call, of whatever conversation."""
+    with _DELTAS:
+        if cache is not None and hasattr(base, "rope_deltas"):
+            base.rope_deltas = cache.rope_deltas if cache.get_seq_length() else None
+        yield
+        if cache is not None:
+            cache.rope_deltas = getattr(base, "rope_deltas", None)
+
+
+def _positions_behind(base: Any, *arguments: Any, **named: Any) -> Any:
+    """Returns what the model's ``compute_3d_position_ids`` does for the cache of a call."""
+    compute = type(base).compute_3d_position_ids
+    bound = inspect.signature(compute).bind(base, *arguments, **named)
+    with _deltas_of(base, bound.arguments.get("past_key_values")):
+        return compute(base, *arguments, **named)
+
+
 def _note_mutual(model: Any, arguments: Any, named: dict[str, Any]) -> Any:
     """Takes the mask and the types of tokens from a call: engines make masks. A hook."""
     parameters = list(inspect.signature(type(model).forward).parameters)[1:]
@@ -291,24 +328,55 @@ def _tensors(module: Any) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def _image_features(
-    vision: Vision, dtype: torch.dtype, pixel_values: Tensor, **others: Any
-) -> BaseModelOutputWithPooling:
-    """Returns the embeddings of images, in the place of a model's ``get_image_features``.
+class _ImageFeatures:
+    """Embeddings of images, in the place of a model's ``get_image_features``.
 
-    Raises:
-        InputError: Other options are given than those that the configuration sets.
+    Args:
+        vision: The compiled vision tower.
+        dtype: The model's dtype.
+        settings: What the engine has compiled in, by the names of options.
+        kind: The class of the model that has the method.
     """
-    asked = [name for name, value in others.items() if value is not None]
-    asked = [name for name in asked if name not in ("return_dict", *FEATURE_SETTINGS)]
-    if asked:
-        raise InputError(
-            f"The compiled vision tower takes pixel_values, and was called with {', '.join(asked)}."
+
+    def __init__(
+        self, vision: Vision, dtype: torch.dtype, settings: Mapping[str, Any], kind: type[Any]
+    ) -> None:
+        self._vision, self._dtype, self._settings, self._kind = vision, dtype, settings, kind
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """That of the method: transformers gives a method the options that it has parameters for."""
+        signature = inspect.signature(self._kind.get_image_features)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(self, pixel_values: Tensor, **others: Any) -> BaseModelOutputWithPooling:
+        """Returns the embeddings of images.
+
+        Raises:
+            InputError: Other options are given than those that the engine has compiled in.
+        """
+        others.pop("return_dict", None)
+        asked = {name: value for name, value in others.items() if value is not None}
+        for name, value in asked.items():
+            if name not in self._settings:
+                raise InputError(
+                    f"The compiled vision tower takes pixel_values, and was called with {name}."
+                )
+            if _listed(value) != _listed(self._settings[name]):
+                raise InputError(
+                    f"The vision tower is compiled for {name}={self._settings[name]!r}, and was called with {value!r}. "
+                    f"Set model.config.{name}, and compile the model again."
+                )
+        pixels = pixel_values.to(self._dtype)
+        features: Any = [self._vision.engine(image)[0] for image in pixels.split(1)]
+        return BaseModelOutputWithPooling(
+            pooler_output=torch.stack(features) if self._vision.stacked else features
         )
-    features: Any = [vision.engine(image)[0] for image in pixel_values.to(dtype).split(1)]
-    return BaseModelOutputWithPooling(
-        pooler_output=torch.stack(features) if vision.stacked else features
-    )
+
+
+def _listed(value: Any) -> Any:
+    """Returns a list in the place of a tuple, which files and calls have for each other."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def compile_vision(model: Any, image_tokens: int, settings: Mapping[str, Any]) -> Vision | None:

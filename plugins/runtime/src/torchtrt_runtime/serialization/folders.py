@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,29 +42,79 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
-def write_description(
-    file: Path, content: Mapping[str, Any], form: int, parts: Iterable[Path]
-) -> None:
-    """Writes what describes the files of a folder, with checksums of each and of itself.
-
-    Args:
-        file: The description.
-        content: What it says, as JSON has it.
-        form: The number of its form.
-        parts: The files that it belongs to.
+def remove_file(file: Path) -> None:
+    """Removes a file if it exists.
 
     Raises:
-        UnwritableFileError: There can be no such file.
+        UnwritableFileError: It cannot be removed.
     """
-    files = {part.relative_to(file.parent).as_posix(): checksums_of(part) for part in parts}
-    whole = json.loads(json.dumps({**content, "format": form, "files": files}))
-    text = json.dumps({**whole, "checksum": _checksum_of(whole)}, indent=2)
-    with complete_file(file) as path:
-        path.write_text(text, encoding="utf-8")
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"{file} cannot be replaced: {error.strerror or error}. Give another folder."
+        ) from error
+
+
+class NewFolder:
+    """A folder whose files are being written. Their description goes first, and comes back when all are there.
+
+    The checksums are those of what is written here. If two writers share a folder, at the end the description of one
+    of them is there, and a file of the other is an error to a reader.
+
+    Args:
+        file: The description. Its folder is made if there is none.
+
+    Raises:
+        UnwritableFileError: The folder cannot be created, or an older description cannot be removed.
+    """
+
+    def __init__(self, file: Path) -> None:
+        make_folder(file.parent)
+        remove_file(file)
+        self.path = file.parent
+        self._file = file
+        self._files: dict[str, Mapping[str, Any]] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[Path]:
+        """Yields a path to write a file to, of the same name; the file gets its place at the end of the block.
+
+        Raises:
+            UnwritableFileError: There can be no such file.
+        """
+        with complete_file(self.path / name) as path:
+            yield path
+            self._files[name] = checksums_of(path)
+
+    def add(self, name: str, checksums: Mapping[str, Any] | None = None) -> None:
+        """Adds a file that is there, perhaps in a folder inside of this one.
+
+        Args:
+            name: Its name.
+            checksums: What ``describe`` returned, if the file is the description of a folder.
+        """
+        self._files[name] = checksums_of(self.path / name) if checksums is None else checksums
+
+    def describe(self, content: Mapping[str, Any], form: int) -> Mapping[str, Any]:
+        """Writes the description, with checksums of each file and of itself, and returns its own.
+
+        Args:
+            content: What it says, as JSON has it.
+            form: The number of its form.
+
+        Raises:
+            UnwritableFileError: There can be no such file.
+        """
+        whole = json.loads(json.dumps({**content, "format": form, "files": self._files}))
+        text = json.dumps({**whole, "checksum": _checksum_of(whole)}, indent=2)
+        with complete_file(self._file) as path:
+            path.write_text(text, encoding="utf-8")
+            return checksums_of(path)
 
 
 class SavedFolder:
-    """The files of a folder that ``write_description`` described. Each is checked while it is read.
+    """The files of a folder that a ``NewFolder`` described. Each is checked while it is read.
 
     Args:
         file: The description.
@@ -100,6 +151,25 @@ class SavedFolder:
                 if stream.failure is not None:
                     raise self._error(part, stream.failure) from stream.failure
 
+    def json(self, name: str) -> Any:
+        """Returns what a file says that is JSON.
+
+        Raises:
+            UnreadableFileError: As of ``open``.
+        """
+        with self.open(name) as stream:
+            return json.loads(stream.read())
+
+    def folder(self, name: str, form: int, advice: str) -> SavedFolder:
+        """Returns the files of a folder inside of this one, by the name of their description.
+
+        Raises:
+            UnreadableFileError: As of ``open`` and ``read_description``.
+        """
+        with self.open(name) as stream:
+            text = stream.read()
+        return _described(self._file.parent / name, text, form, advice)
+
     def check_sizes(self) -> None:
         """Checks that each file is there and has its size, without reading it.
 
@@ -109,10 +179,10 @@ class SavedFolder:
         for name, wanted in self._files.items():
             part = self._file.parent / name
             try:
-                size = part.stat().st_size
+                found = part.stat()
             except OSError as error:
                 raise self._error(part, error) from error
-            if size != wanted["bytes"]:
+            if found.st_size != wanted["bytes"] or not stat.S_ISREG(found.st_mode):
                 raise self._error(part)
 
     def check(self, names: Iterable[str]) -> None:
@@ -138,7 +208,7 @@ class SavedFolder:
 
 
 def read_description(file: Path, form: int, advice: str) -> SavedFolder:
-    """Returns what ``write_description`` wrote.
+    """Returns what a ``NewFolder`` described.
 
     Args:
         file: The description.
@@ -149,10 +219,21 @@ def read_description(file: Path, form: int, advice: str) -> SavedFolder:
         UnreadableFileError: Another version of torchtrt wrote it, or it is damaged, or one of its files is missing.
     """
     try:
-        content = json.loads(file.read_text("utf-8"))
+        text = file.read_bytes()
     except OSError as error:
-        message = f"{file} cannot be read: {error.strerror or error}."
+        message = f"{file} cannot be read: {error.strerror or error}. {advice}."
         raise UnreadableFileError(message) from error
+    return _described(file, text, form, advice)
+
+
+def _described(file: Path, text: bytes, form: int, advice: str) -> SavedFolder:
+    """Returns the files of a folder, from the text of their description.
+
+    Raises:
+        UnreadableFileError: As of ``read_description``.
+    """
+    try:
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnreadableFileError(f"{file} is damaged: {error}. {advice}.") from error
     if not isinstance(content, dict) or content.pop("format", None) != form:

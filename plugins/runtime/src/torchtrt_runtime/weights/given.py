@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -226,6 +227,7 @@ def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Returns whether two tensors have the same values; NaN is the same as NaN."""
     if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
         return True
-    return torch.equal(first.nan_to_num(), second.nan_to_num()) and torch.equal(
+    infinite = {"posinf": math.inf, "neginf": -math.inf}
+    return torch.equal(first.nan_to_num(**infinite), second.nan_to_num(**infinite)) and torch.equal(
         first.isnan(), second.isnan()
     )
