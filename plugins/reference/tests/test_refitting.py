@@ -11,6 +11,17 @@ import torch
 from plugins.reference.tests.engines import engine_of, linear
 
 
+def assert_doubles(engine: Any, bias: int) -> None:
+    """Runs an engine, and compares its result with twice the input and a bias."""
+    context = engine.create_execution_context()
+    values, result = torch.randn(2, 3), torch.empty(2, 3)
+    context.set_input_shape("x", (2, 3))
+    context.set_tensor_address("x", values.data_ptr())
+    context.set_tensor_address("y0", result.data_ptr())
+    assert context.execute_async_v3(0)
+    torch.testing.assert_close(result, 2 * values + bias)
+
+
 def test_named_weights_can_be_refitted(version: str, bench: Any) -> None:
     """After a refit the engine computes with the new weights, and so does a copy made from its bytes."""
     n, y = linear(bench, version)
@@ -26,13 +37,7 @@ def test_named_weights_can_be_refitted(version: str, bench: Any) -> None:
     assert refitter.refit_cuda_engine()
     reloaded = n.trt.Runtime(n.logger).deserialize_cuda_engine(bytes(engine.serialize()))
     for each in (engine, reloaded):
-        context = each.create_execution_context()
-        values, result = torch.randn(2, 3), torch.empty(2, 3)
-        context.set_input_shape("x", (2, 3))
-        context.set_tensor_address("x", values.data_ptr())
-        context.set_tensor_address("y0", result.data_ptr())
-        assert context.execute_async_v3(0)
-        torch.testing.assert_close(result, 2 * values + 5)
+        assert_doubles(each, 5)
 
 
 def test_weights_can_be_refitted_by_layer_and_role(version: str, bench: Any) -> None:
@@ -106,13 +111,7 @@ def test_a_stripped_engine_runs_only_after_a_refit(flags: list[str], bench: Any)
     config.clear_flag(n.trt.SerializationFlag.EXCLUDE_WEIGHTS)
     whole = runtime.deserialize_cuda_engine(bytes(engine.serialize_with_config(config)))
     for each in (engine, whole):
-        context = each.create_execution_context()
-        values, result = torch.randn(2, 3), torch.empty(2, 3)
-        context.set_input_shape("x", (2, 3))
-        context.set_tensor_address("x", values.data_ptr())
-        context.set_tensor_address("y0", result.data_ptr())
-        assert context.execute_async_v3(0)
-        torch.testing.assert_close(result, 2 * values + 1)
+        assert_doubles(each, 1)
 
 
 def test_a_stripped_plan_keeps_weights_that_cannot_be_replaced(bench: Any) -> None:
