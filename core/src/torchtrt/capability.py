@@ -126,6 +126,10 @@ class Capability(enum.Enum):
         "networks", "Quantize and Dequantize layers with an output dtype", "TensorRT 10.0",
         "Quantize and Dequantize layers take the dtype that they return.",
     )  # fmt: skip
+    QUANTIZED_CONSTANTS = (
+        "networks", "constants of int8 in any network", "TensorRT 10.0",
+        "A Dequantize layer reads a constant of int8, whatever its neighbors are.",
+    )  # fmt: skip
     BLOCK_QUANTIZATION = (
         "layers", "Quantize and Dequantize layers with a block shape", "TensorRT 10.15",
         "Quantize and Dequantize layers take the shape of the blocks that share a scale.",

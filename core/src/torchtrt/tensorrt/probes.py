@@ -70,6 +70,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.VERSION_COMPATIBILITY: _has("BuilderFlag.VERSION_COMPATIBLE"),
     Capability.TARGET_COMPUTE_CAPABILITIES: _has("IBuilderConfig.set_compute_capability"),
     Capability.TIMING_CACHE: _has("IBuilderConfig.create_timing_cache"),
+    Capability.QUANTIZED_CONSTANTS: _IS_10,
     Capability.SHARED_PROFILES: _IS_10,
     Capability.ALLOCATION_STRATEGIES: _has("ExecutionContextAllocationStrategy.USER_MANAGED"),
     Capability.RUNTIME_CACHE: _has("IRuntimeConfig.create_runtime_cache"),

@@ -306,3 +306,19 @@ def test_weights_that_four_bits_do_not_hold_stay_as_they_are():
     assert {row.op for row in fitting.report.converted} >= {
         "torchtrt_quantization.dequantize_int4.default"
     }
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "11.4.0"])
+def test_each_int8_of_a_weight_stays_what_it_is(version):
+    """TensorRT 8.6 gets the numbers and a Quantize layer, which rounds them back to the same int8."""
+    values = torch.arange(-128, 128, dtype=torch.int8).repeat(64, 1)
+    scales = torch.rand(64, generator=torch.Generator().manual_seed(0)).mul(20).sub(18).exp2()
+
+    def function(model, x):
+        zeros = torch.zeros_like(scales, dtype=torch.int64)
+        return x + ops.dequantize_per_channel(values, scales, zeros, 0, *INT8)
+
+    x = torch.zeros(1, 256)
+    compiled = compile_whole(Function(function), (x,), version)
+
+    torch.testing.assert_close(compiled(x), values * scales[:, None], rtol=0, atol=0)

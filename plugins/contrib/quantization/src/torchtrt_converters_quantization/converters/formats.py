@@ -23,6 +23,7 @@ from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_dynamic_quantize,
     add_quantize,
+    add_quantized_constant,
     reshaped,
 )
 from torchtrt_converters_quantization.formats import Format, merged
@@ -122,10 +123,9 @@ def dequantize_weight(
     if not is_network_tensor(scale) and scale.numel() > 1 and _axis(scale.shape, shape) is None:
         parts = merged(scale.shape, shape)
     sizes = shape if parts is None else _merged_sizes(shape, parts)
-    quantized = ctx.add_constant(values, sizes)
     step: NetworkTensor
     if is_network_tensor(scale):
-        step = scale
+        quantized, step = ctx.add_constant(values, sizes), scale
     else:
         axis = _axis(scale.shape, shape)
         if scale.numel() == 1:
@@ -138,7 +138,9 @@ def dequantize_weight(
             scale = scale.to(dtype if kind.name in ("INT4", "FP4") else torch.float32)
         if parts is not None:
             scale = scale.reshape(_merged_sizes(scale.shape, parts))
-        step = ctx.add_constant(scale.contiguous())
+        scale = scale.contiguous()
+        quantized = add_quantized_constant(ctx, values, scale, axis, sizes)
+        step = ctx.add_constant(scale)
     result = add_dequantize(ctx, quantized, step, axis, dtype)
     return result if parts is None else reshaped(ctx, result, shape)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,34 @@ def add_dequantize(
     which it calls every floating-point dtype.
     """
     return _add(ctx.net.add_dequantize, source, scale, dtype, axis)
+
+
+def add_quantized_constant(
+    ctx: ConversionContext,
+    values: torch.Tensor,
+    scale: torch.Tensor,
+    axis: int | None,
+    sizes: Sequence[int] | None = None,
+) -> NetworkTensor:
+    """Returns a constant in its quantized dtype.
+
+    TensorRT 8.6 does not build int8 constants beside layers that Myelin compiles, such as layer normalization.
+    There, a Quantize layer rounds the numbers that int8 stands for back to the same int8.
+
+    Args:
+        ctx: The conversion context.
+        values: The quantized values.
+        scale: Their scale in float32: one number, or a vector along ``axis``.
+        axis: The dimension whose indices have a scale each, or ``None``.
+        sizes: The shape of the constant, where ``values`` are packed.
+    """
+    sizes = tuple(values.shape if sizes is None else sizes)
+    if values.dtype is not torch.int8 or supports(Capability.QUANTIZED_CONSTANTS):
+        return ctx.add_constant(values, sizes)
+    values = values.reshape(sizes)
+    factor = scale if axis is None else by_channel(scale, values, axis)
+    numbers = ctx.add_constant(values.to(torch.float32) * factor)
+    return add_quantize(ctx, numbers, ctx.add_constant(scale), axis)
 
 
 def _add(

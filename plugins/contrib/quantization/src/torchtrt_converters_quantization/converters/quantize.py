@@ -22,6 +22,7 @@ from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,
+    add_quantized_constant,
     by_channel,
 )
 
@@ -147,8 +148,8 @@ def dequantize(
     **_: Any,
 ) -> NetworkTensor:
     """``q * scale`` as a Dequantize layer."""
-    factor = ctx.tensor(torch.as_tensor(scale, dtype=torch.float32).reshape(()))
-    return add_dequantize(ctx, ctx.tensor(input), factor, None, out_dtype or torch.float32)
+    factor = torch.as_tensor(scale, dtype=torch.float32).reshape(())
+    return _dequantized(ctx, input, factor, None, out_dtype)
 
 
 @pack.converter(
@@ -187,9 +188,20 @@ def dequantize_channels(
     **_: Any,
 ) -> NetworkTensor:
     """As above, with one scale for each index of a dimension of a weight."""
-    axis %= len(input.shape)
-    factors = ctx.tensor(scales.to(torch.float32))
-    return add_dequantize(ctx, ctx.tensor(input), factors, axis, out_dtype or torch.float32)
+    return _dequantized(ctx, input, scales.to(torch.float32), axis % len(input.shape), out_dtype)
+
+
+def _dequantized(
+    ctx: ConversionContext,
+    values: NetworkTensor | Tensor,
+    scale: Tensor,
+    axis: int | None,
+    dtype: torch.dtype | None,
+) -> NetworkTensor:
+    """Returns what int8 stands for, of a weight or of what a Quantize layer returned."""
+    if not is_network_tensor(values):
+        values = add_quantized_constant(ctx, values, scale, axis)
+    return add_dequantize(ctx, values, ctx.tensor(scale), axis, dtype or torch.float32)
 
 
 # What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.
