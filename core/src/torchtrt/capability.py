@@ -241,6 +241,10 @@ class Capability(enum.Enum):
         "exactness", "batches of products of one row", "TensorRT 10.0",
         "Attention with a mask and one query is computed right in any form.",
     )  # fmt: skip
+    SEVERAL_VARYING_SIZES = (
+        "exactness", "networks of which several sizes vary", "TensorRT 10.0",
+        "No engine needs a comparison with PyTorch because several of its sizes vary.",
+    )  # fmt: skip
     FREE_FORM_ATTENTION = (
         "exactness", "masked attention in any form", "TensorRT 10.0",
         "Attention with a mask needs no special form to become one kernel.",

@@ -198,7 +198,10 @@ _CHECKS: Mapping[str, _Check] = {
         f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
     ),
     "nccl_in_engines": _SWITCH,
-    "verify": _Check(lambda value: value in (None, "reference"), "'reference' or None"),
+    "verify": _Check(
+        lambda value: value in (None, "engines", "reference") or value is False,
+        "'engines', 'reference', False or None",
+    ),
     "inductor": _Check(
         lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
     ),
@@ -270,6 +273,8 @@ class CompilationSettings:
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
             or ``"none"``. ``None`` leaves its default.
         verify: ``"reference"`` also builds and runs the network on the reference TensorRT, and compares it with eager.
+            ``"engines"`` compares each engine with PyTorch, and divides a block whose engine is wrong. ``None`` does so
+            for networks that the TensorRT in use is known to compute wrongly, and ``False`` never.
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
             With ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
@@ -316,7 +321,7 @@ class CompilationSettings:
     share_execution_memory: bool = False
     runtime_cache: str | os.PathLike[str] | None = None
     kernel_specialization: str | None = None
-    verify: str | None = None
+    verify: str | bool | None = None
     cuda_graphs: bool | str = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     inductor: bool | str = False

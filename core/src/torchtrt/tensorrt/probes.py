@@ -83,6 +83,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.INTEGER_RANKING: _IS_10,
     Capability.INFINITE_CONSTANTS: _IS_10,
     Capability.SINGLE_ROW_PRODUCTS: _IS_10,
+    Capability.SEVERAL_VARYING_SIZES: _IS_10,
     Capability.FREE_FORM_ATTENTION: _IS_10,
 }
 """A capability without a probe is one that only an implementation declares."""

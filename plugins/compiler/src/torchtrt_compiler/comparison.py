@@ -125,7 +125,7 @@ def differences(
         VerificationError: Eager PyTorch does not run the model here.
     """
     eager = model.module() if isinstance(model, ExportedProgram) else model
-    with unchanged(compiled, leaves) as restore:
+    with unchanged(compiled.graph_module, leaves) as restore:
         try:
             expected = _called(eager, compiled, leaves)
         except Exception as error:

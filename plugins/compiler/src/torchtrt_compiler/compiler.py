@@ -27,6 +27,7 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
 from torchtrt_compiler.gpu_targets import compute_capabilities
@@ -132,7 +133,7 @@ def _checked(options: CompilationSettings) -> CompilationReport:
     builder_flags(options)
     RuntimeSettings.of(options).check()
     targets = list(compute_capabilities(options))
-    if options.verify:
+    if options.verify == "reference":
         closest_reference()
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
@@ -194,7 +195,15 @@ def _compile_program(
         graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
-        builder = EngineBuilder(program, partition, profiles, options, report, services)
+        builder = EngineBuilder(
+            program,
+            partition,
+            profiles,
+            options,
+            report,
+            services,
+            engine_checks_for(program, profiles, given, options),
+        )
         with offloaded(options, (model, exported, program.graph_module), watcher):
             graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
@@ -218,7 +227,7 @@ def _compile_program(
     compiled = CompiledModule(
         graph_module, interface, report, options, recipes, executor_for(options)
     )
-    if options.verify and not options.dryrun:
+    if options.verify == "reference" and not options.dryrun:
         with stages.stage("verifying"):
             report.verified = verify(compiled, Built(model, blocks, profiles, given, options))
     return compiled

@@ -17,6 +17,7 @@ from torchtrt.registry.candidate import Rejection
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.engine_checks import EngineChecks
 from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
@@ -39,9 +40,10 @@ class EngineBuilder:
         settings: The settings of the compilation.
         report: Its report, which is kept up to date.
         services: What accompanies it.
+        checks: What compares its engines with PyTorch.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         program: Program,
         partition: Partition,
@@ -49,6 +51,7 @@ class EngineBuilder:
         settings: CompilationSettings,
         report: CompilationReport,
         services: Services,
+        checks: EngineChecks,
     ) -> None:
         self.program = program
         self.partition = partition
@@ -56,6 +59,7 @@ class EngineBuilder:
         self.settings = settings
         self.report = report
         self.services = services
+        self.checks = checks
         self.built: dict[tuple[str, tuple[Node, ...]], BuiltEngine] = {}
         self.blocks: dict[str, GraphModule] = {}
         self.unbuilt = 0
@@ -64,7 +68,8 @@ class EngineBuilder:
     def run(self) -> GraphModule:
         """Returns the graph with an engine for each block.
 
-        A block that TensorRT cannot build becomes two, and a block of a single op stays in PyTorch.
+        A block that TensorRT cannot build, or whose engine computes something else, becomes two, and a block of a
+        single op stays in PyTorch.
 
         Raises:
             ConversionError: A converter failed, and the settings do not leave its op to PyTorch.
@@ -102,6 +107,11 @@ class EngineBuilder:
                 self.leave_failed(nodes, error)
                 return None
             engines[name] = self.built[key]
+        modules = {name: engine for name, (engine, _) in engines.items()}
+        if wrong := self.checks.objection(graph_module, blocks, modules):
+            levels = dict(zip(blocks, self.partition.blocks, strict=True))
+            self.reduce(levels[wrong[0]], wrong[1])
+            return None
         for name, (engine, _) in engines.items():
             setattr(graph_module, name, engine)
         self.report.blocks = [row for _, row in engines.values()]

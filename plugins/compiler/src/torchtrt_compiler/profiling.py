@@ -17,7 +17,7 @@ from operator import attrgetter, getitem
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from torchtrt.errors import InputError, kind_of
 from torchtrt.graphs.nodes import writes
@@ -136,7 +136,7 @@ def profile(
     leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     clock = Clock.of(leaves)
     whole, profiler = [], _Profiler(compiled, clock)
-    with torch.no_grad(), unchanged(compiled, leaves) as restore:
+    with torch.no_grad(), unchanged(compiled.graph_module, leaves) as restore:
         for _ in range(WARM_UPS):
             restore()
             compiled.run_graph(leaves)
@@ -190,12 +190,11 @@ def _device_of(compiled: CompiledModule) -> torch.device:
 
 
 @contextlib.contextmanager
-def unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
+def unchanged(graph_module: GraphModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
     """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end.
 
     Random numbers that are drawn meanwhile are not missing afterwards.
     """
-    graph_module = compiled.graph_module
     graph = graph_module.graph
     given = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
     targets = {node.args[0] for node in graph.nodes if writes(node)}

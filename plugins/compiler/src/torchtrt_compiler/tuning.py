@@ -250,7 +250,7 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
         restore()
         return clock.measure(functools.partial(repeated, count))[1] / count
 
-    with torch.no_grad(), unchanged(compiled, leaves) as restore:
+    with torch.no_grad(), unchanged(compiled.graph_module, leaves) as restore:
         for _ in range(WARM_UPS):
             calls(1)
         count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
@@ -262,7 +262,7 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
 def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float) -> list[Any]:
     """Returns the ops of engines that PyTorch takes longest for, up to a part of the whole, the longest first."""
     clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
-    with torch.no_grad(), unchanged(partitioned, leaves) as restore:
+    with torch.no_grad(), unchanged(partitioned.graph_module, leaves) as restore:
         clock.run(*leaves)
         restore()
         clock.times.clear()  # what is loaded on a first call is not what calls take

@@ -1,0 +1,193 @@
+"""Engines that compute something else than PyTorch are found while they are built, and their blocks divided."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.errors import BuildError, ConversionWarning, NoEngineWarning
+from torchtrt.tensorrt import Capability
+from torchtrt.tensorrt.probes import disabling
+from torchtrt_compiler import engine_checks
+from torchtrt_compiler.engine_checks import sizes_to_compare
+from torchtrt_runtime.engine_module import EngineModule
+
+VARYING = torchtrt.Input(min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8))
+OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8))
+NEEDED = frozenset({Capability.SEVERAL_VARYING_SIZES})
+
+
+class Waves(nn.Module):
+    """Three ops."""
+
+    def forward(self, x):
+        return (x.sin() * 2).cos()
+
+
+@pytest.fixture
+def wrong_together(monkeypatch):
+    """Engines with a sine and a cosine are wrong for more than two rows. Returns the shapes of all calls."""
+    forward, shapes = EngineModule.forward, []
+
+    def wrong(self, *inputs):
+        results = forward(self, *inputs)
+        shapes.append(tuple(inputs[0].shape))
+        is_wrong = {"sin", "cos"} <= set(self.converted_by) and inputs[0].shape[0] > 2
+        return tuple(each + 1 for each in results) if is_wrong else results
+
+    monkeypatch.setattr(EngineModule, "forward", wrong)
+    return shapes
+
+
+def compiled(**settings):
+    """Returns the model, compiled with sizes that vary."""
+    return torchtrt.compile(
+        Waves().eval(), [settings.pop("spec", VARYING)], min_block_size=1, **settings
+    )
+
+
+def test_a_wrong_engine_is_divided_until_its_parts_are_right(wrong_together):
+    """The report says what differed, and for which sizes."""
+    model = compiled(verify="engines")
+
+    assert 2 == len(model.report.blocks)
+    assert (
+        "computes something else than PyTorch for inputs of the sizes [3, 4, 8]: output 0"
+        in str(model.report.splits[0])
+    )
+    x = torch.randn(5, 3, 8)
+    torch.testing.assert_close(model(x), Waves()(x))
+
+
+def test_right_engines_stay_whole(wrong_together):
+    """They run at the limits, and with each size at one limit and the others at the other."""
+    model = torchtrt.compile(nn.Tanh().eval(), [VARYING], min_block_size=1, verify="engines")
+
+    assert not model.report.splits
+    assert [(3, 4, 8), (1, 2, 8), (6, 7, 8), (6, 2, 8), (1, 7, 8)] == wrong_together
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_compared"),
+    [({}, True), ({"verify": False}, False), ({"spec": OF_ONE}, False)],
+    ids=["default", "off", "one-size"],
+)
+def test_a_tensorrt_that_needs_it_is_compared_where_several_sizes_vary(
+    wrong_together, settings, is_compared
+):
+    """And only there, unless the setting says no."""
+    with disabling(NEEDED):
+        model = compiled(**settings)
+
+    assert is_compared == bool(model.report.splits) == bool(wrong_together)
+
+
+def test_nothing_is_compared_by_default(wrong_together):
+    """TensorRT without this defect needs no comparison."""
+    assert not compiled().report.splits
+    assert [] == wrong_together
+
+
+def test_a_wrong_engine_of_one_op_stays_in_pytorch(monkeypatch):
+    """Or ends the compilation, where nothing may stay there."""
+    forward = EngineModule.forward
+    monkeypatch.setattr(EngineModule, "forward", lambda self, x: (forward(self, x)[0] * 3,))
+
+    with pytest.raises(BuildError, match="computes something else than PyTorch"):
+        torchtrt.compile(
+            nn.Tanh().eval(), [VARYING], require_full_compilation=True, verify="engines"
+        )
+    model = Waves().eval()
+    with (
+        pytest.warns(ConversionWarning, match="computes something else"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", NoEngineWarning)
+        left = torchtrt.compile(
+            model, [VARYING], min_block_size=1, torch_executed_on_failure=True, verify="engines"
+        )
+    assert not left.report.blocks
+    torch.testing.assert_close(left(torch.ones(2, 3, 8)), model(torch.ones(2, 3, 8)))
+
+
+def test_an_engine_that_destroys_the_context_ends_the_compilation(monkeypatch):
+    """No call of this process could use the GPU afterwards."""
+
+    def crash(self, *inputs):
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(EngineModule, "forward", crash)
+    with pytest.raises(BuildError, match="In a new process, compile for fewer or smaller ranges"):
+        compiled(verify="engines")
+
+
+def test_sizes_that_the_model_does_not_take_are_left_out(monkeypatch):
+    """Here PyTorch fails for them, as for lack of memory."""
+    run, calls = engine_checks.EngineChecks._inputs, []
+
+    def inputs(self, sizes):
+        calls.append(sizes)
+        leaves = run(self, sizes)
+        return [leaves[0][..., :3]] if len(calls) == 2 else leaves
+
+    monkeypatch.setattr(engine_checks.EngineChecks, "_inputs", inputs)
+    model = torchtrt.compile(nn.Linear(8, 4).eval(), [VARYING], min_block_size=1, verify="engines")
+
+    assert 5 == len(calls)
+    assert 1 == len(model.report.blocks)
+
+
+class Reader(nn.Module):
+    """Reads a table, an example, flags and numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(5, 8)
+
+    def forward(self, ids, x, flags, count):
+        """Each input with one size that varies."""
+        rows = self.table(ids) + x
+        return torch.where(flags[:, None], rows, 0.0) * count[:, None]
+
+
+def test_inputs_are_valid_indices_or_resized_examples(monkeypatch):
+    """A row that the table lacks would end the process on a GPU."""
+    seen = []
+    monkeypatch.setattr(engine_checks, "_run", lambda _, leaves: seen.append(leaves))
+    examples = [torch.tensor([1, 4]), torch.arange(16.0).reshape(2, 8)]
+    size = torch.export.Dim("n", min=1, max=9)
+    specs = [
+        torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(9,), dtype=dtype)
+        for dtype in (torch.int64, torch.bool, torch.int64)
+    ]
+    given = torchtrt.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(9, 8))
+    torchtrt.compile(
+        Reader().eval(), [specs[0], given, *specs[1:]], min_block_size=1, verify="engines"
+    )
+    torchtrt.compile(
+        Reader().eval(),
+        [*examples, torch.ones(2, dtype=torch.bool), torch.tensor([3, 5])],
+        dynamic_shapes=({0: size},) * 4,
+        min_block_size=1,
+        verify="engines",
+    )
+
+    generated, resized = seen[2], seen[-1]
+    assert {0, 1, 2, 3, 4} >= set(generated[0].tolist()) > {0}
+    assert generated[2].all()
+    assert not generated[3].any()
+    assert [1, 4, 1, 4, 1, 4, 1, 4, 1] == resized[0].tolist()
+    torch.testing.assert_close(resized[1][2:4], examples[1])
+    assert [3, 5, 3] == resized[3][:3].tolist()
+
+
+def test_sizes_at_opposite_limits_are_compared():
+    """An engine may be right for the limits of all sizes together, and wrong for others."""
+    profile = {"a": SizeRange(1, 2, 3), "b": SizeRange(4, 4, 4), "c": SizeRange(5, 6, 7)}
+
+    found = [tuple(sizes.values()) for sizes in sizes_to_compare(profile)]
+
+    assert [(2, 4, 6), (1, 4, 5), (3, 4, 7), (3, 4, 5), (1, 4, 7)] == found
