@@ -243,7 +243,7 @@ class Capability(enum.Enum):
     )  # fmt: skip
     SEVERAL_VARYING_SIZES = (
         "exactness", "networks of which several sizes vary", "TensorRT 10.0",
-        "No engine needs a comparison with PyTorch because several of its sizes vary.",
+        "Networks of which several sizes vary are computed right, and products in them need no special form.",
     )  # fmt: skip
     FREE_FORM_ATTENTION = (
         "exactness", "masked attention in any form", "TensorRT 10.0",

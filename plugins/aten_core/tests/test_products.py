@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import torchtrt
+from torchtrt.tensorrt import Capability, supports
 from torchtrt.testing import run_compiled
 
 WEIGHT, BIAS = torch.randn(5, 6), torch.randn(5)
@@ -137,3 +138,55 @@ def test_sizes_in_the_middle_may_be_nothing(shape):
     )
     x = torch.randn(shape)
     torch.testing.assert_close(run_compiled(compiled, x), Einsum()(x))
+
+
+@pytest.mark.parametrize("model", [Linear().eval(), Product().eval()], ids=["linear", "matmul"])
+@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.usefixtures("version")
+def test_rows_of_several_sizes_that_vary(layers, model, rank):
+    """TensorRT 8.6 may mix them up; there they are the rows of one product, of which there may be none."""
+    sizes = [{"least": 0, "usual": 3, "most": 7}, {"least": 0, "usual": 2, "most": 5}]
+    shapes = [
+        (*(each[limit] for each in sizes), *range(2, rank - 1), 6)
+        for limit in ("least", "usual", "most")
+    ]
+    spec = torchtrt.Input(min_shape=shapes[0], opt_shape=shapes[1], max_shape=shapes[2])
+    compiled = torchtrt.compile(model, [spec], require_full_compilation=True, min_block_size=1)
+
+    assert ranks(layers) == [rank if supports(Capability.SEVERAL_VARYING_SIZES) else 2]
+    for leading in ((3, 2), (7, 1), (1, 5), (0, 2), (2, 0)):
+        x = torch.randn(*leading, *shapes[0][2:])
+        torch.testing.assert_close(run_compiled(compiled, x), model(x))
+
+
+class Masked(torch.nn.Module):
+    """Attention with a mask for each sequence."""
+
+    def forward(self, query, key, mask):
+        return F.scaled_dot_product_attention(query, key, key, mask[:, None, None])
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+@pytest.mark.usefixtures("version")
+def test_masked_attention_of_a_batch_that_varies(layers, queries, dtype):
+    """TensorRT 8.6 multiplies the heads of each sequence by themselves, and is slow; there they are one batch."""
+    most = {"n": 5, "keys": 7}
+    specs = [
+        torchtrt.Input(min_shape=low, opt_shape=high, max_shape=high, dtype=kind)
+        for low, high, kind in (
+            ((1, 2, queries, 8), (most["n"], 2, queries, 8), torch.float32),
+            ((1, 2, 1, 8), (most["n"], 2, most["keys"], 8), torch.float32),
+            ((1, 1), (most["n"], most["keys"]), dtype),
+        )
+    ]
+    compiled = torchtrt.compile(Masked().eval(), specs, require_full_compilation=True)
+
+    products = ranks(layers)
+    assert products == [4 if supports(Capability.SEVERAL_VARYING_SIZES) else 3] * len(products)
+    for batch, keys in ((5, 7), (1, 1), (2, 3), (3, 1)):
+        query, key = torch.randn(batch, 2, queries, 8), torch.randn(batch, 2, keys, 8)
+        mask = torch.randn(batch, keys)
+        mask = mask > 0 if dtype is torch.bool else mask
+        inputs = query, key, mask
+        torch.testing.assert_close(run_compiled(compiled, *inputs), Masked()(*inputs))

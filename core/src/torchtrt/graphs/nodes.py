@@ -9,12 +9,15 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.capability import Capability
+from torchtrt.contract import arguments_of
 from torchtrt.registry.candidate import RejectionCode, Resolution
 
 _RESOLUTION = "torchtrt_resolution"
 _LEFT = "torchtrt_left_in_torch"
 _MISSED = "torchtrt_missed_layers"
 _ENGINE_NAMES = "torchtrt_engine_names"
+_CHANCES = ("dropout_p", "dropout", "train")
+"""The arguments of attention and recurrent layers without which they draw no random numbers."""
 
 
 def resolution_of(node: Node) -> Resolution | None:
@@ -108,6 +111,14 @@ def writes(node: Node) -> bool:
         and bool(node.users)
         and all(user.args[:1] == (node,) and writes(user) for user in node.users)
     )
+
+
+def draws_random_numbers(node: Node) -> bool:
+    """Returns whether a call of a function draws random numbers, which are to be PyTorch's own."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    arguments = vars(arguments_of(node))
+    return all(arguments[name] for name in _CHANCES if name in arguments)
 
 
 def declares_alias(target: torch._ops.OpOverload) -> bool:

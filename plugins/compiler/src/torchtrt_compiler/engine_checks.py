@@ -15,10 +15,12 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.contract import arguments_of, value_of
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import BuildError, EngineError, InputError
+from torchtrt.graphs.nodes import draws_random_numbers
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import Capability, supports
+from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.profiling import unchanged
@@ -67,7 +69,8 @@ class EngineChecks:
         compared = {
             name: engine
             for name, engine in engines.items()
-            if engine not in self.right and _is_determined(blocks[name])
+            if engine not in self.right
+            and not any(map(draws_random_numbers, blocks[name].graph.nodes))
         }
         for profile in self.profiles if compared else ():
             for sizes in sizes_to_compare(profile):
@@ -113,7 +116,8 @@ def engine_checks_for(
     Without the setting, they are compared where TensorRT is known to need it. Nothing is compared where weights are
     offloaded or left out of engines, and in programs of several processes.
     """
-    is_needed = settings.verify is None and not supports(Capability.SEVERAL_VARYING_SIZES)
+    is_suspect = is_real() and not supports(Capability.SEVERAL_VARYING_SIZES)
+    is_needed = settings.verify is None and is_suspect
     varying = max(
         (sum(each.min < each.max for each in profile.values()) for profile in profiles), default=0
     )
@@ -220,12 +224,6 @@ def _difference(actual: Any, expected: Any) -> str:
     return ""
 
 
-def _is_determined(block: GraphModule) -> bool:
-    """Returns whether a block draws no random numbers."""
-    random = torch.Tag.nondeterministic_seeded
-    return not any(random in getattr(node.target, "tags", ()) for node in block.graph.nodes)
-
-
 def _examples(program: Program, given: _Inputs) -> list[torch.Tensor | None]:
     """Returns the caller's example of each input, or None."""
     leaves: Sequence[Any] = ()
@@ -257,11 +255,8 @@ def _generated(node: Node, shape: Sequence[int]) -> torch.Tensor:
     if dtype is torch.bool:
         return torch.ones(shape, dtype=dtype, device=device)
     # Only an embedding tells which numbers are valid; an index that is out of range ends the use of a GPU.
-    rows = [
-        user.args[0].meta["val"].shape[0]
-        for user in node.users
-        if user.target is aten.embedding.default and user.args[1] is node
-    ]
+    readers = [arguments_of(user) for user in node.users if user.target is aten.embedding.default]
+    rows = [value_of(each.weight).shape[0] for each in readers if each.indices is node]
     if rows and not dtype.is_complex:
         most = min(map(int, rows))
         return torch.randint(most, tuple(shape), device=device, generator=random).to(dtype)

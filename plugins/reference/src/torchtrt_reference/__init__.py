@@ -32,14 +32,9 @@ DEFAULT_VERSION = VERSIONS[-1]
 __all__ = ["DEFAULT_VERSION", "VERSIONS", "capability_objection", "is_reference", "load"]
 
 
-_CAPABILITIES = frozenset(
-    {"BUILDS_WITHOUT_GPU", "PROCESS_GROUPS", "SEVERAL_VARYING_SIZES", "TORCH_DEVICES"}
-)
-
-
 def capability_objection(name: str) -> str | None:
     """Returns ``""`` for the capabilities of torchtrt that the reference has beyond its version's interface."""
-    return "" if name in _CAPABILITIES else None
+    return "" if name in ("BUILDS_WITHOUT_GPU", "PROCESS_GROUPS", "TORCH_DEVICES") else None
 
 
 def load(version: str | None = None) -> Any:

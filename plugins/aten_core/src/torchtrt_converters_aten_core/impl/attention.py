@@ -22,6 +22,7 @@ from torchtrt_converters_aten_core.impl import (
     matmul,
     reduction,
     shape,
+    shims,
     sizes,
     softmax,
     types,
@@ -105,6 +106,7 @@ def attention(
 
     A query whose mask leaves no key has a result of 0, as in PyTorch.
     """
+    by_heads = mask is not None and _is_slow_with_mask(ctx, query, key, value)
     dtype = ctx.dtype_of(query)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
@@ -115,7 +117,8 @@ def attention(
         behind = scale if scale > 1 else 2.0
     if scale != behind:
         query = elementwise.arithmetic(ctx, "PROD", query, scale / behind, dtype)
-    scores = matmul.multiply(ctx, query, key, transpose_second=True)
+    multiply: Any = matmul.multiply_heads if by_heads else matmul.multiply
+    scores = multiply(ctx, query, key, transpose_second=True)
     if behind != 1:
         scores = elementwise.arithmetic(ctx, "PROD", scores, behind, dtype)
     keep = None
@@ -132,9 +135,17 @@ def attention(
             scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
     weights = softmax.softmax(ctx, scores, -1)
     # Where the scores are transposed, this product need not be.
-    result = matmul.multiply(ctx, weights, value, may_transpose=False)
+    result = multiply(ctx, weights, value, may_transpose=False)
     # Not a product: in float16, whose lowest is less low, what sees nothing may have become NaN.
     return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
+
+
+def _is_slow_with_mask(ctx: ConversionContext, *operands: NetworkTensor) -> bool:
+    """Returns whether the batch of attention varies, and TensorRT is slow where a mask is added to its products."""
+    batches = [ctx.symbolic_shape(each)[:-2] for each in operands]
+    varies = len(operands[0].shape) == 4 and operands[0].shape[0] == -1
+    are_same = all(len(each) == 2 and sizes.have_same_sizes(each, batches[0]) for each in batches)
+    return varies and are_same and not shims.takes_several_varying_sizes()
 
 
 def mask_dtype(ctx: ConversionContext, mask: NetworkTensor | torch.Tensor) -> torch.dtype:

@@ -11,14 +11,16 @@ from torchtrt.conversion import (
     ConversionContext,
     NetworkTensor,
     Operand,
+    Size,
     add,
     add_layer,
     is_network_tensor,
 )
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, reduction, shims, types
+from torchtrt_converters_aten_core.impl import sizes as size_math
 from torchtrt_converters_aten_core.impl.integer_reduction import total
-from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
+from torchtrt_converters_aten_core.impl.shape import reshape, swap, to_rank, unsqueeze
 
 
 def multiply(
@@ -37,6 +39,9 @@ def multiply(
     TensorRT 8.6 would compute a small product for each of them, at half the speed. If they are 1, they vanish: of
     ``(8, 1, 2048)`` TensorRT 8.6 would compute eight products of one row, at a quarter to an eighth of the speed.
 
+    If several of the sizes before the last vary, TensorRT 8.6 may compute such a product wrongly, and all of these
+    dimensions become one.
+
     A product of batches whose matrices have one row is computed as its transpose where TensorRT may compute attention
     wrongly otherwise (``shims.multiplies_one_row_exactly``).
 
@@ -49,6 +54,12 @@ def multiply(
         may_transpose: Whether a product with one row may be computed as its transpose, at some cost.
     """
     is_one_matrix = len(second.shape) > 1 and tuple(second.shape)[:-2] in ((), (1,))
+    if is_one_matrix and not transpose_first and _rows_lose_sizes(first):
+        if len(second.shape) > 2:
+            second = _with_sizes(ctx, second, tuple(second.shape)[1:])
+        flat, shape = _as_rows(ctx, first)
+        product = multiply(ctx, flat, second, transpose_second=transpose_second)
+        return reshape(ctx, product, [*shape[:-1], product.shape[-1]])
     if is_one_matrix and len(first.shape) > 2 and not transpose_first:
         *middle, depth = tuple(first.shape)[1:]
         width = second.shape[-2 if transpose_second else -1]
@@ -69,6 +80,19 @@ def multiply(
             product = _multiply(ctx, second, first, not transpose_second, not transpose_first)
             return swap(ctx, product, -2, -1)
     return _multiply(ctx, first, second, transpose_first, transpose_second)
+
+
+def _rows_lose_sizes(tensor: NetworkTensor) -> bool:
+    """Returns whether TensorRT may mix up the rows of a tensor, because several of its other sizes vary."""
+    sizes = tuple(tensor.shape)[:-1]
+    return sizes.count(-1) > 1 and tensor.shape[-1] > 0 and not shims.takes_several_varying_sizes()
+
+
+def _as_rows(ctx: ConversionContext, tensor: NetworkTensor) -> tuple[NetworkTensor, list[Size]]:
+    """Returns a tensor with all dimensions but the last as one, and the sizes that it had."""
+    shape = size_math.sizes_of(ctx, tensor)
+    rows = size_math.product(ctx, shape[:-1])
+    return reshape(ctx, tensor, [rows, shape[-1]]), shape
 
 
 def _dot(
@@ -113,6 +137,36 @@ def _with_sizes(
     return layer.get_output(0)
 
 
+def multiply_heads(
+    ctx: ConversionContext,
+    first: NetworkTensor,
+    second: NetworkTensor,
+    transpose_second: bool = False,
+    *,
+    may_transpose: bool = True,
+) -> NetworkTensor:
+    """Returns the product of each head of attention, where TensorRT multiplies batches of heads one after the other.
+
+    TensorRT 8.6 does that for ``(batch, heads, rows, columns)`` if the batch varies and a mask is added to the product
+    that has no size for the heads: it takes up to twenty times as long. A batch of all heads is one product.
+
+    Args:
+        ctx: The conversion context.
+        first: A network tensor of shape ``(batch, heads, rows, depth)``.
+        second: A network tensor ``(batch, heads, depth, columns)`` of the same batch and heads.
+        transpose_second: Exchange the last two dimensions of ``second``.
+        may_transpose: As for ``multiply``.
+    """
+    shape, columns = size_math.sizes_of(ctx, first), size_math.sizes_of(ctx, second)
+    heads = size_math.product(ctx, shape[:2])
+    rows = reshape(ctx, first, [heads, *shape[2:]])
+    matrices = reshape(ctx, second, [heads, *columns[2:]])
+    product = multiply(
+        ctx, rows, matrices, transpose_second=transpose_second, may_transpose=may_transpose
+    )
+    return reshape(ctx, product, [*shape[:3], columns[2 if transpose_second else 3]])
+
+
 def multiply_whole(
     ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor
 ) -> NetworkTensor:
@@ -152,6 +206,10 @@ def linear(
         bias: A PyTorch or network tensor of shape ``(out,)``, or ``None``.
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    if len(weight.shape) == 2 and _rows_lose_sizes(tensor):
+        rows, shape = _as_rows(ctx, tensor)
+        product = linear(ctx, rows, weight, bias)
+        return reshape(ctx, product, [*shape[:-1], product.shape[-1]])
     if is_network_tensor(weight) or weight.dim() < 2 or rank < 2:
         weight = types.operand(ctx, weight, dtype, len(weight.shape))
     else:

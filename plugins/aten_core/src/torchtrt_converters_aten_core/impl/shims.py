@@ -114,6 +114,11 @@ def multiplies_one_row_exactly() -> bool:
     return supports(Capability.SINGLE_ROW_PRODUCTS)
 
 
+def takes_several_varying_sizes() -> bool:
+    """Returns whether networks of which several sizes vary are computed right in any form, and quickly."""
+    return supports(Capability.SEVERAL_VARYING_SIZES)
+
+
 def loops_over_one_row() -> bool:
     """Returns whether a loop whose body multiplies one row builds in a usual time.
 

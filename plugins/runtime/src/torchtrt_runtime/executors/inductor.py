@@ -21,16 +21,13 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from torchtrt.contract import arguments_of
-from torchtrt.graphs.nodes import declares_alias, writes
+from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
 
 _LEAST = 2
 """Fewer ops than this that compute something: PyTorch's own kernels are what Inductor would call."""
 _SHAPES = 1024
 """The most combinations of shapes that are remembered as compiled."""
-_CHANCES = ("dropout_p", "dropout", "train")
-"""The arguments of attention and recurrent layers without which they draw no random numbers."""
 
 
 class InductorFallback:
@@ -168,15 +165,7 @@ def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
     # A copy of a model does not know the values of its nodes; schemas stay.
     returns = {str(each.type) for each in node.target._schema.returns}
     are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
-    return are_tensors and not _draws(node) and not _has_unknown_sizes(node)
-
-
-def _draws(node: Node) -> bool:
-    """Returns whether an op draws random numbers, which are to be PyTorch's own."""
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:  # type: ignore[union-attr]
-        return False
-    arguments = vars(arguments_of(node))
-    return all(arguments[name] for name in _CHANCES if name in arguments)
+    return are_tensors and not draws_random_numbers(node) and not _has_unknown_sizes(node)
 
 
 def _has_unknown_sizes(node: Node) -> bool:
