@@ -306,6 +306,8 @@ class Measurement:
             "cuda_graphs": cuda_graphs and self.is_gpu,
             "immutable_weights": True,
             "tactic_sources": self.options.tactic_sources,
+            "max_engine_bytes": self.options.max_engine_bytes,
+            "torch_executed_ops": set(self.options.torch_executed_ops),
             "engine_cache": self.options.engines and f"{self.options.engines}/{self.rank}",
         }
 
@@ -440,6 +442,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--tactic-sources", type=int, help="as the setting: 0 without cuBLAS and cuDNN"
     )
+    parser.add_argument(
+        "--max-engine-bytes",
+        type=int,
+        help="as the setting: TensorRT 8.6 takes too long for all weights in one engine",
+    )
+    parser.add_argument("--torch-executed-ops", nargs="*", default=[], help="as the setting")
     parser.add_argument("--engines", help="a folder that keeps the engines")
     parser.add_argument("--limit", type=int, default=150, help="seconds that a phase may take")
     parser.add_argument("--strict", action="store_true", help="end at the first error")

@@ -175,7 +175,7 @@ def test_without_the_reference_the_error_says_what_to_install(monkeypatch):
 
 def test_another_value_is_an_error():
     """There is one kind of verification."""
-    with pytest.raises(SettingsError, match="'reference' or None"):
+    with pytest.raises(SettingsError, match="must be 'engines', 'reference', False or None"):
         torchtrt.explain(torch.nn.Tanh(), [torch.rand(2)], verify=True)
 
 

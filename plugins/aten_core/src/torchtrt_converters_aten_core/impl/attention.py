@@ -106,14 +106,15 @@ def attention(
 
     A query whose mask leaves no key has a result of 0, as in PyTorch.
     """
-    by_heads = mask is not None and _is_slow_with_mask(ctx, query, key, value)
+    has_mask = is_causal or mask is not None
+    by_heads = has_mask and _is_slow_with_mask(ctx, query, key, value)
     dtype = ctx.dtype_of(query)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
     # keeps them only where a factor is scaled down before: see the pass attention_scales.
     behind = 1.0
-    if (is_causal or mask is not None) and not supports(Capability.FREE_FORM_ATTENTION):
+    if has_mask and not supports(Capability.FREE_FORM_ATTENTION):
         behind = scale if scale > 1 else 2.0
     if scale != behind:
         query = elementwise.arithmetic(ctx, "PROD", query, scale / behind, dtype)
