@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._C import DisableTorchFunction, DispatchKey
@@ -18,12 +19,15 @@ from torch._C._autograd import DeviceType
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _is_cia_op as is_composite
+from torch._export.utils import _is_preservable_cia_op as is_kept_whole
 from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
+from torch._ops import OpOverload
 from torch._subclasses.fake_impls import _like_tensor_constructors as like_constructors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
-from torch.export import ExportedProgram, ExportGraphSignature
+from torch.export import ExportedProgram, ExportGraphSignature, exported_program
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
@@ -59,11 +63,13 @@ __all__ = [
     "replace_graph",
     "sizes_of_two_unknown",
     "sympy_functions",
+    "whole_composites_of",
     "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",
 ]
 
+aten = torch.ops.aten
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -171,3 +177,31 @@ def without_size_guards() -> Iterator[None]:
         yield
     finally:
         delattr(propagator, name)
+
+
+_OF_VIEWS = frozenset({
+    aten.chunk.default, aten.contiguous.default, aten.expand_as.default, aten.flatten.using_ints, aten.mT.default,
+    aten.reshape.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.unflatten.int,
+})  # fmt: skip
+"""Composite ops that call views and copies alone."""
+
+
+@contextlib.contextmanager
+def whole_composites_of(program: ExportedProgram) -> Iterator[None]:
+    """Lets ``run_decompositions`` ask only about the composite ops that a program calls.
+
+    PyTorch keeps composite ops without aliases whole. For each of the thousand that it knows it replaces kernels, which
+    takes longer than to trace a small program. Where the program calls a composite op that PyTorch takes apart, and
+    whose parts may be composites again, it asks about all.
+    """
+    modules = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
+    targets = {node.target for each in modules for node in each.graph.nodes}
+    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    ops = [each for each in targets if isinstance(each, OpOverload) and has_kernel(each.name())]
+    ops = [each for each in ops if is_composite(each)]
+    whole = {each for each in ops if is_kept_whole(each)}
+    if not _OF_VIEWS.issuperset({*ops} - whole):
+        yield
+        return
+    with mock.patch.object(exported_program, "_collect_all_valid_cia_ops", return_value=whole):
+        yield

@@ -40,6 +40,7 @@ from torchtrt_compiler.torch_internals import (
     is_any_autocast_enabled,
     is_traceable_wrapper_subclass,
     sizes_of_two_unknown,
+    whole_composites_of,
 )
 
 aten = torch.ops.aten
@@ -142,7 +143,9 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
     sizes = sizes_of_two_unknown(shape_env_of(exported.graph))
     with sizes, _declared(exported), autocast_restored(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was exported
-        traced: ExportedProgram = exported.run_decompositions(_rewritten(exported.graph))
+        rewritten = _rewritten(exported.graph)
+        with whole_composites_of(exported):
+            traced: ExportedProgram = exported.run_decompositions(rewritten)
     before, after = map(_result_dtypes, (exported, traced))
     if before != after:
         raise TypeError(f"its results are {after}, where the model's are {before}")
