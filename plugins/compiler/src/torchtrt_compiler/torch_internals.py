@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 from unittest import mock
 
@@ -69,7 +69,6 @@ __all__ = [
     "wrap_with_set_grad_enabled",
 ]
 
-aten = torch.ops.aten
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -179,20 +178,17 @@ def without_size_guards() -> Iterator[None]:
         delattr(propagator, name)
 
 
-_OF_VIEWS = frozenset({
-    aten.chunk.default, aten.contiguous.default, aten.expand_as.default, aten.flatten.using_ints, aten.mT.default,
-    aten.reshape.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.unflatten.int,
-})  # fmt: skip
-"""Composite ops that call views and copies alone."""
-
-
 @contextlib.contextmanager
-def whole_composites_of(program: ExportedProgram) -> Iterator[None]:
+def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[None]:
     """Lets ``run_decompositions`` ask only about the composite ops that a program calls.
 
     PyTorch keeps composite ops without aliases whole. For each of the thousand that it knows it replaces kernels, which
     takes longer than to trace a small program. Where the program calls a composite op that PyTorch takes apart, and
     whose parts may be composites again, it asks about all.
+
+    Args:
+        program: The program.
+        known: Composite ops without a composite among their parts.
     """
     modules = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
     targets = {node.target for each in modules for node in each.graph.nodes}
@@ -200,7 +196,7 @@ def whole_composites_of(program: ExportedProgram) -> Iterator[None]:
     ops = [each for each in targets if isinstance(each, OpOverload) and has_kernel(each.name())]
     ops = [each for each in ops if is_composite(each)]
     whole = {each for each in ops if is_kept_whole(each)}
-    if not _OF_VIEWS.issuperset({*ops} - whole):
+    if not {*ops} - whole <= known:
         yield
         return
     with mock.patch.object(exported_program, "_collect_all_valid_cia_ops", return_value=whole):

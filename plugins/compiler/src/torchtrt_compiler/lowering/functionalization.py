@@ -55,6 +55,11 @@ _SAYING_SO = {
 """For ops that are views without saying so and no composites of ops that do: the views that they are."""
 
 
+_OF_VIEWS = frozenset({
+    aten.chunk.default, aten.contiguous.default, aten.expand_as.default, aten.flatten.using_ints, aten.mT.default,
+    aten.reshape.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.unflatten.int,
+})  # fmt: skip
+"""Composite ops that call views and copies alone."""
 _PARTS_OF_SUBCLASSES = ("export::access_subclass_inner_tensor",)
 
 
@@ -144,7 +149,7 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
     with sizes, _declared(exported), autocast_restored(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was exported
         rewritten = _rewritten(exported.graph)
-        with whole_composites_of(exported):
+        with whole_composites_of(exported, _OF_VIEWS):
             traced: ExportedProgram = exported.run_decompositions(rewritten)
     before, after = map(_result_dtypes, (exported, traced))
     if before != after:
