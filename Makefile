@@ -11,6 +11,8 @@ PEER := .cache/torch-tensorrt
 SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
+# Python keeps what it compiles, whatever the environment says: a hundred tests start processes that import all modules.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance clean
 .PHONY: check-lint check-tests quick-tests all-tests

@@ -6,6 +6,7 @@ import ast
 import functools
 import gc
 import importlib
+import logging
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -99,6 +100,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((models for models, files in SHARING.items() if file in files), file)
 
     return ByModels(config, log)
+
+
+def pytest_configure() -> None:
+    """Keeps pytest from logging what PyTorch traces: it gives loggers a handler that do not pass messages on.
+
+    PyTorch then describes each symbol and each tensor of an export, with a stack, for nobody.
+    """
+    logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.hookimpl(tryfirst=True)

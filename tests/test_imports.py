@@ -18,7 +18,7 @@ OPS_OF_THE_COMPILER = {
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "composites that may return their argument although their schema does not say so",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
-    "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",
+    "lowering/functionalization": "what schemas do not tell: normalizations that write, composites that are views",
     "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",

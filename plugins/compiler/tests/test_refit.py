@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
-import threading
 import warnings
 
 import pytest
@@ -17,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import torchtrt
 from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compiled, made
 from tests.support.shards import some
+from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import EngineError, InputError, RefitError
 from torchtrt_compiler import building, compiler
 
@@ -271,32 +270,10 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(kind):
     old, new = made(kind, 0), made(kind, 1)
     model = compiled(old)
     expected = [each(X) for each in (old, new)]
-    wrong = []
-    stop = threading.Event()
-
-    def call():
-        try:
-            while not stop.is_set():
-                result = model(X)
-                if not any(torch.allclose(result, each, atol=1e-2) for each in expected):
-                    wrong.append(result)
-        except Exception as error:
-            wrong.append(error)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=call) for _ in range(3)]
-        for thread in threads:
-            thread.start()
+    with calls_in_other_threads(lambda: model(X), expected, 1e-2) as wrong:
         for _ in range(20):
             for each in (new, old):
                 torchtrt.refit_module_weights(model, each, in_place=True)
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        for thread in threads:
-            thread.join()
 
     assert [] == wrong
 

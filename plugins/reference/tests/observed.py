@@ -36,6 +36,14 @@ def bools(*values: bool) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.bool)
 
 
+def with_attributes(layer: Any, **attributes: Any) -> Any:
+    """Returns a layer after setting its attributes in this order, those that are None excepted."""
+    for name, value in attributes.items():
+        if value is not None:
+            setattr(layer, name, value)
+    return layer
+
+
 def elementwise(op: str, a: torch.Tensor, b: torch.Tensor) -> Any:
     """A case of two operands."""
     return lambda n: n.net.add_elementwise(
@@ -55,18 +63,13 @@ def reduce(op: str, x: torch.Tensor, axes: int = 1, keep: bool = False) -> Any:
 
 def activation(kind: str, alpha: float | None = None, beta: float | None = None) -> Any:
     """An activation of -3, -1, 0, 0.5, 1 and 3."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_activation(
+    return lambda n: with_attributes(
+        n.net.add_activation(
             n.input(floats(-3, -1, 0, 0.5, 1, 3)), getattr(n.trt.ActivationType, kind)
-        )
-        if alpha is not None:
-            layer.alpha = alpha
-        if beta is not None:
-            layer.beta = beta
-        return layer
-
-    return make
+        ),
+        alpha=alpha,
+        beta=beta,
+    )
 
 
 def cast(x: torch.Tensor, target: str) -> Any:
@@ -78,16 +81,12 @@ def gather(
     x: torch.Tensor, index: Any, mode: str = "DEFAULT", axis: int = 0, shape: Any = None
 ) -> Any:
     """A case of a gather."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_gather_v2(
+    return lambda n: with_attributes(
+        n.net.add_gather_v2(
             n.input(x, shape), n.const(index, np.int32), getattr(n.trt.GatherMode, mode)
-        )
-        if mode != "ND":
-            layer.axis = axis
-        return layer
-
-    return make
+        ),
+        axis=None if mode == "ND" else axis,
+    )
 
 
 def sliced(
@@ -131,13 +130,7 @@ def fill(shape: Any, alpha: Any = None, beta: Any = None, dtype: str | None = No
 
 def softmax(x: torch.Tensor, axes: int) -> Any:
     """A case of SoftMax."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_softmax(n.input(x))
-        layer.axes = axes
-        return layer
-
-    return make
+    return lambda n: with_attributes(n.net.add_softmax(n.input(x)), axes=axes)
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, op0: str = "NONE", op1: str = "NONE") -> Any:
@@ -173,43 +166,31 @@ def shuffle(
     x: torch.Tensor, dims: Any = None, first: Any = None, zero_is_length: bool = False
 ) -> Any:
     """A case of Shuffle."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_shuffle(n.input(x))
-        layer.zero_is_placeholder = not zero_is_length
-        if first is not None:
-            layer.first_transpose = first
-        if dims is not None:
-            layer.reshape_dims = dims
-        return layer
-
-    return make
+    return lambda n: with_attributes(
+        n.net.add_shuffle(n.input(x)),
+        zero_is_placeholder=not zero_is_length,
+        first_transpose=first,
+        reshape_dims=dims,
+    )
 
 
 def scatter(
     x: torch.Tensor, index: Any, updates: torch.Tensor, mode: str = "ELEMENT", axis: int = 0
 ) -> Any:
     """A case of Scatter."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_scatter(
+    return lambda n: with_attributes(
+        n.net.add_scatter(
             n.input(x), n.const(index, np.int32), n.input(updates), getattr(n.trt.ScatterMode, mode)
-        )
-        layer.axis = axis
-        return layer
-
-    return make
+        ),
+        axis=axis,
+    )
 
 
 def concat(*pieces: torch.Tensor, axis: int = 0) -> Any:
     """A case of Concatenation."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_concatenation([n.input(piece) for piece in pieces])
-        layer.axis = axis
-        return layer
-
-    return make
+    return lambda n: with_attributes(
+        n.net.add_concatenation([n.input(piece) for piece in pieces]), axis=axis
+    )
 
 
 def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -219,36 +200,24 @@ def select(condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Any:
 
 def normalization(x: torch.Tensor, scale: torch.Tensor, axes: int, groups: int = 1) -> Any:
     """A case of Normalization with zero bias."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_normalization(
-            n.input(x), n.const(scale), n.const(torch.zeros_like(scale)), axes
-        )
-        layer.num_groups = groups
-        return layer
-
-    return make
+    return lambda n: with_attributes(
+        n.net.add_normalization(n.input(x), n.const(scale), n.const(torch.zeros_like(scale)), axes),
+        num_groups=groups,
+    )
 
 
 def resize(
     mode: str, transformation: str | None, x: torch.Tensor, shape: Any = None, scales: Any = None
 ) -> Any:
     """A case of Resize."""
-
-    def make(n: Any) -> Any:
-        layer = n.net.add_resize(n.input(x))
-        layer.resize_mode = getattr(n.trt.InterpolationMode, mode)
-        if transformation is not None:
-            layer.coordinate_transformation = getattr(
-                n.trt.ResizeCoordinateTransformation, transformation
-            )
-        if shape is not None:
-            layer.shape = shape
-        if scales is not None:
-            layer.scales = scales
-        return layer
-
-    return make
+    return lambda n: with_attributes(
+        n.net.add_resize(n.input(x)),
+        resize_mode=getattr(n.trt.InterpolationMode, mode),
+        coordinate_transformation=transformation
+        and getattr(n.trt.ResizeCoordinateTransformation, transformation),
+        shape=shape,
+        scales=scales,
+    )
 
 
 def grid_sample(mode: str, align: bool, sample: str = "FILL") -> Any:

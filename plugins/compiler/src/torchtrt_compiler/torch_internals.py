@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._C import DisableTorchFunction, DispatchKey
@@ -18,12 +19,15 @@ from torch._C._autograd import DeviceType
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _is_cia_op as is_composite
+from torch._export.utils import _is_preservable_cia_op as is_kept_whole
 from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
+from torch._ops import OpOverload
 from torch._subclasses.fake_impls import _like_tensor_constructors as like_constructors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
-from torch.export import ExportedProgram, ExportGraphSignature
+from torch.export import ExportedProgram, ExportGraphSignature, exported_program
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
@@ -59,6 +63,7 @@ __all__ = [
     "replace_graph",
     "sizes_of_two_unknown",
     "sympy_functions",
+    "whole_composites_of",
     "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",
@@ -171,3 +176,28 @@ def without_size_guards() -> Iterator[None]:
         yield
     finally:
         delattr(propagator, name)
+
+
+@contextlib.contextmanager
+def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[None]:
+    """Lets ``run_decompositions`` ask only about the composite ops that a program calls.
+
+    PyTorch keeps composite ops without aliases whole. For each of the thousand that it knows it replaces kernels, which
+    takes longer than to trace a small program. Where the program calls a composite op that PyTorch takes apart, and
+    whose parts may be composites again, it asks about all.
+
+    Args:
+        program: The program.
+        known: Composite ops without a composite among their parts.
+    """
+    modules = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
+    targets = {node.target for each in modules for node in each.graph.nodes}
+    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    ops = [each for each in targets if isinstance(each, OpOverload) and has_kernel(each.name())]
+    ops = [each for each in ops if is_composite(each)]
+    whole = {each for each in ops if is_kept_whole(each)}
+    if not {*ops} - whole <= known:
+        yield
+        return
+    with mock.patch.object(exported_program, "_collect_all_valid_cia_ops", return_value=whole):
+        yield

@@ -7,12 +7,16 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.later import later, needs
 from torchtrt_compiler.following import follower, programs
 
-peft = pytest.importorskip("peft")
+peft = later("peft")
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore:{message}:UserWarning")
-    for message in ("Already found a `peft_config`", "Already unmerged", "Already following")
+    needs("peft"),
+    *(
+        pytest.mark.filterwarnings(f"ignore:{message}:UserWarning")
+        for message in ("Already found a `peft_config`", "Already unmerged", "Already following")
+    ),
 ]
 
 X = torch.rand(3, 8)

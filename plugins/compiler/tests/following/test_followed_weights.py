@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from plugins.compiler.tests.following.followed import X, agree, followed, made, programs
+from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import FollowWarning
 
 
@@ -213,24 +213,7 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
     states = [model.state_dict() for model in models]
     follower = followed(made())
     agree(follower, models[0], X)
-    wrong, stop = [], threading.Event()
-
-    def call():
-        try:
-            while not stop.is_set():
-                with torch.no_grad():
-                    result = follower(X)
-                if not any(torch.allclose(result, each, atol=1e-4) for each in expected):
-                    wrong.append(result)
-        except Exception as error:
-            wrong.append(error)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    threads = [threading.Thread(target=call) for _ in range(3)]
-    try:
-        for thread in threads:
-            thread.start()
+    with calls_in_other_threads(lambda: follower(X), expected) as wrong:
         for turn in range(30):
             if change == "load_state_dict":
                 follower.load_state_dict(states[turn % 2])
@@ -238,11 +221,6 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
                 with follower.torchtrt.changing(), torch.no_grad():
                     for name, value in states[turn % 2].items():
                         follower.get_parameter(name).copy_(value)
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        for thread in threads:
-            thread.join()
 
     assert [] == wrong
     agree(follower, models[1], X)

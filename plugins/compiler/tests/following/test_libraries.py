@@ -9,12 +9,16 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.later import later, needs
 from torchtrt.errors import FollowWarning
 
 transformers = pytest.importorskip("transformers")
-diffusers = pytest.importorskip("diffusers")
+diffusers = later("diffusers")
 
-pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+pytestmark = [
+    needs("diffusers"),
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning"),
+]
 
 
 def agree(model, **arguments):

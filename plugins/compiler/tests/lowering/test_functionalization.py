@@ -3,11 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.export import exported_program
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.lowering import open_program
-from torchtrt_compiler.lowering.functionalization import functionalize
+from torchtrt_compiler.lowering.functionalization import functionalize, retrace
 
 
 def exported(function, *inputs, **options):
@@ -164,6 +165,53 @@ def test_running_statistics_are_updated_in_training_mode():
         eager(x)
 
     torch.testing.assert_close(model[0].running_mean, eager[0].running_mean)
+
+
+def with_composites(x):
+    """Composite ops beside a write through a view: some stay whole, others call views."""
+    y = torch.nn.functional.linear(x.reshape(2, 2).to(torch.float32), x) * 2
+    y[0].mul_(torch.nn.functional.gelu(x[1]))
+    return torch.nn.functional.layer_norm(torch.matmul(y, x), (2,)).flatten()
+
+
+def with_a_composite_of_composites(x):
+    """A loss calls other composites."""
+    y = x * 2
+    y[0].mul_(5)
+    return torch.nn.functional.binary_cross_entropy_with_logits(y, x, pos_weight=x.abs()) + (
+        torch.nn.functional.cosine_embedding_loss(y, x, torch.ones(2))
+    )
+
+
+@pytest.mark.parametrize("function", [with_composites, with_a_composite_of_composites, on_a_view])
+def test_the_same_ops_stay_whole_as_where_pytorch_asks_about_all(function):
+    """PyTorch is asked about the program's own composites, which takes a tenth of the time."""
+    program = exported(function, torch.rand(2, 2))
+
+    ours, theirs = (
+        [node.target for node in each.graph.nodes if node.op == "call_function"]
+        for each in (retrace(program), program.run_decompositions({}))
+    )
+
+    assert ours == theirs
+
+
+def test_no_other_composites_are_asked_about(monkeypatch):
+    """Unless the program calls one that PyTorch takes apart."""
+    asked = []
+    collect = exported_program._collect_all_valid_cia_ops
+    monkeypatch.setattr(
+        exported_program, "_collect_all_valid_cia_ops", lambda: asked.append(1) or collect()
+    )
+
+    retrace(exported(with_composites, torch.rand(2, 2)))
+    assert not asked
+
+    def apart(x):
+        return on_a_view(x).movedim(0, 1)
+
+    retrace(exported(apart, torch.rand(2, 2)))
+    assert asked
 
 
 class Cache:

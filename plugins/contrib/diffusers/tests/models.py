@@ -1,11 +1,16 @@
 """Pipelines of diffusers as small as they can be, with random weights."""
 
+import functools
 import string
 
-import diffusers
-import peft
 import torch
 import transformers
+
+from tests.support.later import later
+
+diffusers = later("diffusers")
+peft = later("peft")
+_pack = later("torchtrt_converters_diffusers")
 
 SIZE = {"height": 16, "width": 16}
 LETTERS = string.ascii_lowercase
@@ -293,13 +298,32 @@ class Noise(torch.nn.Module):
         return x
 
 
-class OwnPipeline(diffusers.DiffusionPipeline):
-    """A pipeline whose only component is a denoiser."""
+@functools.cache
+def _own_pipeline():
+    class OwnPipeline(diffusers.DiffusionPipeline):
+        """A pipeline whose only component is a denoiser."""
 
-    def __init__(self, denoiser):
-        super().__init__()
-        self.register_modules(denoiser=denoiser)
+        def __init__(self, denoiser):
+            super().__init__()
+            self.register_modules(denoiser=denoiser)
 
-    @torch.no_grad()
-    def __call__(self, rows):
-        return self.denoiser(torch.ones(rows, 4))
+        @torch.no_grad()
+        def __call__(self, rows):
+            return self.denoiser(torch.ones(rows, 4))
+
+    return OwnPipeline
+
+
+def own_pipeline(denoiser):
+    """Returns a pipeline of no library's class, ``OwnPipeline``."""
+    return _own_pipeline()(denoiser)
+
+
+def compile_pipeline(*args, **options):
+    """Calls the pack's function, which imports diffusers."""
+    return _pack.compile_pipeline(*args, **options)
+
+
+def load_compiled_pipeline(*args, **options):
+    """Calls the pack's function, which imports diffusers."""
+    return _pack.load_compiled_pipeline(*args, **options)

@@ -1,12 +1,10 @@
 """Several ControlNets, those of Stable Diffusion XL, T2I-Adapters, and pipelines of images of Stable Diffusion XL."""
 
-import diffusers
 import pytest
 import torch
 
-from torchtrt_converters_diffusers import compile_pipeline, load_compiled_pipeline
-
 from . import models
+from .models import compile_pipeline, diffusers, load_compiled_pipeline
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),

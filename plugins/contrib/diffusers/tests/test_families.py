@@ -1,14 +1,13 @@
 """Each family of pipelines: one engine for each component and all sizes, and eager PyTorch's images."""
 
-import diffusers
 import pytest
 import torch
 
 import torchtrt
 from torchtrt.errors import InputError
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
+from .models import compile_pipeline, diffusers
 
 pytestmark = [  # of diffusers itself
     pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),

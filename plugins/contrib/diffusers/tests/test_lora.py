@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.compiled import exports_of_followed
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
+from .models import compile_pipeline
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),

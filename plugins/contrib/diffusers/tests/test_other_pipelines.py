@@ -1,14 +1,12 @@
 """Pipelines beside text-to-image: from images, with ControlNets and adapters, without encoders, of other libraries."""
 
-import diffusers
 import pytest
 import torch
 
 from torchtrt.errors import InputError
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
-from .models import SIZE, Noise, OwnPipeline, programs
+from .models import SIZE, Noise, compile_pipeline, diffusers, own_pipeline, programs
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 
@@ -90,7 +88,7 @@ def test_a_pipeline_without_text_encoders_takes_an_example():
 
 
 def test_a_pipeline_of_another_library_takes_dynamic_shapes():
-    pipe = OwnPipeline(Noise().eval())
+    pipe = own_pipeline(Noise().eval())
     sizes = {"heights": 16, "widths": 16}
     with pytest.raises(InputError, match="OwnPipeline does not give a default size"):
         compile_pipeline(pipe)

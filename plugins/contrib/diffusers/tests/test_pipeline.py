@@ -4,17 +4,15 @@ import copy
 import io
 import threading
 
-import diffusers
 import numpy as np
 import pytest
 import torch
 
 from tests.support.compiled import exports_of_followed
 from torchtrt.errors import InputError
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
-from .models import SIZE, programs
+from .models import SIZE, compile_pipeline, diffusers, programs
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from torchtrt.errors import ExportError, InputError, SettingsError
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
-from .models import SIZE, Noise, OwnPipeline
+from .models import SIZE, Noise, compile_pipeline, own_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 
@@ -89,7 +88,7 @@ def test_a_component_that_cannot_be_compiled_raises_its_reason():
         def forward(self, x):
             return x + 1 if x.sum() > 0 else x
 
-    pipe = OwnPipeline(Branches().eval())
+    pipe = own_pipeline(Branches().eval())
     options = {
         "heights": 16,
         "widths": 16,

@@ -6,9 +6,9 @@ import torch
 import torchtrt
 import torchtrt_rtx
 from torchtrt.errors import EngineError
-from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
+from .models import compile_pipeline
 
 pytestmark = [
     pytest.mark.skipif(

@@ -1,14 +1,13 @@
 """The engines of a compiled pipeline in a folder, and behind another pipeline."""
 
-import diffusers
 import pytest
 import torch
 
 from tests.support.compiled import exports_of_followed
 from torchtrt.errors import InputError, UnreadableFileError
-from torchtrt_converters_diffusers import compile_pipeline, load_compiled_pipeline
 
 from . import models
+from .models import compile_pipeline, diffusers, load_compiled_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")
 SIDES = {"heights": (16, 32), "widths": (16, 32)}

@@ -1,20 +1,15 @@
 """Adapters of PEFT over quantized weights."""
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
 import torchtrt
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    peft = pytest.importorskip("peft")
-
+from tests.support.later import later, needs
 from torchtrt_converters_quantization.checkpoints import PackedLinear
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+peft = later("peft")
+pytestmark = [needs("peft"), pytest.mark.filterwarnings("ignore")]
 X = torch.randn(4, 128, generator=torch.Generator().manual_seed(1))
 
 

@@ -1,24 +1,21 @@
 """Models that NVIDIA's ModelOpt has quantized, on a CPU."""
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.later import later, needs
 from torchtrt.errors import FullCompilationError
 from torchtrt.registry import export_contexts
 from torchtrt_reference import VERSIONS
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    mtq = pytest.importorskip("modelopt.torch.quantization")
-    from modelopt.torch.quantization.qtensor import MXFP8QTensor, NVFP4QTensor
+mtq = later("modelopt.torch.quantization")
+qtensor = later("modelopt.torch.quantization.qtensor")
 
 NEWER = [each for each in VERSIONS if each != "8.6.0"]
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [needs("modelopt"), pytest.mark.filterwarnings("ignore")]
 FORMATS = {
     "INT8_DEFAULT_CFG": ({"fake_quantize_int8": 3, "dequantize_int8": 3}, 1),
     "INT8_SMOOTHQUANT_CFG": ({"fake_quantize_int8": 3, "dequantize_int8": 3}, 1),
@@ -141,13 +138,13 @@ def test_weights_become_floating_point_where_a_setting_allows_it():
 def fake_quantized_nvfp4(weight, amax):
     """Returns a weight as ModelOpt stores and reads it."""
     double = amax.float() / (6 * 448)
-    packed, scales, double = NVFP4QTensor.quantize(weight, 16, None, double)
+    packed, scales, double = qtensor.NVFP4QTensor.quantize(weight, 16, None, double)
     return packed.dequantize(weight.dtype, scale=scales, double_scale=double, block_sizes={-1: 16})
 
 
 def fake_quantized_mxfp8(weight):
     """Likewise."""
-    packed, scales = MXFP8QTensor.quantize(weight)
+    packed, scales = qtensor.MXFP8QTensor.quantize(weight)
     return packed.dequantize(weight.dtype, scale=scales, block_sizes={-1: 32})
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.testing._comparison import default_tolerances
 from torch.utils import _pytree as pytree
 
@@ -18,7 +19,7 @@ from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import Capability, has_dtype, is_real, supports
 from torchtrt_testing.cases import OpCase
-from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
+from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL, Sizes
 
 FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0}
 """Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
@@ -42,7 +43,7 @@ def check_case(
         FullCompilationError: Something would stay in PyTorch.
         AssertionError: The results differ, or the op was not converted.
     """
-    chosen = {**(FULL_PRECISION if is_real() else {}), **(settings or {})}
+    chosen = chosen_settings(settings or {})
     exported = export(case, varying)
     if case.rejected:
         with warnings.catch_warnings():
@@ -55,10 +56,9 @@ def check_case(
         )
     else:
         compiled = torchtrt.compile(exported, require_full_compilation=True, **chosen)
-        converted = {row.op for row in compiled.report.converted} | _numbers(exported)
-        if "aten.reshape.default" in converted:  # which is what lowering makes of views
-            converted |= {"aten.view.default", "aten._unsafe_view.default"}
-        missing = {qualified_name(parse_target(op)) for op in case.ops} - converted
+        converted = {row.op for row in compiled.report.converted}
+        converted |= number_ops(exported.graph.nodes)
+        missing = ops_missing(case, converted)
         assert not missing, (
             f"{case}: no engine has {', '.join(sorted(missing))}. The engines have {', '.join(sorted(converted))}. "
             "If the op is decomposed, write decomposition_case(op, ...) instead of op_case."
@@ -122,21 +122,41 @@ def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
 @functools.lru_cache(maxsize=64)
 def export(case: OpCase, varying: bool = True) -> torch.export.ExportedProgram:
     """Returns a case as an exported program, with the dimensions that vary or with fixed sizes."""
-    dynamic = {"inputs": _dynamic_shapes(case)} if varying else None
+    return export_model(case.model(), [case], varying)
+
+
+def export_model(
+    model: torch.nn.Module, cases: Sequence[OpCase], varying: bool
+) -> torch.export.ExportedProgram:
+    """Returns a module that takes the inputs of cases as an exported program."""
+    dynamic = {"inputs": _dynamic_shapes(cases)} if varying else None
     with torch.no_grad(), export_contexts(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        inputs = case.inputs(USUAL)
-        return torch.export.export(case.model(), inputs, dynamic_shapes=dynamic, strict=False)
+        inputs = tuple(tensor for case in cases for tensor in case.inputs(USUAL))
+        return torch.export.export(model, inputs, dynamic_shapes=dynamic, strict=False)
 
 
-def _dynamic_shapes(case: OpCase) -> tuple[dict[int, torch.export.Dim] | None, ...]:
-    """Returns the dimensions of each tensor that vary, as ``torch.export`` takes them."""
-    dims = {
-        name: torch.export.Dim(name, min=low, max=high)
-        for name, (low, _, high) in case.dimensions.items()
-    }
+def _dynamic_shapes(cases: Sequence[OpCase]) -> tuple[dict[int, torch.export.Dim] | None, ...]:
+    """Returns the dimensions of each tensor that vary, as ``torch.export`` takes them.
+
+    Dimensions of the same name have the same size; where two cases give a name other sizes, it is not the same name.
+    """
+    dims: dict[Any, torch.export.Dim] = {}
+
+    def dim(name: str, sizes: Sizes) -> torch.export.Dim:
+        if (name, sizes) not in dims:
+            number = sum(known == name for known, _ in dims)
+            low, _, high = sizes
+            dims[name, sizes] = torch.export.Dim(f"{name}{number or ''}", min=low, max=high)
+        return dims[name, sizes]
+
     return tuple(
-        {place: dims[name] for place, name in spec.varying(case.dimensions).items()} or None
+        {
+            place: dim(name, case.dimensions[name])
+            for place, name in spec.varying(case.dimensions).items()
+        }
+        or None
+        for case in cases
         for spec in case.tensors
     )
 
@@ -147,10 +167,22 @@ def dtypes_lacking(case: OpCase) -> tuple[torch.dtype, ...]:
     return tuple(dtype for dtype in sorted(dtypes, key=str) if not has_dtype(dtype))
 
 
-def _numbers(exported: torch.export.ExportedProgram) -> set[str]:
+def chosen_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a compilation that is compared with PyTorch: these, and what the real TensorRT needs."""
+    return {**(FULL_PRECISION if is_real() else {}), **settings}
+
+
+def number_ops(nodes: Iterable[Node]) -> set[str]:
     """Returns the ops that make numbers: an engine repeats those that it needs."""
     return {
         qualified_name(node.target)
-        for node in exported.graph.nodes
+        for node in nodes
         if node.op == "call_function" and not isinstance(node.meta["val"], torch.Tensor)
     }
+
+
+def ops_missing(case: OpCase, converted: Set[str]) -> set[str]:
+    """Returns the ops of a case that are not among those that engines have."""
+    views = {"aten.view.default", "aten._unsafe_view.default"}  # lowering makes a reshape of them
+    known = converted | (views if "aten.reshape.default" in converted else set())
+    return {qualified_name(parse_target(op)) for op in case.ops} - known

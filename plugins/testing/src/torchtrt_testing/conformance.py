@@ -42,6 +42,7 @@ from torchtrt_testing.checking import (
     is_expected_rejection,
 )
 from torchtrt_testing.conformance_checks import (
+    cases_beside,
     cases_of_others,
     faults_of_validators,
     gives_something,
@@ -53,8 +54,11 @@ from torchtrt_testing.conformance_checks import (
     why_missing,
 )
 from torchtrt_testing.tensors import USUAL
+from torchtrt_testing.together import agreeing
 
 FIXED, VARYING = "fixed sizes", "varying sizes"
+_AGREEING: dict[Any, frozenset[OpCase]] = {}
+"""The cases that agree with PyTorch, by the class, the cases of one program, their sizes and the TensorRT."""
 
 
 class PackConformance:
@@ -274,9 +278,31 @@ class PackConformance:
 
     # What its converters compute
 
-    def test_a_case_agrees_with_pytorch(self, case: OpCase, sizes: str, tensorrt: str) -> None:
-        """An engine gives PyTorch's values, dtypes and shapes; or PyTorch runs the op for the case's reason."""
-        self._check(case, sizes, tensorrt, self.is_expected_rejection)
+    def test_a_case_agrees_with_pytorch(
+        self, case: OpCase, sizes: str, tensorrt: str, request: pytest.FixtureRequest
+    ) -> None:
+        """An engine gives PyTorch's values, dtypes and shapes; or PyTorch runs the op for the case's reason.
+
+        Cases that agree in one program with others pass; any other is compiled alone.
+        """
+        if case not in self._agreeing_together(case, sizes, tensorrt, request):
+            self._check(case, sizes, tensorrt, self.is_expected_rejection)
+
+    def _agreeing_together(
+        self, case: OpCase, sizes: str, tensorrt: str, request: pytest.FixtureRequest
+    ) -> frozenset[OpCase]:
+        """Returns the cases that agree in the program of a case and of those that are tested next to it."""
+        cases = cases_beside(request.node, case, sizes, tensorrt)
+        on = type(self), cases, sizes, tensorrt
+        if on not in _AGREEING:
+            with torchtrt.use_tensorrt(tensorrt):
+                _AGREEING[on] = agreeing(
+                    [each for each in cases if not dtypes_lacking(each)],
+                    sizes == VARYING,
+                    self.settings,
+                    lambda nodes: faults_of_validators(validators_of(self.loaded), nodes),
+                )
+        return _AGREEING[on]
 
     def test_an_override_agrees_with_pytorch(self, override: OpCase, tensorrt: str) -> None:
         """With this pack's HIGH converters before theirs, the first-party packs' own cases stay right."""

@@ -25,6 +25,7 @@ from torchtrt.targets import parse_target, qualified_name
 from torchtrt_testing import nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.pack_cases import first_party_cases
+from torchtrt_testing.together import AT_ONCE
 from torchtrt_testing.versions import tensorrts
 
 
@@ -71,6 +72,32 @@ def cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
         )
     ]
     return first_party_cases(*overridden) if overridden else ()
+
+
+def cases_beside(item: Any, case: OpCase, sizes: str, tensorrt: str) -> tuple[OpCase, ...]:
+    """Returns the cases of the program of a case: those that the run tests in the same way, in parts of a few.
+
+    Args:
+        item: The test of the case.
+        case: The case.
+        sizes: Whether its dimensions vary.
+        tensorrt: The TensorRT that it is tested on.
+    """
+    run = _cases_of_run(item.session, item.cls, item.originalname)
+    cases = run[sizes, tensorrt]
+    start = cases.index(case) // AT_ONCE * AT_ONCE
+    return tuple(cases[start : start + AT_ONCE])
+
+
+@functools.cache
+def _cases_of_run(session: Any, cls: type, name: str) -> dict[tuple[str, str], list[OpCase]]:
+    """Returns the cases that a run gives a test, by sizes and TensorRT, in the order of the run."""
+    found: dict[tuple[str, str], list[OpCase]] = {}
+    for item in session.items:
+        if getattr(item, "cls", None) is cls and getattr(item, "originalname", "") == name:
+            given = item.callspec.params
+            found.setdefault((given["sizes"], given["tensorrt"]), []).append(given["case"])
+    return found
 
 
 def parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:

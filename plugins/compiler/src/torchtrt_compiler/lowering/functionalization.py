@@ -40,6 +40,7 @@ from torchtrt_compiler.torch_internals import (
     is_any_autocast_enabled,
     is_traceable_wrapper_subclass,
     sizes_of_two_unknown,
+    whole_composites_of,
 )
 
 aten = torch.ops.aten
@@ -54,6 +55,11 @@ _SAYING_SO = {
 """For ops that are views without saying so and no composites of ops that do: the views that they are."""
 
 
+_OF_VIEWS = frozenset({
+    aten.chunk.default, aten.contiguous.default, aten.expand_as.default, aten.flatten.using_ints, aten.mT.default,
+    aten.reshape.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.unflatten.int,
+})  # fmt: skip
+"""Composite ops that call views and copies alone."""
 _PARTS_OF_SUBCLASSES = ("export::access_subclass_inner_tensor",)
 
 
@@ -142,7 +148,9 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
     sizes = sizes_of_two_unknown(shape_env_of(exported.graph))
     with sizes, _declared(exported), autocast_restored(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was exported
-        traced: ExportedProgram = exported.run_decompositions(_rewritten(exported.graph))
+        rewritten = _rewritten(exported.graph)
+        with whole_composites_of(exported, _OF_VIEWS):
+            traced: ExportedProgram = exported.run_decompositions(rewritten)
     before, after = map(_result_dtypes, (exported, traced))
     if before != after:
         raise TypeError(f"its results are {after}, where the model's are {before}")
