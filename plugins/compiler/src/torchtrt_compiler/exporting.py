@@ -63,6 +63,12 @@ def export(
     _check_kinds(inputs, kwarg_inputs)
     if isinstance(model, ExportedProgram):
         return without_transforms(without_regions(model))
+    if getattr(model, "training", False) and front_end_for(model) is None:
+        warnings.warn(
+            "The model is in training mode: dropout and batch statistics are compiled as they are. "
+            "Call model.eval() first for inference.",
+            stacklevel=4,  # the call of torchtrt.compile
+        )
     with StrideReads() as reads:
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
@@ -99,12 +105,6 @@ def _exported(
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
         shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
-    if model.training:
-        warnings.warn(
-            "The model is in training mode: dropout and batch statistics are compiled as they are. "
-            "Call model.eval() first for inference.",
-            stacklevel=4,
-        )
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)

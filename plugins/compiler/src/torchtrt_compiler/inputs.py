@@ -113,10 +113,14 @@ class Input:
         return device
 
     def dynamic_dims(self) -> dict[int, Any]:
-        """Returns what ``torch.export`` is told of the sizes that vary."""
+        """Returns the ranges for ``torch.export`` of the sizes that vary.
+
+        PyTorch takes no symbol for 0 or 1, so that a size of at most 2 would be the number 2. Its range ends at 3;
+        engines are built, and inputs are checked, for the sizes of this ``Input``.
+        """
         minimum, _, maximum = self.bounds
         return {
-            dim: torch.export.Dim.AUTO(min=low, max=high)
+            dim: torch.export.Dim.AUTO(min=low, max=max(high, 3))
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
