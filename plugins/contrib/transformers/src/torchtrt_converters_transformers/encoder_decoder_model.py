@@ -17,14 +17,13 @@ from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, se
 from torchtrt_converters_transformers.saving import (
     check_saved_whole,
     class_of,
-    empty_model,
     load_engines,
     prefix_of,
-    read_description,
     read_layout,
     renamed,
     write_folder,
 )
+from torchtrt_runtime.serialization.folders import SavedFolder
 from torchtrt_runtime.weights.supplying import Weights
 
 
@@ -122,6 +121,7 @@ class CompiledEncoderDecoder(CompiledClass):
         step: The compiled module that reads new tokens behind a cache.
     """
 
+    saved_kind = "CompiledEncoderDecoder"
     main_input_name: str
     step: torch.nn.Module
     takes_positions: bool
@@ -162,7 +162,7 @@ class CompiledEncoderDecoder(CompiledClass):
         write_folder(
             save_directory,
             self,
-            "CompiledEncoderDecoder",
+            self.saved_kind,
             {"encoder": self.encoder_engine, "step": self.step},
             {
                 "class": name,
@@ -173,31 +173,16 @@ class CompiledEncoderDecoder(CompiledClass):
         )
 
     @classmethod
-    def from_pretrained(
-        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
-    ) -> Any:
-        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
-
-        Args:
-            folder: The folder.
-            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
-                ``CompiledForCausalLM.from_pretrained``.
-            **others: None.
-
-        Raises:
-            InputError: The folder has no such model, or other options are given.
-            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
-        """
-        saved = read_description(folder, "CompiledEncoderDecoder", others)
+    def with_saved_engines(cls, model: Any, saved: SavedFolder, weights: Weights | None) -> Any:
+        """Returns a copy of a model without weights, with the engines of a folder."""
         description = saved.content
         layout, dtype, device = read_layout(description)
-        empty = empty_model(saved)
         given: dict[str, Any] = {"encoder": None, "step": None}
         if weights is not None:
-            inside = {"": "decoder.", prefix_of(empty, empty.get_encoder()): "encoder."}
+            inside = {"": "decoder.", prefix_of(model, model.get_encoder()): "encoder."}
             given = {"encoder": renamed(weights, inside), "step": renamed(weights, {"": "model."})}
         engine = load_engines(saved, given)
-        compiled = hollow_copy(empty, CompiledEncoderDecoder)
+        compiled = hollow_copy(model, CompiledEncoderDecoder)
         compiled.attach(
             layout,
             engine("encoder"),
