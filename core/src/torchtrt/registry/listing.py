@@ -57,7 +57,7 @@ def list_everything(table: Table, problems: Sequence[Problem]) -> str:
         "Converters, in the order in which they are asked",
         *_converter_lines(table),
         "",
-        "Decompositions, of which the first is used",
+        "Decompositions; the first of an op is used",
         *_decomposition_lines(table),
         "",
         "Passes over the graph, in the order in which they run",

@@ -75,7 +75,7 @@ def compile(
         inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
             May be empty for an exported program.
         kwarg_inputs: The keyword inputs, likewise.
-        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:
@@ -84,7 +84,7 @@ def compile(
     Raises:
         SettingsError: A setting is unknown or unusable, or the TensorRT in use does not have it.
         PackError: No converter pack is in use, or a pack's lowering pass failed.
-        InputError: The inputs do not fit the model, a size that varies has no bound, or, with
+        InputError: The inputs do not fit the model, a dynamic size has no bound, or, with
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
@@ -248,7 +248,7 @@ def _of_model(
 
 
 def _tell_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
-    """Warns about sizes that vary less than was asked for; with ``require_full_compilation`` they are an error."""
+    """Warns about narrowed ranges of dynamic sizes; with ``require_full_compilation`` they are an error."""
     if not report.narrowed:
         return
     message = "\n".join(map(str, report.narrowed))

@@ -60,7 +60,7 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
 def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerUse]:
     """Returns which layers of current TensorRT a partition uses, and why nodes do not become them.
 
-    A node uses the layers that its converter requires. A converter that requires one and declines a node, and a pass
+    A node uses the layers that its converter requires. A converter that requires one and rejects a node, and a pass
     that finds nearly the pattern of one, give the reasons.
 
     Args:

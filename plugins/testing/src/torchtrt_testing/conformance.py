@@ -71,7 +71,7 @@ class PackConformance:
 
     Attributes:
         pack: The pack's name.
-        cases: Calls that are compared with PyTorch for each dtype, with fixed and with varying sizes. They run on
+        cases: Calls that are compared with PyTorch for each dtype, with fixed and with dynamic sizes. They run on
             every version of the reference TensorRT, or on the real one if it is in use.
         op_info: Names of PyTorch's own database of ops, such as ``"nn.functional.gelu"``: every
             sample of these that is converted must be right.
@@ -228,9 +228,9 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_validators_answer_and_change_nothing(self) -> None:
-        """Of nodes with several dtypes, ranks and sizes that vary; the test of a case asks about the case's own nodes.
+        """Of nodes with several dtypes, ranks and dynamic sizes; the test of a case asks about the case's own nodes.
 
-        A validator that compares a size that varies would fix it for the whole program, and raises here.
+        A validator that compares a dynamic size would fix it for the whole program, and raises here.
         """
         validators = validators_of(self.loaded)
         ops = [target for target in validators if isinstance(target, OpOverload)]

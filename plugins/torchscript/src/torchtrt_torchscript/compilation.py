@@ -49,7 +49,7 @@ def compile(
         inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
         method: The method to compile.
         kwarg_inputs: The keyword inputs, likewise.
-        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:

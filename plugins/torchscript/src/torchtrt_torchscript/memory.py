@@ -246,5 +246,5 @@ def is_same_memory(first: Tensor, second: Tensor) -> bool:
 
 
 def _layout(tensor: Tensor) -> tuple[str, ...]:
-    # As text, so that comparing sizes that vary assumes nothing about them.
+    # As text, so that comparing dynamic sizes assumes nothing about them.
     return tuple(map(str, (*tensor.shape, *tensor.stride(), tensor.storage_offset())))

@@ -66,7 +66,7 @@ def as_tensors(
 
 
 def is_in_rows(tensor: Tensor) -> bool:
-    """Returns whether a tensor has its elements one row after the other; assumes nothing about sizes that vary."""
+    """Returns whether a tensor has its elements one row after the other; assumes nothing about dynamic sizes."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if str(stride) != str(step):
@@ -78,7 +78,7 @@ def is_in_rows(tensor: Tensor) -> bool:
 def knows_another_name(node: torch._C.Node) -> str:
     """Returns the message about a tensor that is written inside and known outside under another view."""
     return (
-        f"{node.kind()} depends on data and writes to a tensor of which it knows another view from outside. "
+        f"{node.kind()} depends on data and writes to a tensor, and it has another view of it from outside. "
         f"Take the view inside, or write to a clone.\n{source_line(node)}"
     )
 

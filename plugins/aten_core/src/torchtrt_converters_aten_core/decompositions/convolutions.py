@@ -16,7 +16,7 @@ from torchtrt_converters_aten_core.impl.sizes import per_dimension
 aten = torch.ops.aten
 
 LARGEST_KERNEL = 128
-"""The most elements of a kernel: there are about five layers for each."""
+"""The maximum number of elements of a kernel: there are about five layers for each."""
 
 
 def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:

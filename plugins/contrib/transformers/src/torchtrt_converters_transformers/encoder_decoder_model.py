@@ -45,8 +45,8 @@ class CompiledEncoder(torch.nn.Module):
         engine: The compiled module.
         name: The name of what it reads.
         dtype: The model's dtype.
-        max_batch_size: The most sources at once.
-        places: The most tokens of a source, or the size of its features.
+        max_batch_size: The maximum number of sources at once.
+        places: The maximum number of tokens of a source, or the size of its features.
     """
 
     def __init__(

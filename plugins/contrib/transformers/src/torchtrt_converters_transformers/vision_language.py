@@ -252,7 +252,7 @@ class Vision:
     Attributes:
         engine: The compiled ``ImageFeatures`` or ``PackedPatches``.
         stacked: Whether the model has the embeddings of images in one tensor, and not in a list.
-        image_tokens: The most tokens of an image of any size; 0 where images have one size.
+        image_tokens: The maximum number of tokens of an image of any size; 0 where images have one size.
     """
 
     engine: torch.nn.Module
@@ -369,7 +369,7 @@ def compile_vision(model: Any, image_tokens: int, settings: Mapping[str, Any]) -
 
     Args:
         model: The model.
-        image_tokens: The most tokens of an image of any size.
+        image_tokens: The maximum number of tokens of an image of any size.
         settings: Those of ``torchtrt.compile``.
     """
     if (image := image_input(model)) is not None:

@@ -27,7 +27,7 @@ from torchtrt_converters_aten_core.impl.shims import (
 from torchtrt_converters_torchvision import pack
 
 LIMIT = 8192
-"""The most boxes: each is compared with each."""
+"""The maximum number of boxes: each is compared with each."""
 
 
 def too_many_boxes(node: Node) -> str | None:
