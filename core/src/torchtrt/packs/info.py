@@ -1,4 +1,4 @@
-"""The identity of an installed plugin: its name, its distribution, and its place in the order of packs."""
+"""The identity of an installed extension: its name, its distribution, and its place in the order of packs."""
 
 from __future__ import annotations
 

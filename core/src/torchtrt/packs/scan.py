@@ -59,7 +59,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The installed plugins.
+    """The installed extensions.
 
     Attributes:
         packs: The packs in pack order, at most one of each name.

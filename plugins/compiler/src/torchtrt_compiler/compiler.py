@@ -174,13 +174,13 @@ def _compile_program(
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)
     with TRACING, stages.stage("small sizes"):
-        profiles, excluded = _of_model(model, exported, program, profiles)
+        profiles, excluded = _sizes_of_model(model, exported, program, profiles)
         compiled_sizes = {
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
         }
         settle_sizes(program.graph_module.graph, {}, compiled_sizes)
         report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
-        _tell_narrowed(report, options)
+        _warn_of_narrowed(report, options)
     with stages.stage("partitioning"):
         partition = partition_nodes(program.graph_module.graph, options)
         warn_of_large_weights(partition, options.max_engine_bytes)
@@ -224,7 +224,7 @@ def _compile_program(
     return compiled
 
 
-def _of_model(
+def _sizes_of_model(
     model: torch.nn.Module | ExportedProgram,
     exported: ExportedProgram,
     program: Program,
@@ -247,7 +247,7 @@ def _of_model(
     return narrowed, excluded
 
 
-def _tell_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
+def _warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
     """Warns about narrowed ranges of dynamic sizes; with ``require_full_compilation`` they are an error."""
     if not report.narrowed:
         return

@@ -16,7 +16,7 @@ from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written
 from torchtrt_torchscript.memory import Memory, is_same_memory
 from torchtrt_torchscript.numbers import Uninitialized, is_undecided
 from torchtrt_torchscript.operands import is_operand, knows_another_name, like, unwrapped
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 class BlockRunner(Protocol):

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import is_undecided
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 class StandIn(NamedTuple):

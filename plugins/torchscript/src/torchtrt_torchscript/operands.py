@@ -11,7 +11,7 @@ from torch import Tensor
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 def description(value: Any) -> str:

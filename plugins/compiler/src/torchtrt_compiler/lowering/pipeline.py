@@ -18,7 +18,7 @@ from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.record import current_record
-from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 
 
 def lower(

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.contract import constant_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,
     FakeTensor,

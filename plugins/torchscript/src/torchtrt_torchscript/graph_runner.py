@@ -50,7 +50,7 @@ from torchtrt_torchscript.operators import (
     find_interpreted,
     find_operator,
 )
-from torchtrt_torchscript.site import SITE, Site, source_line
+from torchtrt_torchscript.source_location import SITE, Site, source_line
 
 
 class GraphRunner:
