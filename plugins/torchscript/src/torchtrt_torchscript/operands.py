@@ -78,7 +78,7 @@ def is_in_rows(tensor: Tensor) -> bool:
 def knows_another_name(node: torch._C.Node) -> str:
     """Returns the message about a tensor that is written inside and known outside under another view."""
     return (
-        f"{node.kind()} depends on data and writes to a tensor, and it has another view of it from outside. "
+        f"{node.kind()} depends on data. It writes to a tensor and reads another view of it, which was taken outside. "
         f"Take the view inside, or write to a clone.\n{source_line(node)}"
     )
 

@@ -158,5 +158,5 @@ for _count in (1, 2, 3):
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Returns the convolution of ``(time, batch, channels)`` with ``(kernel, channels, outputs)``."""
     kernel = weight.permute(2, 1, 0)
-    result = aten.conv1d.default(self.permute(1, 2, 0), kernel, bias, padding=[pad])
+    result: Tensor = aten.conv1d.default(self.permute(1, 2, 0), kernel, bias, padding=[pad])
     return result.permute(2, 0, 1)

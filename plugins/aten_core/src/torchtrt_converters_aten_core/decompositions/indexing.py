@@ -243,7 +243,9 @@ def index_put(
     """Returns ``self`` with values, one or one for each, where a mask is true."""
     given = [(place, index) for place, index in enumerate(indices) if index is not None]
     if len(given) != 1 or given[0][1].dtype is not torch.bool:
-        raise NotImplementedError("several masks, or masks beside indices, name places by the data")
+        raise NotImplementedError(
+            "several masks, or masks with indices, select elements by their values"
+        )
     place, mask = given[0]
     after = self.dim() - place - mask.dim()
     values = values.to(self.dtype)
@@ -252,7 +254,9 @@ def index_put(
         if isinstance(count, int) and count == 1:
             values = values.reshape(*before, *[1] * mask.dim(), *rest)
         elif place or before:
-            raise NotImplementedError("values for each place stand in front of other dimensions")
+            raise NotImplementedError(
+                "a value for each element of the mask needs a mask of the first dimensions"
+            )
         else:
             order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
             # With a row more there is something to choose from where the mask is nowhere true.

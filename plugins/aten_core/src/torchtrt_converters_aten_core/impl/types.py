@@ -236,7 +236,7 @@ def _makes_single(ctx: ConversionContext) -> bool:
 
 
 def upcast(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value | NetworkTensor:
-    """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth.
+    """Returns a value; a network tensor that holds float16 values is cast for a computation in float32.
 
     Args:
         ctx: The conversion context.

@@ -85,7 +85,7 @@ def rule(*targets: Any, promotes: bool = True) -> Callable[[Function], Function]
 
     Args:
         *targets: The ops.
-        promotes: Whether it computes with numbers, and does not only move them.
+        promotes: Whether the ops compute with numbers, and so promote dtypes; other ops only move them.
     """
 
     def register(function: Function) -> Function:

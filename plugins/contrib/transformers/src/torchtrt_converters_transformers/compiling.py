@@ -238,7 +238,7 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         )
     for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{name}={number!r} is not an integer from 1.")
+            raise InputError(f"{name}={number!r} is not a positive integer.")
     config = model.config.get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:

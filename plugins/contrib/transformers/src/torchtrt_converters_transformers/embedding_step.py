@@ -107,7 +107,7 @@ class EmbeddingStep(Step):
         cache: StepCache,
         keep: Tensor | None = None,
     ) -> Tensor:
-        """Returns the logits behind some tokens, of token ids or of embeddings ``(batch, new, width)``."""
+        """Returns the logits of some of the new tokens, which are ids or embeddings ``(batch, new, width)``."""
         if not input_ids.is_floating_point():
             input_ids = self.model.get_input_embeddings()(input_ids)
         output = self.run(cache, inputs_embeds=input_ids, position_ids=position_ids)

@@ -77,8 +77,8 @@ class CompiledEncoder(torch.nn.Module):
         asked = [name for name in set_options(others) if name != "return_dict"]
         if given is None or asked:
             raise InputError(
-                f"The encoder takes {self.main_input_name} and returns its last state, and was called with "
-                f"{', '.join(asked) or 'none'}."
+                f"The encoder takes {self.main_input_name} and returns its last state. It was called "
+                f"{'with ' + ', '.join(asked) if asked else 'without that input'}."
             )
         self._check_room(given)
         if given.is_floating_point():
@@ -236,8 +236,8 @@ class CompiledEncoderDecoder(CompiledClass):
         unknown = set_options(others)
         if unknown or decoder_input_ids is None:
             raise InputError(
-                f"The engines take decoder_input_ids and return logits, and were called with "
-                f"{', '.join(unknown) or 'none'}."
+                f"The engines take decoder_input_ids and return logits. They were called "
+                f"{'with ' + ', '.join(unknown) if unknown else 'without that input'}."
             )
         with torch.no_grad():
             if encoder_outputs is None:

@@ -182,13 +182,13 @@ class Step(torch.nn.Module):
             return self.model(past_key_values=cache, use_cache=True, return_dict=True, **given)
 
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
-        """Returns the ranges of what is read and of its positions, for ranges of sequences and of tokens."""
+        """Returns the inputs of a step, tokens and their positions, for a range of sequences and one of new tokens."""
         return [dynamic_input((batch, new), torch.int64)] * 2
 
     def named_inputs(
         self, _batch: tuple[int, ...], _new: tuple[int, ...]
     ) -> dict[str, torchtrt.Input]:
-        """Returns the ranges of what is read besides, by name: nothing."""
+        """Returns the further inputs of a step by name: none."""
         return {}
 
     @property
