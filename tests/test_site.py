@@ -42,7 +42,7 @@ def test_the_first_page_links_every_page():
 
 
 def test_a_page_loads_nothing_from_elsewhere(site):
-    """The site works in a network without internet access, and tells nobody who reads it."""
+    """The site works without internet access, and no other site learns who reads it."""
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*? src=\"?([^\s\">]+)", text)

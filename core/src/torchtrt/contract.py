@@ -250,7 +250,7 @@ def calling_convention(converter: Converter) -> CallingConvention:
         convention = CallingConvention.CTX if classic else CallingConvention.SCHEMA
     else:
         raise ConverterSignatureError(
-            f"The calling convention of converter {qualified_function(converter)} cannot be told: its first parameter "
+            f"The calling convention of converter {qualified_function(converter)} is unknown: its first parameter "
             f"is {first!r}. {_FORMS}"
         )
     if (

@@ -58,7 +58,7 @@ def size_from_data(node: Node) -> str | None:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
 
     if free_unbacked_symbols(value_of(arguments_of(node).dets).shape):
-        return "this TensorRT does not tell a size that depends on data"
+        return "this TensorRT does not return a size that depends on data"
     return None
 
 
