@@ -65,7 +65,7 @@ class Excluded(NamedTuple):
 
 
 class _Difference(Exception):
-    """Says at which node of the general program a program of small sizes is another."""
+    """The node of the general program at which a program of small sizes is another."""
 
     def __init__(self, node: Node | None = None, is_refusal: bool = False) -> None:
         super().__init__(node)

@@ -140,7 +140,7 @@ class CapturedValues:
         return len(self.operands) - 1
 
     def will_write(self, places: Iterable[int | None]) -> None:
-        """Says that the inside writes to the operands at these places.
+        """Records that the inside writes to the operands at these places.
 
         Raises:
             ExportError: The inside knows such a tensor by another view too.

@@ -178,7 +178,7 @@ class GraphRunner:
                     return
 
     def _note_memory(self, node: torch._C.Node, args: Sequence[Any], result: Any) -> None:
-        """Takes note of what a node's result stands in for, and of what the node has written to."""
+        """Records what a node's result stands in for, and what the node has written to."""
         if element := element_of(node.kind(), args):
             tensor, source = result, args[0]
             self.memory.stand_in(

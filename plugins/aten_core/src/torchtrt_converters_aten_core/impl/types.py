@@ -328,7 +328,7 @@ def node_of(ctx: ConversionContext) -> Node:
     return ctx.node
 
 
-_UNKNOWN_RESULT = "The converter needs the dtype and shape of PyTorch's result: set ctx.node to a node that has them in meta['val']."
+_UNKNOWN_RESULT = "The converter needs the dtype and shape of PyTorch's result: set ctx.node to a node with meta['val']."
 
 
 def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:

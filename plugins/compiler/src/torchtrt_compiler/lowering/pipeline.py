@@ -58,7 +58,7 @@ def lower(
 
 
 def _warn_of(unpacked: list[Unpacked]) -> None:
-    """Says that packed weights become larger than they were."""
+    """Warns that packed weights become larger than they were."""
     before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
     warnings.warn(
         f"No pack knows the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "

@@ -479,7 +479,7 @@ def _is_dense(value: Any) -> bool:
 
 
 def _refusal(graph_module: GraphModule) -> str:
-    """Says why a graph cannot be captured, if that is known beforehand."""
+    """Returns why a graph cannot be captured, if that is known beforehand."""
     for module in graph_module.modules():
         if isinstance(module, EngineModule) and module.requires_output_allocator:
             return f"the sizes of what {module.name} returns depend on data"
