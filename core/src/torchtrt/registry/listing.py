@@ -15,7 +15,7 @@ from torchtrt.targets import Target, qualified_name
 
 
 def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:
-    """Yields what a person should know about one of an op's candidates.
+    """Yields what a user should know about one of an op's candidates.
 
     Args:
         candidates: The op's candidates in order.

@@ -125,7 +125,7 @@ def _exported(
 
 
 def _advice(error: Exception) -> str:
-    """Returns what else a person can do about an error of exporting."""
+    """Returns what else a user can do about an error of exporting."""
     if "Constraints violated" not in str(error):
         return ""
     return (

@@ -129,9 +129,7 @@ class PackConformance:
         """A summary for listings, the contract that it is written for, and the versions of PyTorch and TensorRT."""
         pack = self.loaded.pack
 
-        assert pack.summary, (
-            f"ConverterPack({pack.name!r}, summary=...) tells people what it is for"
-        )
+        assert pack.summary, f"ConverterPack({pack.name!r}, summary=...) tells users what it is for"
         assert pack.api[0] == API_VERSION[0], f"it is for contract {pack.api}, of {API_VERSION}"
         for name in ("torch", "tensorrt"):
             assert getattr(pack, name), (

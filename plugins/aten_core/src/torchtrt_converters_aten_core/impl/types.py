@@ -328,7 +328,9 @@ def node_of(ctx: ConversionContext) -> Node:
     return ctx.node
 
 
-_UNKNOWN_RESULT = "The converter needs the dtype and shape of PyTorch's result: set ctx.node to a node with meta['val']."
+_UNKNOWN_RESULT = (
+    "The converter needs PyTorch's dtype and shape: set ctx.node to a node with meta['val']."
+)
 
 
 def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:
