@@ -83,7 +83,11 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     size = self.shape[dim]
+    if step == 1 and statically_known_true(src.shape[dim] == size):
+        return src.to(self.dtype)  # all indices are replaced
     fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
     if fixed and step == 1:
         first, last, _ = slice(start, end).indices(size)
