@@ -2,18 +2,22 @@
 
 textlint reads the Markdown pages as they are. For each Python module this program writes a Markdown file that holds
 the docstrings on the lines that they have in the module, so that textlint's line numbers are right. The rules are in
-``tools/prose``. textlint needs Node.js: without npm this program checks nothing.
+``tools/prose``. textlint needs Node.js: without npm only the words of messages and comments are checked.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.changed_tests import changed_files
@@ -32,22 +36,62 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("paths", nargs="*", help="files; by default all that git knows")
     parser.add_argument("--changed", action="store_true", help="only those that differ from main")
     given = parser.parse_args(arguments)
+    paths = given.paths or known_files()
+    if given.changed:
+        paths = sorted(set(paths) & set(changed_files()))
+    found = [*of_textlint(paths), *of_messages(paths)]
+    if found:
+        print(*found, sep="\n")
+    return 1 if found else 0
+
+
+def of_textlint(paths: list[str]) -> list[str]:
+    """Returns what textlint finds in pages and docstrings; nothing if it cannot be installed."""
     if shutil.which("npm") is None:
-        print("The prose is not checked: npm is not installed.")
-        return 0
+        print("Pages and docstrings are not checked: npm is not installed.")
+        return []
     try:
         textlint = installed_textlint()
     except subprocess.CalledProcessError as error:
-        print(f"The prose is not checked: npm could not install textlint ({error}).")
-        return 0
+        print(f"Pages and docstrings are not checked: npm could not install textlint ({error}).")
+        return []
     with tempfile.TemporaryDirectory() as folder:
-        paths = given.paths or known_files()
-        if given.changed:
-            paths = sorted(set(paths) & set(changed_files()))
         copies = copy_prose(paths, Path(folder))
-        found = findings(textlint, copies) if copies else []
-    print(*found, sep="\n")
-    return 1 if found else 0
+        return findings(textlint, copies) if copies else []
+
+
+def of_messages(paths: list[str]) -> Iterator[str]:
+    """Yields the expressions in messages and comments that have a better one, as ``path:line: message``."""
+    phrases = json.loads((RULES / "rules/house-style.json").read_text(encoding="utf-8"))["phrases"]
+    patterns = [
+        (re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), better)
+        for phrase, better in phrases.items()
+    ]
+    for path in paths:
+        if not path.endswith(".py"):
+            continue
+        source = (ROOT / path).read_text(encoding="utf-8")
+        for line, text in sorted({*messages(source), *comments(source)}):
+            for pattern, better in patterns:
+                if found := pattern.search(text):
+                    yield f'{path}:{line}: "{found[0]}": {better}.'
+
+
+def messages(source: str) -> Iterator[tuple[int, str]]:
+    """Yields the texts of a module that are no docstrings, each with its line."""
+    tree = ast.parse(source)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str() as text) if " " in text and id(node) not in documentation:
+                yield node.lineno, text
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yields the comments of a module, each with its line."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 def known_files() -> list[str]:

@@ -44,7 +44,7 @@ SIZES = ("varying", "fixed")
 SAMPLES = 4
 """How many samples of an op are built."""
 _LONGEST = 1500
-"""The most characters of an outcome that are kept."""
+"""The maximum number of characters of an outcome that are kept."""
 _SLOW = 10.0
 """The seconds from which on the table lists an item."""
 

@@ -1,4 +1,4 @@
-"""Prints what the builder of TensorRT for RTX rejects, in its own words: ``python -m tools.rtx_refusals``.
+"""Prints what the builder of TensorRT for RTX refuses, in its own words: ``python -m tools.rtx_refusals``.
 
 Each network has one layer. docs/rtx.md has the table, and a test of torchtrt-rtx compares it with what the installed
 version says.
@@ -20,7 +20,7 @@ Fill = Callable[[Any, Any, Any], Any]
 """Fills a network: takes TensorRT's module, the network and the builder configuration; returns its layer."""
 _WEIGHTS = np.ones((8, 8), np.float32)
 _LONGEST = 240
-"""The most characters of a message."""
+"""The maximum number of characters of a message."""
 
 
 def _non_zero(trt: Any, network: Any, _: Any) -> Any:

@@ -276,7 +276,7 @@ LATER = ["GCNConv", "GATConv", "GATv2Conv", "ChebConv"]
     ],
 )
 def test_message_passing_compiles_whole(name, version):
-    """TensorRT 8.6 does not tell a size that depends on data."""
+    """TensorRT 8.6 does not return a size that depends on data."""
     kind = getattr(import_models("torch_geometric.nn"), name)
     model = Graph(kind, **({"K": 2} if name == "ChebConv" else {})).eval()
     inputs = torch.randn(9, 4), torch.randint(0, 9, (2, 20))

@@ -18,7 +18,7 @@ from tools.program_search.checking import Outcome, check, reproduction, shortest
 from tools.program_search.programs import KINDS, program
 
 _LONGEST = 120
-"""The most seconds that a program may take."""
+"""The maximum number of seconds that a program may take."""
 
 
 def main() -> None:

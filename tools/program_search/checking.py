@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_finding(self) -> bool:
-        """Whether a person should look at it."""
+        """Whether a user should look at it."""
         return self.kind in ("differs", "fails")
 
 

@@ -19,7 +19,7 @@ from tools.program_search import corners, further, grammar
 from torchtrt_reference import VERSIONS
 
 Range = tuple[int, int, int]
-"""The least, the usual and the greatest value of a symbol."""
+"""The minimum, the usual and the maximum value of a symbol."""
 _DTYPES = (
     "torch.float32",
     "torch.float32",

@@ -121,7 +121,7 @@ def steps() -> dict[str, Callable[[], None]]:
 
 
 def architectures() -> dict[str, Callable[[], None]]:
-    """Returns every architecture with fixed and with varying sizes."""
+    """Returns every architecture with fixed and with dynamic sizes."""
     from tests.architectures import test_architectures
     from tests.architectures.zoo import ZOO
 

@@ -153,7 +153,7 @@ class Capability(enum.Enum):
 
     SPARSE_WEIGHTS = (
         "building", "kernels for sparse weights", "TensorRT 8.6",
-        "The builder may use kernels for weights of which two in four are zero.",
+        "The builder may use kernels for weights that have two zeros in four.",
     )  # fmt: skip
     REFIT = (
         "building", "engines whose weights can be replaced", "TensorRT 8.6",
@@ -206,7 +206,7 @@ class Capability(enum.Enum):
     )  # fmt: skip
     KERNEL_SPECIALIZATION = (
         "running", "kernel specialization strategies", f"{_RTX} 1.0",
-        "A strategy determines when an engine compiles kernels for sizes that vary.",
+        "A strategy determines when an engine compiles kernels for dynamic sizes.",
     )  # fmt: skip
     CUDA_GRAPH_STRATEGY = (
         "running", "CUDA graph strategies of the runtime", f"{_RTX} 1.2",

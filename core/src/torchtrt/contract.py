@@ -70,8 +70,8 @@ class Reject:
     """A validator's "no" with its reason. It is false, so it can be returned in place of ``False``.
 
     Attributes:
-        reason: Why the converter cannot handle the node, as a person should read it.
-        advice: What that person can do so that it can; shown beside the reason.
+        reason: Why the converter cannot handle the node, as a user should read it.
+        advice: What that user can do so that it can; shown beside the reason.
     """
 
     reason: str
@@ -250,7 +250,7 @@ def calling_convention(converter: Converter) -> CallingConvention:
         convention = CallingConvention.CTX if classic else CallingConvention.SCHEMA
     else:
         raise ConverterSignatureError(
-            f"The calling convention of converter {qualified_function(converter)} cannot be told: its first parameter "
+            f"The calling convention of converter {qualified_function(converter)} is unknown: its first parameter "
             f"is {first!r}. {_FORMS}"
         )
     if (

@@ -140,11 +140,11 @@ class TorchOp:
     Attributes:
         node: The node's name.
         op: Its op's qualified name.
-        reason: Why, in one or more lines.
-        codes: What kinds of reasons these are, in the order in which candidates were asked; ``docs/registry.md``.
-        advice: What packs say can be done about it.
-        model_line: The line of the model that made it, or an empty string.
-        reasons: The reasons by themselves, without whose they are.
+        reason: Why it stays there, in one or more lines that name the converters.
+        codes: The rejection codes, in the order of the candidates; ``docs/registry.md`` lists them.
+        advice: What to do about it, as packs suggest.
+        model_line: The line of the model that made the node, or an empty string.
+        reasons: The reasons alone, without the names of converters.
     """
 
     node: str

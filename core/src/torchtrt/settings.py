@@ -242,8 +242,8 @@ class CompilationSettings:
         autocast_excluded_ops: Ops that compute in float32 even so.
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
-        max_engine_bytes: The most bytes of weights of one engine: larger blocks become several engines, which TensorRT
-            builds one after the other in less memory. ``None`` sets no limit.
+        max_engine_bytes: The maximum number of bytes of weights of one engine: larger blocks become several engines,
+            which TensorRT builds one after the other in less memory. ``None`` sets no limit.
         offload_module_to_cpu: The model's weights are in the memory of the CPU while TensorRT builds, and come back
             afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
@@ -266,7 +266,7 @@ class CompilationSettings:
         user_allocation: Engines allocate no memory while they run, so that your own CUDA graphs can capture them.
         input_names: The names of the engine's inputs, in the order of the model's: for a model that becomes one engine.
             Empty for the names of the model's own inputs.
-        output_names: The names of the engine's outputs, in the order of the model's results, likewise.
+        output_names: The names of the engine's outputs, in the order of the model's outputs, likewise.
         share_execution_memory: Engines compute in memory that PyTorch's allocator lends them for one call at a time, so
             that those which do not run at the same time share it.
         runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.

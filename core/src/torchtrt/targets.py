@@ -1,4 +1,4 @@
-"""Names of ops: what a converter is registered for, in one spelling and in all that people write.
+"""Names of ops: what a converter is registered for, in one spelling and in all that users write.
 
 A **target** is the function that a graph node calls. It is an ``OpOverload`` (``torch.ops.aten.relu.default``), a
 higher-order operator, or a Python function on sizes such as ``operator.getitem`` and ``math.ceil``.
@@ -121,7 +121,7 @@ def _find_function(module: ModuleType, path: str) -> Target | None:
 
 
 def _as_node_has_it(function: Any) -> Any:
-    """Returns the higher-order op for what people call in its place, as ``torch.cond``; anything else as it is."""
+    """Returns the higher-order op for what users call in its place, as ``torch.cond``; anything else as it is."""
     module = str(getattr(function, "__module__", ""))
     if module == "torch" or module.startswith("torch._higher_order_ops."):
         return getattr(torch.ops.higher_order, getattr(function, "__name__", ""), function)

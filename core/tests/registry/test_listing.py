@@ -136,7 +136,7 @@ aten.relu.default
      __main__:my_relu
      static shapes only, shadowed by 1.
 
-Decompositions, of which the first is used
+Decompositions; the first of an op is used
 
 aten.silu.default
   1. STANDARD aten_core (torchtrt-converters-aten-core 0.1.0)

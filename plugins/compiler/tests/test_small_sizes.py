@@ -293,6 +293,28 @@ def test_a_write_that_needs_the_number_of_rows_is_refused_for_one_or_two():
         torchtrt.compile(Windows().eval(), [some], min_block_size=1)
 
 
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_size_of_at_most_two_stays_symbolic_where_pytorch_compares_it(least):
+    """PyTorch retraces a program with such a write, and asserts the range first: a size up to 2 would become 2."""
+
+    class Written(nn.Module):
+        def forward(self, x, y):
+            z = x * 2
+            z[:, 0].add_(y[:, 0])
+            return z.relu() + y
+
+    model = Written().eval()
+    rows = torchtrt.Input(min_shape=(least, 3), opt_shape=(1, 3), max_shape=(2, 3))
+    compiled = torchtrt.compile(model, [rows, rows], min_block_size=1)
+
+    assert not compiled.report.narrowed
+    for count in range(least, 3):
+        x, y = torch.rand(2, count, 3)
+        torch.testing.assert_close(compiled(x, y), model(x, y))
+    with pytest.raises(InputError, match=f"is 3, but the model was compiled for {least} to 2"):
+        compiled(*torch.rand(2, 3, 3))
+
+
 def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
     """In a program from elsewhere, PyTorch knows both of them to be 2."""
 

@@ -150,9 +150,9 @@ def test_a_branch_that_writes_to_one_of_two_views_is_an_error():
             y += row
         return y
 
-    with pytest.raises(ExportError, match="another view from outside"):
+    with pytest.raises(ExportError, match="another view of it, which was taken outside"):
         torchscript.compile(script(write), (ONES,))
-    with pytest.raises(ExportError, match="another view from outside"):
+    with pytest.raises(ExportError, match="another view of it, which was taken outside"):
         torchscript.compile(script(write_by_data), (ONES, torch.tensor(1)))
 
 

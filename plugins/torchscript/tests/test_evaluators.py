@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import torchtrt_torchscript as torchscript
+from torchtrt_torchscript.graph_runner import STRUCTURE
 from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
-from torchtrt_torchscript.runner import STRUCTURE
 
 from .ir import T, Typed, function_of, graph_of, tensors_of
 from .test_schemas import names_in

@@ -6,6 +6,7 @@ const options = require("./house-style.json");
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}'_.-]*/gu;
 const HEADLESS = /^(What|Who|Whose|Whom)\s/;
 const BARE_WHETHER = /^Whether\s/;
+const SPEAKING = /^(Says|Tells|Knows|Wants|Takes note)\s/;
 
 module.exports = function (context) {
   const { Syntax, RuleError, report, getSource, locator } = context;
@@ -41,6 +42,9 @@ module.exports = function (context) {
       const question = raw.trimEnd().endsWith("?");
       if (!question && (HEADLESS.test(raw) || (!ofPython && BARE_WHETHER.test(raw)))) {
         say(node, `"${words[0]} ..." as a subject; name the thing.`, start);
+      }
+      if (ofPython && SPEAKING.test(raw)) {
+        say(node, `"${words[0]} ..."; functions return, raise, record, set or print.`, start);
       }
       for (const [pattern, better] of phrases) {
         const found = pattern.exec(raw);

@@ -116,7 +116,7 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _in_order(name: str) -> str:
-    """Returns what follows the prefix, with its words in alphabetical order: people mix them up."""
+    """Returns what follows the prefix, with its words in alphabetical order: users mix them up."""
     return "_".join(sorted(name.removeprefix(_PREFIX).split("_")))
 
 

@@ -1,4 +1,4 @@
-"""The identity of an installed plugin: its name, its distribution, and its place in the order of packs."""
+"""The identity of an installed extension: its name, its distribution, and its place in the order of packs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PackInfo:
 
     @property
     def origin(self) -> str:
-        """The distribution and its version, as a person reads them."""
+        """The distribution and its version, as a user reads them."""
         return f"{self.distribution} {self.version}" if self.distribution else "this program"
 
 
@@ -98,5 +98,5 @@ def is_pack_name(name: str) -> bool:
 
 
 def normalize(name: str) -> str:
-    """Returns the pack name that a person means by a pack's or a distribution's name, in any spelling."""
+    """Returns the pack name that a user means by a pack's or a distribution's name, in any spelling."""
     return re.sub(r"[-_.\s]+", "_", name.strip()).lower().removeprefix(PACKS.package_name(""))

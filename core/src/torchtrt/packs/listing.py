@@ -1,4 +1,4 @@
-"""The packs as a person sees them in a listing, in use or not."""
+"""The packs as a user sees them in a listing, in use or not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_LOADED = "not loaded"
 
 @dataclass(frozen=True, slots=True)
 class PackRow:
-    """A pack as a person sees it in a listing.
+    """A pack as a user sees it in a listing.
 
     Attributes:
         info: Who it is.
@@ -43,7 +43,7 @@ class PackRow:
 
     @property
     def state(self) -> str:
-        """The status and its reason, as a person reads them."""
+        """The status and its reason, as a user reads them."""
         if self.status == DISABLED:
             return self.reason
         return f"{self.status}: {self.reason}" if self.reason else self.status

@@ -147,7 +147,7 @@ def load(
 
 
 def _names_of(problem: Problem) -> set[str]:
-    """Returns the names by which a person disables the pack that a problem of the search is about."""
+    """Returns the names by which a user disables the pack that a problem of the search is about."""
     distribution = problem.distribution
     if distribution.endswith((".dist-info", ".egg-info")):  # its metadata cannot be read
         distribution = distribution.partition("-")[0]

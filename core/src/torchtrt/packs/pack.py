@@ -348,7 +348,7 @@ class ConverterPack:
         return register
 
     def autocast_rule(self, rule: AutocastRule, *targets: Target | str) -> None:
-        """Says in which precision ops compute where the setting ``autocast`` lowers a model's.
+        """Sets the precision of ops where the setting ``autocast`` lowers a model's.
 
         The first pack in pack order that has a rule for an op decides.
 

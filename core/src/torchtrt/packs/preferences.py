@@ -35,7 +35,7 @@ def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
             raise SettingsError(
                 f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
             )
-    # Each as it was given: a packet stands for overloads of which the pack may convert one.
+    # Each as it was given: a packet stands for several overloads, and the pack may convert one.
     for op, name in keywords.get("converter_preferences", {}).items():
         if reason := _why_not_preferred(packs, op, normalize(name)):
             raise SettingsError(f"converter_preferences: {reason}")

@@ -32,7 +32,7 @@ def raised_at(error: BaseException, module: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason why a pack, or a part of it, is not used as a person would expect.
+    """One reason why a pack, or a part of it, is not used as a user would expect.
 
     Attributes:
         what: What happened, as a clause: ``"ImportError: libfoo.so.2"``.

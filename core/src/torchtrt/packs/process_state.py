@@ -16,7 +16,7 @@ from typing import Any
 
 
 def process_state() -> dict[str, Any]:
-    """Returns what is common to a whole process, by a name that a person knows."""
+    """Returns what is common to a whole process, by a name that a user knows."""
     import torch
     from torch._tensor_str import PRINT_OPTS
 

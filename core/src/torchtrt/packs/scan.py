@@ -59,7 +59,7 @@ class InstalledExtension:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The installed plugins.
+    """The installed extensions.
 
     Attributes:
         packs: The packs in pack order, at most one of each name.
@@ -233,7 +233,7 @@ def _unreadable(distribution: importlib_metadata.Distribution, error: Exception)
         location = os.path.abspath(str(distribution.locate_file("")))
     except Exception:
         location = ""
-    # The name of the metadata folder is what a person can look for when nothing in it can be read.
+    # The name of the metadata folder is what a user can look for when nothing in it can be read.
     what = f"the metadata of a pack cannot be read: {describe(error)}"
     return Problem(
         what,

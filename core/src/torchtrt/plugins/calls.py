@@ -19,9 +19,9 @@ from torchtrt.plugins.torch_internals import SymbolicCall, example_size
 DTYPES = frozenset(
     {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool}
 )
-"""The dtypes of a plugin's inputs and results."""
+"""The dtypes of a plugin's inputs and outputs."""
 RANK_LIMIT = 8
-"""The most dimensions of a tensor in TensorRT."""
+"""The maximum number of dimensions of a tensor in TensorRT."""
 FIELDS = ("arguments", "inputs", "outputs")
 """The names of the fields that a plan keeps of a call."""
 
@@ -153,7 +153,7 @@ def tensor_nodes(node: Node) -> list[Node]:
 def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
     """Returns a node's call of a plugin's op.
 
-    Runs the op's fake implementation with a symbol for each size that varies.
+    Runs the op's fake implementation with a symbol for each dynamic size.
 
     Raises:
         InexpressibleError: A plugin cannot make this call; the text says why.

@@ -2,16 +2,14 @@
 
 from torchtrt.packs import CallingConvention, ConverterPriority, ConverterSupport, PackInfo, Reject
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
-from torchtrt.registry.order import Conflict
-from torchtrt.registry.register import (
-    PackPass,
+from torchtrt.registry.local import (
     decompositions,
     dynamo_tensorrt_converter,
-    export_contexts,
     get_graph_converter_support,
-    lowering_passes,
     register_torch_trt_decomposition,
 )
+from torchtrt.registry.order import Conflict
+from torchtrt.registry.passes import PackPass, export_contexts, lowering_passes
 from torchtrt.registry.registry import DYNAMO_CONVERTERS, ConverterRegistry
 
 __all__ = [

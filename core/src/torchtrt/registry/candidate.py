@@ -106,7 +106,7 @@ class Rejection:
         reason: Why, in words.
         code: What kind of reason it is.
         advice: What the pack says can be done about it.
-        traceback: Where it failed, if it failed rather than declined.
+        traceback: Where it failed, if it failed rather than rejected the node.
     """
 
     candidate: Candidate | None

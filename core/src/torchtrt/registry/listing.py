@@ -15,7 +15,7 @@ from torchtrt.targets import Target, qualified_name
 
 
 def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:
-    """Yields what a person should know about one of an op's candidates.
+    """Yields what a user should know about one of an op's candidates.
 
     Args:
         candidates: The op's candidates in order.
@@ -57,7 +57,7 @@ def list_everything(table: Table, problems: Sequence[Problem]) -> str:
         "Converters, in the order in which they are asked",
         *_converter_lines(table),
         "",
-        "Decompositions, of which the first is used",
+        "Decompositions; the first of an op is used",
         *_decomposition_lines(table),
         "",
         "Passes over the graph, in the order in which they run",

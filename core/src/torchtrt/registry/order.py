@@ -1,7 +1,7 @@
 """The order law: which candidate for an op is asked first.
 
 The candidates are what you would get had every pack registered, in pack order, into one list where
-STANDARD goes to the back and HIGH to the front. Packs that the person prefers come before all others.
+STANDARD goes to the back and HIGH to the front. Packs that the user prefers come before all others.
 """
 
 from __future__ import annotations

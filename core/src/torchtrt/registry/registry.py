@@ -338,7 +338,7 @@ def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | Non
 
 
 def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -> Rejection | None:
-    """Returns why the candidate's validator declines the node, or ``None`` if it accepts."""
+    """Returns why the candidate's validator rejects the node, or ``None`` if it accepts."""
     assert candidate.validate is not None
     try:
         answer = candidate.validate(node, settings)

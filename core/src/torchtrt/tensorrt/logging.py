@@ -88,7 +88,7 @@ def _logger(module: Any) -> Any:
             level = others.get(severity.name) or getattr(logging, severity.name)
             if level >= logging.ERROR:
                 ErrorLog.record(message)
-            # An error reaches the person in the exception; warnings are about TensorRT's own choices.
+            # An error reaches the user in the exception; warnings are about TensorRT's own choices.
             _log.log(min(level, logging.INFO), "%s", message)
 
     return ForwardingLogger()

@@ -5,7 +5,7 @@ The installed ``tensorrt`` is built in, under the name ``real``. Others are foun
 ``load(version)``. This function returns an object that is used like the module ``tensorrt``; without a version it
 chooses one. The module may also have
 
-- ``DESCRIPTION``, a sentence about it for people,
+- ``DESCRIPTION``, a sentence about it for users,
 - ``INTERFACE``, the version of TensorRT whose interface it has, where its own versions count differently,
 - ``DEVICES``, the devices that run its engines, in words,
 - ``COMPUTE_CAPABILITIES``, the compute capabilities that engines run on without a stated target: ``("8.6", "12.0+")``,

@@ -132,7 +132,7 @@ def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -
         for place, each in enumerate(decompositions)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "function", "notes")
-    return table("Decompositions, of which the first is used", headings, rows) if rows else None
+    return table("Decompositions; the first of an op is used", headings, rows) if rows else None
 
 
 def pass_table(passes: Sequence[PackPass]) -> Any:

@@ -82,7 +82,7 @@ def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]
         yield from coverage.ops.items()
         return
     wanted = op.removeprefix("torch.").removeprefix("ops.").removeprefix("aten.")
-    wanted = re.sub(r"^(fft|linalg|special)_", r"\1.", wanted)  # modules, of which ATen has none
+    wanted = re.sub(r"^(fft|linalg|special)_", r"\1.", wanted)  # modules, which ATen lacks
     for name, entry in coverage.ops.items():
         names = (name, name.removeprefix("nn.functional."))
         if any(each == wanted or each.startswith(wanted + ".") for each in names):

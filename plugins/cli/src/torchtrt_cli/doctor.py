@@ -107,7 +107,7 @@ def _describe_gpu() -> str:
         ]
         return f"{', '.join(names)}, CUDA {torch.version.cuda}"
     except Exception as error:  # a driver that does not answer
-        return f"PyTorch cannot tell: {describe(error)}"
+        return f"PyTorch cannot find a GPU: {describe(error)}"
 
 
 def _describe_tensorrt(versions: dict[str, str]) -> Iterator[Problem]:

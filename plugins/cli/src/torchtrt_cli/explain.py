@@ -76,7 +76,7 @@ _SUFFIXES = {
 
 
 def explain_model(path: Path, arguments: argparse.Namespace) -> int:
-    """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
+    """Prints, or writes as a page, which converters a saved program's nodes get, and what stays in PyTorch and why."""
     from torchtrt_compiler.compiler import compile
     from torchtrt_compiler.record import check_empty
 

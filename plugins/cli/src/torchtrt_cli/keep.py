@@ -16,7 +16,7 @@ TRACE = "profile.trace.json"
 
 
 def keeping(folder: Path | None) -> contextlib.AbstractContextManager[object]:
-    """Records compilations inside a ``with`` block in a folder, if there is one."""
+    """Records the compilations inside a ``with`` block into a folder; records nothing without one."""
     return contextlib.nullcontext() if folder is None else record_compilation(folder)
 
 

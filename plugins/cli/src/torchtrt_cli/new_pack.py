@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def checked_name(text: str) -> str:
-    """Returns the pack's name that a person means.
+    """Returns the pack's name that a user means.
 
     Raises:
         PackError: It cannot be one, or it is taken.

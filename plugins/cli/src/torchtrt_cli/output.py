@@ -1,4 +1,4 @@
-"""How answers are printed: tables for people, JSON for programs."""
+"""How answers are printed: tables for users, JSON for programs."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ from torchtrt.tensorrt.shims import (
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
-from torchtrt_compiler.refit.recorders import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.refit.stripping import check_replaceable, strip
+from torchtrt_compiler.refit.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.report import BlockReport

@@ -76,7 +76,7 @@ def compile(
         inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
             May be empty for an exported program.
         kwarg_inputs: The keyword inputs, likewise.
-        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:
@@ -85,7 +85,7 @@ def compile(
     Raises:
         SettingsError: A setting is unknown or unusable, or the TensorRT in use does not have it.
         PackError: No converter pack is in use, or a pack's lowering pass failed.
-        InputError: The inputs do not fit the model, a size that varies has no bound, or, with
+        InputError: The inputs do not fit the model, a dynamic size has no bound, or, with
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
@@ -175,13 +175,13 @@ def _compile_program(
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)
     with TRACING, stages.stage("small sizes"):
-        profiles, excluded = _of_model(model, exported, program, profiles)
+        profiles, excluded = _sizes_of_model(model, exported, program, profiles)
         compiled_sizes = {
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
         }
         settle_sizes(program.graph_module.graph, {}, compiled_sizes)
         report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
-        _tell_narrowed(report, options)
+        _warn_of_narrowed(report, options)
     with stages.stage("partitioning"):
         partition = partition_nodes(program.graph_module.graph, options)
         warn_of_large_weights(partition, options.max_engine_bytes)
@@ -233,7 +233,7 @@ def _compile_program(
     return compiled
 
 
-def _of_model(
+def _sizes_of_model(
     model: torch.nn.Module | ExportedProgram,
     exported: ExportedProgram,
     program: Program,
@@ -256,8 +256,8 @@ def _of_model(
     return narrowed, excluded
 
 
-def _tell_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
-    """Warns about sizes that vary less than was asked for; with ``require_full_compilation`` they are an error."""
+def _warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
+    """Warns about narrowed ranges of dynamic sizes; with ``require_full_compilation`` they are an error."""
     if not report.narrowed:
         return
     message = "\n".join(map(str, report.narrowed))

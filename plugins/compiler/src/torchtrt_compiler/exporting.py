@@ -63,6 +63,12 @@ def export(
     _check_kinds(inputs, kwarg_inputs)
     if isinstance(model, ExportedProgram):
         return without_transforms(without_regions(model))
+    if getattr(model, "training", False) and front_end_for(model) is None:
+        warnings.warn(
+            "The model is in training mode: dropout and batch statistics are compiled as they are. "
+            "Call model.eval() first for inference.",
+            stacklevel=4,  # the call of torchtrt.compile
+        )
     with StrideReads() as reads:
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
@@ -99,12 +105,6 @@ def _exported(
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
         shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
-    if model.training:
-        warnings.warn(
-            "The model is in training mode: dropout and batch statistics are compiled as they are. "
-            "Call model.eval() first for inference.",
-            stacklevel=4,
-        )
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
@@ -125,7 +125,7 @@ def _exported(
 
 
 def _advice(error: Exception) -> str:
-    """Returns what else a person can do about an error of exporting."""
+    """Returns what else a user can do about an error of exporting."""
     if "Constraints violated" not in str(error):
         return ""
     return (
@@ -238,7 +238,7 @@ def size_profiles(
     those it was exported with. A range whose sizes the program takes none of makes no profile.
 
     Raises:
-        InputError: A size that varies has no upper bound, or inputs have different numbers of ranges. Or an
+        InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
             ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
     """
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
@@ -246,9 +246,9 @@ def size_profiles(
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
-    varying = list(_varying_sizes(placeholders, leaves))
-    alone = {each.linear.symbol for each in varying if each.linear.is_symbol}
-    for each in varying:
+    dynamic = list(_dynamic_sizes(placeholders, leaves))
+    alone = {each.linear.symbol for each in dynamic if each.linear.is_symbol}
+    for each in dynamic:
         symbol = each.linear.symbol
         if symbol in alone and not each.linear.is_symbol:
             continue
@@ -259,7 +259,7 @@ def size_profiles(
     return tuple(taken or profiles)
 
 
-class _VaryingSize(NamedTuple):
+class _DynamicSize(NamedTuple):
     """A dimension of an input whose size varies.
 
     Attributes:
@@ -281,7 +281,7 @@ class _VaryingSize(NamedTuple):
 
         Args:
             number: The range of the input, where it has several.
-            known: The least and the greatest value in the exported program.
+            known: The minimum and the maximum value in the exported program.
 
         Raises:
             InputError: There is no greatest value.
@@ -312,7 +312,7 @@ class _VaryingSize(NamedTuple):
         return minimum if size is None else self.linear.values(size, size)[1]
 
 
-def _varying_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_VaryingSize]:
+def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_DynamicSize]:
     """Yields the dimensions whose sizes grow with a symbol, and checks the others.
 
     Raises:
@@ -323,7 +323,7 @@ def _varying_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Itera
         if isinstance(value, (torch.SymInt, torch.SymFloat)):
             raise InputError(
                 f"Input {placeholder.name!r} is a number that varies, and engines take tensors alone. Export the model "
-                "with a fixed number, or give it a tensor, of which the number may be a size."
+                "with a fixed number, or give it a tensor: the number may be one of its sizes."
             )
         if not isinstance(value, torch.Tensor):
             continue
@@ -335,7 +335,7 @@ def _varying_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Itera
                 continue
             linear = linear_size(size.node.expr)
             if linear is not None:
-                yield _VaryingSize(linear, leaf, dim, where, size.node.hint)
+                yield _DynamicSize(linear, leaf, dim, where, size.node.hint)
 
 
 def _count_ranges(leaves: Sequence[Any]) -> int:

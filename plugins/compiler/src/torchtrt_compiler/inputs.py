@@ -17,8 +17,8 @@ from torchtrt.errors import InputError
 class Input:
     """The shapes and dtype of one input tensor.
 
-    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that vary.
-    For sizes that vary in several ranges, give ``ranges``: each is a minimum, an optimal and a maximum shape.
+    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for dynamic sizes.
+    For dynamic sizes in several ranges, give ``ranges``: each is a minimum, an optimal and a maximum shape.
     Engines accept every size from min to max and are fastest at opt.
 
     Attributes:
@@ -113,10 +113,14 @@ class Input:
         return device
 
     def dynamic_dims(self) -> dict[int, Any]:
-        """Returns what ``torch.export`` is told of the sizes that vary."""
+        """Returns the ranges for ``torch.export`` of the dynamic sizes.
+
+        To PyTorch, a size of 0 or 1 is never symbolic. A size of at most 2 would be the number 2, so its range ends
+        with 3 here. Engines are built for the sizes of this ``Input``, and calls with others are refused.
+        """
         minimum, _, maximum = self.bounds
         return {
-            dim: torch.export.Dim.AUTO(min=low, max=high)
+            dim: torch.export.Dim.AUTO(min=low, max=max(high, 3))
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
@@ -143,7 +147,7 @@ def _checked(shapes: Any) -> _Range:
         raise InputError(f"The shapes of an Input must have one rank: {given}.")
     if any(size < 0 for size in (*minimum, *optimal, *maximum)):
         raise InputError(
-            f"A size cannot be negative: {given}. For a size that varies give its minimum, optimum and maximum: "
+            f"A size cannot be negative: {given}. For a dynamic size give its minimum, optimum and maximum: "
             "Input(min_shape=(1, 16), opt_shape=(8, 16), max_shape=(32, 16))."
         )
     if not all(

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.refit.recorders import ProgramWatcher
+from torchtrt_compiler.refit.watchers import ProgramWatcher
 from torchtrt_runtime.weights.given import inner_tensors
 
 OFFLOADED = frozenset({"cuda"})

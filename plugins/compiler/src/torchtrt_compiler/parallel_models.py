@@ -86,7 +86,7 @@ def _check_results(module: torch.nn.Module, _: Any, results: Any) -> None:
     for path, value in tree_flatten_with_path(results)[0]:
         if is_distributed(value):
             raise UnsupportedProgramError(
-                f"The result{keystr(path)} of {type(module).__name__} is a DTensor with the placements "
+                f"The output{keystr(path)} of {type(module).__name__} is a DTensor with the placements "
                 f"{value.placements}, and a compiled model returns plain tensors. Keep use_local_output=True in the "
                 "plan of the last module, or return result.to_local(), this process's part, or result.full_tensor()."
             )

@@ -12,7 +12,7 @@ from rich.text import Text
 from torchtrt_runtime.tables import Listing
 
 SHOWN = 30
-"""The most entries that are printed; ``--json`` has all."""
+"""The maximum number of entries that are printed; ``--json`` has all."""
 
 
 def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[RenderableType]:

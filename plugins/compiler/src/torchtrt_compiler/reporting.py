@@ -28,13 +28,13 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
     report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
     report.in_torch = [
         TorchOp(
-            entry.node.name,
-            qualified_name(entry.node.target),
-            entry.reason,
-            tuple(dict.fromkeys(each.code for each in entry.rejections)),
-            tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
-            model_line(entry.node),
-            tuple(each.reason for each in entry.rejections),
+            node=entry.node.name,
+            op=qualified_name(entry.node.target),
+            reason=entry.reason,
+            codes=tuple(dict.fromkeys(each.code for each in entry.rejections)),
+            advice=tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
+            model_line=model_line(entry.node),
+            reasons=tuple(each.reason for each in entry.rejections),
         )
         for entry in partition.torch_nodes
     ]
@@ -60,7 +60,7 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
 def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerUse]:
     """Returns which layers of current TensorRT a partition uses, and why nodes do not become them.
 
-    A node uses the layers that its converter requires. A converter that requires one and declines a node, and a pass
+    A node uses the layers that its converter requires. A converter that requires one and rejects a node, and a pass
     that finds nearly the pattern of one, give the reasons.
 
     Args:

@@ -1,6 +1,6 @@
 """Compares a program with its model for sizes of 0 and 1.
 
-For ``torch.export``, a size that varies is neither 0 nor 1, whatever its range.
+For ``torch.export``, a dynamic size is neither 0 nor 1, whatever its range.
 Therefore ``x.shape[0] == 1`` is false, ``squeeze`` removes nothing, and ``x[:2]`` has two rows.
 A range may include such sizes all the same. Here the model is exported again with each of
 them, and the two programs are compared. If a model was exported elsewhere, its graph is computed with fake tensors
@@ -65,7 +65,7 @@ class Excluded(NamedTuple):
 
 
 class _Difference(Exception):
-    """Says at which node of the general program a program of small sizes is another."""
+    """The node of the general program at which a program of small sizes is another."""
 
     def __init__(self, node: Node | None = None, is_refusal: bool = False) -> None:
         super().__init__(node)

@@ -116,7 +116,7 @@ def test_memory_with_gaps_that_the_program_does_not_know_is_refused():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x.repeat(4, 1)[:, 1:].fill_diagonal_(7.0, wrap=True), "the rows of which are"),
+        (lambda x: x.repeat(4, 1)[:, 1:].fill_diagonal_(7.0, wrap=True), "whose rows are not next"),
         (
             lambda x: (x.reshape(1, 3, 2, 2) * 2).resize_(
                 1, 2, 2, 2, memory_format=torch.channels_last

@@ -176,7 +176,7 @@ def test_a_two_stage_detector_is_right_where_tensorrt_does_not_tell_sizes_from_d
 
         assert_all_near(compiled(images), model(images))
         reasons = "; ".join(row.reason for row in compiled.report.in_torch)
-        assert "does not tell a size that depends on data" in reasons
+        assert "does not return a size that depends on data" in reasons
 
 
 def test_what_comes_behind_a_two_stage_detector_compiles_whole(images, version):

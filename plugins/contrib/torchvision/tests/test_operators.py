@@ -118,7 +118,7 @@ def test_nms_of_a_number_of_boxes_that_depends_on_data():
         engine = torchtrt.compile(program, min_block_size=1)
         assert select(*inputs).tolist() == engine(*inputs).tolist()
         reasons = {row.op: row.reason for row in engine.report.in_torch}
-        assert "does not tell a size that depends on data" in reasons["torchvision.nms.default"]
+        assert "does not return a size that depends on data" in reasons["torchvision.nms.default"]
 
 
 def test_too_many_boxes_stay_in_pytorch_with_the_reason():

@@ -106,7 +106,7 @@ def test_layers_that_do_not_tell_their_window_are_refused():
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"max_length": 0}, "max_length=0 is not an integer from 1"),
+        ({"max_length": 0}, "max_length=0 is not a positive integer"),
         ({"max_length": 20, "max_batch_size": True}, "max_batch_size=True"),
         ({"max_length": 161}, "the model has 160 positions"),
         ({"max_length": 20, "opt_length": 21}, "opt_length=21 is not from 1"),

@@ -239,7 +239,7 @@ class _Engines:
             self._compiled.popitem(last=False)
             warnings.warn(
                 f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds "
-                "and numbers, and builds engines again. Mark sizes that vary with "
+                "and numbers, and builds engines again. Mark dynamic sizes with "
                 "torch._dynamo.mark_dynamic(x, dim, min=, max=).",
                 stacklevel=3,
             )

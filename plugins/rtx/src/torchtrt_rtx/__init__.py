@@ -20,7 +20,7 @@ _GPUS = "RTX GPUs of compute capability 8.0, 8.6, 8.9, and 12.0 or later"
 DEVICES = _GPUS
 """The devices that run engines."""
 DESCRIPTION = f"NVIDIA TensorRT for RTX: builds on any machine, runs on {_GPUS}"
-"""A sentence for people: ``torchtrt doctor`` prints it."""
+"""A sentence for users: ``torchtrt doctor`` prints it."""
 INTERFACE = "11.4.0"
 """The version of TensorRT whose layers, enumerations and settings TensorRT for RTX 1.7 has, plugins excepted."""
 

@@ -222,7 +222,7 @@ class CompiledModule(torch.nn.Module):
             self._memory_checks.check(leaves, self.graph_module)
         for index in self.shared_inputs:
             leaf = leaves[index]
-            if not leaf.is_contiguous():  # as the example was, of which the model made no copy
+            if not leaf.is_contiguous():  # as the example was, which the model did not copy
                 leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
         return leaves
 

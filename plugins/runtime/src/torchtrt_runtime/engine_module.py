@@ -251,7 +251,7 @@ class _Execution:
                 known.address = -1
 
     def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
-        """Tells the context the shapes of its inputs, and asks for those of its outputs.
+        """Sets the shapes of the inputs in the context, and reads those of its outputs.
 
         Raises:
             EngineError: The engine was not built for these shapes.

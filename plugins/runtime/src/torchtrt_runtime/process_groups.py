@@ -173,7 +173,7 @@ class Meeting:
         self._group = process_group()
 
     def _meet(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
-        """Tells the others of a group the model's collectives, and waits for theirs."""
+        """Sends the model's collectives to the others of a group, and waits for theirs."""
         store = default_store()
         place = f"torchtrt/{name}/{_met[name]}"
         _met[name] += 1

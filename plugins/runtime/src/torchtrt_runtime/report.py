@@ -27,7 +27,7 @@ class CompilationReport:
         in_torch: What stayed in PyTorch.
         layers: The layers that only some versions of TensorRT have, which converters asked for or settings turn off.
         passes: The packs' passes that changed the graph, in the order in which they ran.
-        narrowed: Sizes that vary less than was asked for.
+        narrowed: Dynamic sizes whose ranges are narrower than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.
         compute_capabilities: The compute capabilities of the GPUs that run the engines, where TensorRT takes them.

@@ -40,7 +40,7 @@ def block_table(blocks: Sequence[BlockReport]) -> Listing:
 
 
 _LINES = 3
-"""The most lines of a model that the table of layers shows for one layer."""
+"""The maximum number of lines of a model that the table of layers shows for one layer."""
 
 
 def layer_table(layers: Sequence[LayerUse]) -> Listing:

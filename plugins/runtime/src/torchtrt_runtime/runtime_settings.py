@@ -142,7 +142,7 @@ def cache_file(folder: str | os.PathLike[str], plan: Any) -> Path:
 class KernelCache:
     """The kernels that the runtime compiled for an engine, in a file.
 
-    The runtime rejects kernels of another TensorRT, GPU, driver or system; the file is then replaced. The kernels are
+    The runtime refuses kernels of another TensorRT, GPU, driver or system; the file is then replaced. The kernels are
     written when the execution context ends, when the process ends, and by `save`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Tables for people. Names stay whole, so that they can be searched."""
+"""Tables for users. Names stay whole, so that they can be searched."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class OpCase:
         tolerance: The largest relative and absolute difference; ``None`` for that of the dtype.
         label: What tells it from other cases, in the test's name.
         dtypes: The dtypes that it is tried with, for tensors that name none.
-        dimensions: The minimum, usual and maximum sizes of the dimensions that vary.
+        dimensions: The minimum, usual and maximum sizes of the dynamic dimensions.
         rejected: A pattern of the reason, if the op must stay in PyTorch.
     """
 
@@ -123,7 +123,7 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
             ``torch.testing.assert_close`` allows for the dtype if that is more.
         label: What tells the case from others of the op.
         dtypes: The dtypes to try, of all tensors that name none.
-        dimensions: Further dimensions that vary: name, and the minimum, usual and maximum size.
+        dimensions: Further dynamic dimensions: name, and the minimum, usual and maximum size.
         rejected: A regular expression: the op must stay in PyTorch with such a reason, and the
             model must give PyTorch's values all the same.
         **kwargs: The keyword arguments.

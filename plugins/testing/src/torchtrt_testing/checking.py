@@ -121,7 +121,7 @@ def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def export(case: OpCase, varying: bool = True) -> torch.export.ExportedProgram:
-    """Returns a case as an exported program, with the dimensions that vary or with fixed sizes."""
+    """Returns a case as an exported program, with the dynamic dimensions or with fixed sizes."""
     return export_model(case.model(), [case], varying)
 
 

@@ -75,7 +75,7 @@ class PackConformance:
 
     Attributes:
         pack: The pack's name.
-        cases: Calls that are compared with PyTorch for each dtype, with fixed and with varying sizes. They run on
+        cases: Calls that are compared with PyTorch for each dtype, with fixed and with dynamic sizes. They run on
             every version of the reference TensorRT, or on the real one if it is in use.
         op_info: Names of PyTorch's own database of ops, such as ``"nn.functional.gelu"``: every
             sample of these that is converted must be right.
@@ -133,9 +133,7 @@ class PackConformance:
         """A summary for listings, the contract that it is written for, and the versions of PyTorch and TensorRT."""
         pack = self.loaded.pack
 
-        assert pack.summary, (
-            f"ConverterPack({pack.name!r}, summary=...) tells people what it is for"
-        )
+        assert pack.summary, f"ConverterPack({pack.name!r}, summary=...) tells users what it is for"
         assert pack.api[0] == API_VERSION[0], f"it is for contract {pack.api}, of {API_VERSION}"
         for name in ("torch", "tensorrt"):
             assert getattr(pack, name), (
@@ -232,9 +230,9 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_validators_answer_and_change_nothing(self) -> None:
-        """Of nodes with several dtypes, ranks and sizes that vary; the test of a case asks about the case's own nodes.
+        """Of nodes with several dtypes, ranks and dynamic sizes; the test of a case asks about the case's own nodes.
 
-        A validator that compares a size that varies would fix it for the whole program, and raises here.
+        A validator that compares a dynamic size would fix it for the whole program, and raises here.
         """
         validators = validators_of(self.loaded)
         ops = [target for target in validators if isinstance(target, OpOverload)]

@@ -146,7 +146,7 @@ def is_listed(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _outline(node: Node) -> str:
-    """Returns what a node's tensors are, as a person reads it."""
+    """Returns what a node's tensors are, as a user reads it."""
     values = [each.meta.get("val") for each in node.all_input_nodes]
     return ", ".join(
         f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"

@@ -34,7 +34,7 @@ _HAVE_CHANNELS = ("batch_norm", "instance_norm")
 
 
 def nodes_of(op: OpOverload) -> Iterator[Node]:
-    """Yields nodes of an op, with what PyTorch knows of their tensors: several dtypes, ranks, fixed and varying sizes.
+    """Yields nodes of an op, with what PyTorch knows of their tensors: several dtypes, ranks, fixed and dynamic sizes.
 
     Kinds of arguments that the op itself refuses are left out, so there may be no node at all.
     """

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
 LIMIT = 12
-"""The most samples of one op and dtype; of more, evenly spaced ones are taken."""
+"""The maximum number of samples of one op and dtype; of more, evenly spaced ones are taken."""
 
 NOT_FORWARD = {
     r".*_backward": "a gradient",

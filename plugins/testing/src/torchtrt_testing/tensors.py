@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 Sizes = tuple[int, int, int]
-"""The minimum, usual and maximum size of a dimension that varies."""
+"""The minimum, usual and maximum size of a dynamic dimension."""
 
 DIMENSIONS: Mapping[str, Sizes] = {"batch": (1, 3, 5), "length": (3, 5, 8)}
-"""The dimensions that vary in every case. A case may add its own."""
+"""The dynamic dimensions in every case. A case may add its own."""
 
 MINIMUM, USUAL, MAXIMUM = range(3)
 """Which sizes a tensor is made with."""
@@ -23,7 +23,7 @@ class TensorSpec:
     """A tensor argument: an input of the model that a case compiles.
 
     Attributes:
-        shape: The sizes, separated by spaces: numbers, and names of dimensions that vary, as
+        shape: The sizes, separated by spaces: numbers, and names of dynamic dimensions, as
             ``"batch length 4"``. ``""`` is a tensor without dimensions.
         dtype: The dtype; that of the case if omitted.
         low: The minimum of random values.
@@ -45,7 +45,7 @@ class TensorSpec:
 
         Args:
             dtype: The dtype, if the argument has none of its own.
-            dimensions: The sizes of the dimensions that vary.
+            dimensions: The sizes of the dynamic dimensions.
             point: Which of them: ``MINIMUM``, ``USUAL`` or ``MAXIMUM``.
             seed: What random values follow from.
         """
@@ -71,7 +71,7 @@ class TensorSpec:
         )
 
     def varying(self, dimensions: Mapping[str, Sizes]) -> dict[int, str]:
-        """Returns the places of the dimensions that vary, and their names."""
+        """Returns the places of the dynamic dimensions, and their names."""
         parts = self.shape.split() if self.values is None else []
         return {place: part for place, part in enumerate(parts) if part in dimensions}
 

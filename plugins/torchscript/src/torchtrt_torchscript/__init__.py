@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RegisterNodeConversionPatterns,
         torchscript_converter,
     )
-    from torchtrt_torchscript.site import node_info
+    from torchtrt_torchscript.source_location import node_info
 
 __all__ = [
     "Argument",
@@ -59,7 +59,7 @@ _LAZY = {
         "RegisterNodeConversionPatterns",
         "torchscript_converter",
     ),
-    "torchtrt_torchscript.site": ("node_info",),
+    "torchtrt_torchscript.source_location": ("node_info",),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

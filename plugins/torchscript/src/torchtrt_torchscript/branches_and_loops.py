@@ -29,7 +29,7 @@ from torchtrt_torchscript.operands import (
     is_in_rows,
     knows_another_name,
 )
-from torchtrt_torchscript.site import SITE, Site, source_line
+from torchtrt_torchscript.source_location import SITE, Site, source_line
 
 _NO_LIMIT = 2**31 - 1
 """TorchScript writes a number from here on where a loop's trips are not counted."""

@@ -16,7 +16,7 @@ from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written
 from torchtrt_torchscript.memory import Memory, is_same_memory
 from torchtrt_torchscript.numbers import Uninitialized, is_undecided
 from torchtrt_torchscript.operands import is_operand, knows_another_name, like, unwrapped
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 class BlockRunner(Protocol):
@@ -140,7 +140,7 @@ class CapturedValues:
         return len(self.operands) - 1
 
     def will_write(self, places: Iterable[int | None]) -> None:
-        """Says that the inside writes to the operands at these places.
+        """Records that the inside writes to the operands at these places.
 
         Raises:
             ExportError: The inside knows such a tensor by another view too.

@@ -22,12 +22,12 @@ from torchtrt_compiler import compiler
 from torchtrt_compiler.exporting import TRACING
 from torchtrt_compiler.exporting import export as export_module
 from torchtrt_runtime import CompiledModule
-from torchtrt_torchscript.asked_ops import known_op
+from torchtrt_torchscript.graph_runner import STRUCTURE, has_no_evaluator
 from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
 from torchtrt_torchscript.module import TorchScriptModule
 from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
-from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator
-from torchtrt_torchscript.site import site_of, source_line
+from torchtrt_torchscript.schema_to_op import known_op
+from torchtrt_torchscript.source_location import site_of, source_line
 
 TorchScript: TypeAlias = Any
 """A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
@@ -49,7 +49,7 @@ def compile(
         inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
         method: The method to compile.
         kwarg_inputs: The keyword inputs, likewise.
-        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:

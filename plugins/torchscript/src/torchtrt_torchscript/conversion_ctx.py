@@ -80,7 +80,7 @@ class ConversionCtx:
         self._names: set[str] = set()
 
     def associate_value_and_tensor(self, value: torch._C.Value, tensor: Any) -> Any:
-        """Says which network tensor an output of the node is; names it by the value's debug name.
+        """Sets the network tensor of an output of the node, and names it by the value's debug name.
 
         Returns:
             The tensor.
@@ -95,7 +95,7 @@ class ConversionCtx:
         return tensor
 
     def associate_value_and_ivalue(self, value: torch._C.Value, ivalue: Any) -> Any:
-        """Says what an output of the node is, where it is known already: a number, or a list of tensor containers.
+        """Sets an output of the node that is known already: a number, or a list of tensor containers.
 
         Returns:
             The value.
@@ -104,7 +104,7 @@ class ConversionCtx:
         return ivalue
 
     def record(self, value: torch._C.Value, held: Any) -> None:
-        """Takes note of what a value of the graph is, and of what the values are that a list or tuple is made of."""
+        """Records what a value of the graph is, and what the values are that a list or tuple is made of."""
         if is_network_tensor(held):
             self.value_tensor_map[value] = held
             return

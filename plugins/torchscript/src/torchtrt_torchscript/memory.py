@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import is_undecided
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 class StandIn(NamedTuple):
@@ -50,7 +50,7 @@ class Memory:
         self.written: set[int] = set()
 
     def outlives(self, values: Any) -> None:
-        """Says that what is in the memory of these tensors is seen after the trace."""
+        """Records that the memory of these tensors is read after the trace."""
         for tensor in tensors_in(values):
             self._outside.add(self._number(tensor))
 
@@ -59,7 +59,7 @@ class Memory:
         return not self.related(first).isdisjoint(self.related(second))
 
     def lays_out_anew(self, tensor: Tensor) -> None:
-        """Says that a tensor has its elements in rows, and in TorchScript perhaps not."""
+        """Records that a tensor has its elements in rows, and in TorchScript perhaps not."""
         self._laid_out_anew.add(self._number(tensor))
 
     def is_laid_out_anew(self, tensor: Tensor) -> bool:
@@ -148,7 +148,7 @@ class Memory:
         del self._stale[self._number(tensor)]
 
     def writes(self, tensor: Tensor, node: torch._C.Node) -> None:
-        """Takes note that a tensor has been written to, and writes to those it stands in for.
+        """Records that a tensor has been written to, and writes to those it stands in for.
 
         Raises:
             ExportError: What outlives the trace may have to be written, and it is not known what.
@@ -177,7 +177,7 @@ class Memory:
             self._write(original, node, stand_in)
 
     def loses(self, stand_in: StandIn, node: torch._C.Node) -> None:
-        """Takes note that the originals of a stand-in may have been written to, and that nobody can tell.
+        """Records that the originals of a stand-in may have been written to, which cannot be decided.
 
         Raises:
             ExportError: One of them outlives the trace.
@@ -246,5 +246,5 @@ def is_same_memory(first: Tensor, second: Tensor) -> bool:
 
 
 def _layout(tensor: Tensor) -> tuple[str, ...]:
-    # As text, so that comparing sizes that vary assumes nothing about them.
+    # As text, so that comparing dynamic sizes assumes nothing about them.
     return tuple(map(str, (*tensor.shape, *tensor.stride(), tensor.storage_offset())))

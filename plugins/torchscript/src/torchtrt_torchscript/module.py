@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from torchtrt.errors import InputError
+from torchtrt_torchscript.graph_runner import GraphRunner
 from torchtrt_torchscript.graphs import all_nodes, every_node
 from torchtrt_torchscript.numbers import Undecided, as_number
-from torchtrt_torchscript.runner import GraphRunner
 
 _NUMBER_DTYPES = {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
 

@@ -42,7 +42,7 @@ from torchtrt_torchscript.numbers import (
     is_symbolic,
 )
 from torchtrt_torchscript.operators import MEMORY_FORMATS, SCALAR_TYPES
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 class RaisedError(TorchTRTError, RuntimeError):

@@ -47,7 +47,7 @@ def of_undecided(
     dtype: torch.dtype = torch.float64,
     of_size: Callable[..., Any] | None = None,
 ) -> Evaluator:
-    """Makes an evaluator of a function of numbers that depend on data or on sizes that vary: its result depends too.
+    """Makes an evaluator of a function of numbers that depend on data or on dynamic sizes: its result depends too.
 
     Args:
         of_tensor: The function, of float64 tensors.

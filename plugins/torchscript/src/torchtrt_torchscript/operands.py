@@ -11,7 +11,7 @@ from torch import Tensor
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
-from torchtrt_torchscript.site import source_line
+from torchtrt_torchscript.source_location import source_line
 
 
 def description(value: Any) -> str:
@@ -66,7 +66,7 @@ def as_tensors(
 
 
 def is_in_rows(tensor: Tensor) -> bool:
-    """Returns whether a tensor has its elements one row after the other; assumes nothing about sizes that vary."""
+    """Returns whether a tensor has its elements one row after the other; assumes nothing about dynamic sizes."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         if str(stride) != str(step):
@@ -78,7 +78,7 @@ def is_in_rows(tensor: Tensor) -> bool:
 def knows_another_name(node: torch._C.Node) -> str:
     """Returns the message about a tensor that is written inside and known outside under another view."""
     return (
-        f"{node.kind()} depends on data and writes to a tensor of which it knows another view from outside. "
+        f"{node.kind()} depends on data. It writes to a tensor and reads another view of it, which was taken outside. "
         f"Take the view inside, or write to a clone.\n{source_line(node)}"
     )
 

@@ -11,8 +11,8 @@ import torch
 from torchtrt.contract import ConverterPriority, Reject
 from torchtrt.errors import ConversionError
 from torchtrt.packs import ConverterPack, local_pack
-from torchtrt_torchscript.asked_ops import known_op, op_asked_for
-from torchtrt_torchscript.site import node_info, site_of
+from torchtrt_torchscript.schema_to_op import known_op, op_asked_for
+from torchtrt_torchscript.source_location import node_info, site_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 TorchScriptConverter = Callable[[Any, torch._C.Node, Sequence[Any]], bool]

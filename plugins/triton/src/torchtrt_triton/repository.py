@@ -103,7 +103,7 @@ def add_model(
         interface = interface.with_input_names(platform.input_names)
     if options.dynamic_batching and interface.unbatched:
         raise SettingsError(
-            f"Triton cannot batch requests for {name}: {interface.unbatched}. Compile the model for sizes that vary "
+            f"Triton cannot batch requests for {name}: {interface.unbatched}. Compile the model for dynamic sizes "
             "in the first dimension of each input, or leave dynamic batching out."
         )
     wanted = interface_text(interface, backend)

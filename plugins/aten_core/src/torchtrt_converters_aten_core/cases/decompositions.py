@@ -40,6 +40,14 @@ CASES = [
         "aten.log_sigmoid.default", TensorSpec("batch 4", F16), tolerance=1e-3, label="half"
     ),
     decomposition_case("aten.as_strided_scatter.default", "3 4", "2 3", [2, 3], [1, 4], 1),
+    # torch.export fixes the sizes of this op.
+    decomposition_case("aten.conv_tbc.default", "6 2 4", "3 4 5", "5", 1, tolerance=1e-5),
+    decomposition_case(
+        "aten.conv_tbc.default",
+        *(TensorSpec(shape, F16) for shape in ("6 2 4", "2 4 6", "6")),
+        tolerance=1e-2,
+        label="half",
+    ),
     decomposition_case("aten.angle.default", TensorSpec("batch 4", F16), label="half"),
     decomposition_case("aten.signbit.default", odd),
     decomposition_case("aten.signbit.default", TensorSpec("batch 4", I64), label="int"),

@@ -184,6 +184,7 @@ CASES = [
     decomposition_case(
         "aten.slice_scatter.default", "batch 7", "batch 2", 1, -2, None, 1, label="from-end"
     ),
+    decomposition_case("aten.slice_scatter.default", "batch 4", "batch 4", 0, 0, 99, label="whole"),
     op_case(
         "aten.where.self",
         "length 4",

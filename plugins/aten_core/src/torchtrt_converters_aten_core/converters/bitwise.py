@@ -227,7 +227,7 @@ def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) 
 
 
 _STEPS = {torch.int32: 46, torch.int64: 91}
-"""The most steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
+"""The maximum number of steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
 @converts_elementwise(aten.gcd.default, keep_constants=True, reads_runtime_shape=True)

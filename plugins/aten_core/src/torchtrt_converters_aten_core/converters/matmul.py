@@ -31,7 +31,7 @@ SUMS_OF_PRODUCTS = (
 
 
 _ONE_BY_ONE = 1 << 20
-"""The most products of integers that are computed without a layer for matrices."""
+"""The maximum number of products of integers that are computed without a layer for matrices."""
 
 
 def _inexact_integer_product(node: Node) -> str | None:

@@ -271,7 +271,7 @@ def rms_norm(
 def _reads_statistics(node: Node) -> str | None:
     if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
         return None
-    return "TensorRT's normalization tells no mean and variance"
+    return "TensorRT's normalization does not return the mean and the variance"
 
 
 @converts(

@@ -278,7 +278,7 @@ def _unsupported_window(node: Node) -> str | None:
 def _reads_indices(node: Node) -> str | None:
     if types.reads_first_only(node):
         return None
-    return "TensorRT's pooling tells no indices"
+    return "TensorRT's pooling does not return indices"
 
 
 def _window(

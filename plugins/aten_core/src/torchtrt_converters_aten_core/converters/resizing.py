@@ -156,7 +156,7 @@ def _is_in_table(size: int | torch.SymInt) -> bool:
 
 
 def _unlike_layer(node: Node) -> str | None:
-    """Says what TensorRT's layer does not do, or returns ``None``."""
+    """Returns what TensorRT's layer does not do, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(_image(op))
     if tensor.dtype not in (torch.float32, torch.float16, torch.float64):
@@ -182,7 +182,7 @@ def _unlike_layer(node: Node) -> str | None:
 
 
 def _varying(node: Node) -> str | None:
-    """Says why there is no table of weights for each element of the result, or returns ``None``."""
+    """Returns why there is no table of weights for each element of the result, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(_image(op))
     if not tensor.dtype.is_floating_point:

@@ -1,4 +1,8 @@
-"""Convolutions of integers, which TensorRT's layers do not take: a product for each of the kernel's elements."""
+"""Convolutions that TensorRT's layers do not take.
+
+Those of integers become a product for each of the kernel's elements, and ``conv_tbc`` a convolution of ``(batch,
+channels, time)``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from torchtrt_converters_aten_core.impl.sizes import per_dimension
 aten = torch.ops.aten
 
 LARGEST_KERNEL = 128
-"""The most elements of a kernel: there are about five layers for each."""
+"""The maximum number of elements of a kernel: there are about five layers for each."""
 
 
 def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
@@ -148,3 +152,11 @@ for _count in (1, 2, 3):
     pack.decomposition(
         getattr(getattr(aten, f"conv_transpose{_count}d"), "default" if _count == 1 else "input")
     )(_transposed(_count))
+
+
+@pack.decomposition(aten.conv_tbc.default)
+def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """Returns the convolution of ``(time, batch, channels)`` with ``(kernel, channels, outputs)``."""
+    kernel = weight.permute(2, 1, 0)
+    result: Tensor = aten.conv1d.default(self.permute(1, 2, 0), kernel, bias, padding=[pad])
+    return result.permute(2, 0, 1)

@@ -83,7 +83,11 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     size = self.shape[dim]
+    if step == 1 and statically_known_true(src.shape[dim] == size):
+        return src.to(self.dtype)  # all indices are replaced
     fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
     if fixed and step == 1:
         first, last, _ = slice(start, end).indices(size)
@@ -243,7 +247,9 @@ def index_put(
     """Returns ``self`` with values, one or one for each, where a mask is true."""
     given = [(place, index) for place, index in enumerate(indices) if index is not None]
     if len(given) != 1 or given[0][1].dtype is not torch.bool:
-        raise NotImplementedError("several masks, or masks beside indices, name places by the data")
+        raise NotImplementedError(
+            "several masks, or masks with indices, select elements by their values"
+        )
     place, mask = given[0]
     after = self.dim() - place - mask.dim()
     values = values.to(self.dtype)
@@ -252,7 +258,9 @@ def index_put(
         if isinstance(count, int) and count == 1:
             values = values.reshape(*before, *[1] * mask.dim(), *rest)
         elif place or before:
-            raise NotImplementedError("values for each place stand in front of other dimensions")
+            raise NotImplementedError(
+                "a value for each element of the mask needs a mask of the first dimensions"
+            )
         else:
             order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
             # With a row more there is something to choose from where the mask is nowhere true.

@@ -187,7 +187,7 @@ def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
     """Returns the decomposition of the adaptive average pooling over the last ``count`` dimensions."""
 
     def adaptive_average_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
-        """Returns the average of each part of dimensions that vary, along one dimension after the other."""
+        """Returns the average of each part of dynamic dimensions, along one dimension after the other."""
         if self.dtype in (torch.float16, torch.bfloat16):
             return adaptive_average_pool(self.to(torch.float32), output_size).to(self.dtype)
         result = self

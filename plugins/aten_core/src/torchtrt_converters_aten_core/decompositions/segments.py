@@ -43,7 +43,7 @@ def segment_reduce(
     elif offsets is not None:
         starts, ends = offsets.narrow(-1, 0, offsets.shape[-1] - 1), offsets[..., 1:]
     else:
-        raise NotImplementedError("segments are told by their lengths or offsets")
+        raise NotImplementedError("segments need their lengths or their offsets")
     places = torch.arange(data.shape[axis], device=data.device)
     inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
     inside = inside.reshape(*inside.shape, *[1] * (data.dim() - axis - 1))

@@ -43,7 +43,7 @@ KERNELS = (
 
 
 def unlike_attention(node: Node) -> str | None:
-    """Says that an output of a kernel but the first is read, or that its mask is none; else returns ``None``."""
+    """Returns a reason if a further output of a kernel is read, or if its mask is none; else ``None``."""
     mask = value_of(mask_of(arguments_of(node)))
     if mask is not None and mask.dtype is torch.bool:
         return "the kernels of attention add masks, and this one holds booleans"

@@ -142,7 +142,7 @@ def sizes_known_before_data(node: Node) -> str | None:
     )
     for size in sizes:
         if not isinstance(size, int) and not is_backed(size):
-            return "this TensorRT does not tell a size that depends on data"
+            return "this TensorRT does not return a size that depends on data"
     return None
 
 

@@ -19,7 +19,7 @@ from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 EXACT_LIMIT = 1 << 24
 """float32 holds every integer up to here."""
 SUM_LIMIT = 1 << 16
-"""The most numbers whose sum is exact, in parts of eight bits."""
+"""The maximum number of integers whose sum is exact, in parts of eight bits."""
 
 
 def total(

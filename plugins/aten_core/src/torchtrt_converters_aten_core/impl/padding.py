@@ -109,7 +109,7 @@ def flip(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]) -> 
 def roll(ctx: ConversionContext, tensor: NetworkTensor, shifts: dict[int, int]) -> NetworkTensor:
     """Returns ``tensor`` with elements moved along dimensions, the last ones coming first.
 
-    Two pieces change places. A slice that wraps around is one layer, which tensors of varying sizes get, but TensorRT
+    Two pieces change places. A slice that wraps around is one layer, which tensors of dynamic sizes get, but TensorRT
     8.6 computes it by itself, without what comes before and after it.
 
     Args:

@@ -25,9 +25,9 @@ from torchtrt_converters_aten_core.impl import (
 from torchtrt_converters_aten_core.impl.shims import ranks_integers, reduces_integers_exactly
 
 LIMIT = 3840
-"""The most elements that TensorRT ranks."""
+"""The maximum number of elements that TensorRT ranks."""
 COUNTING_LIMIT = 1 << 26
-"""The most comparisons between two elements that are made at once."""
+"""The maximum number of comparisons between two elements that are made at once."""
 
 
 def ranks(dtype: torch.dtype) -> bool:

@@ -28,11 +28,11 @@ from torchtrt_converters_aten_core.impl import (
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 
 DENSE_LIMIT = 1 << 24
-"""The most comparisons of an index with a place that are made at once: 64 MiB of float32."""
+"""The maximum number of comparisons of an index with a place that are made at once: 64 MiB of float32."""
 
 
 MAXIMUM_RANK = 8
-"""The most dimensions that a TensorRT tensor has."""
+"""The maximum number of dimensions that a TensorRT tensor has."""
 
 
 def combine_at(

@@ -246,7 +246,7 @@ def _vector(ctx: ConversionContext, scalar: NetworkTensor) -> NetworkTensor:
 
 
 def per_dimension(value: Any, count: int) -> tuple[int, ...]:
-    """Returns an op's argument such as a stride as one number for each of ``count`` dimensions.
+    """Returns an op's argument, such as a stride, as one number for each dimension.
 
     Args:
         value: A number for all dimensions, or a sequence with one number, or with one for each.

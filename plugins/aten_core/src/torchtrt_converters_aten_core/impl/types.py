@@ -236,7 +236,7 @@ def _makes_single(ctx: ConversionContext) -> bool:
 
 
 def upcast(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value | NetworkTensor:
-    """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth.
+    """Returns a value; a network tensor that holds float16 values is cast for a computation in float32.
 
     Args:
         ctx: The conversion context.
@@ -328,7 +328,9 @@ def node_of(ctx: ConversionContext) -> Node:
     return ctx.node
 
 
-_UNKNOWN_RESULT = "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
+_UNKNOWN_RESULT = (
+    "The converter needs PyTorch's dtype and shape: set ctx.node to a node with meta['val']."
+)
 
 
 def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:

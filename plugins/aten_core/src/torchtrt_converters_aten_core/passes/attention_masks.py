@@ -64,7 +64,7 @@ def _broadcast(mask: Any, masks: dict[Node, torch.Tensor]) -> torch.Tensor | Non
         if source is None:
             return None
         sizes = mask.meta["val"].shape
-        # A size that varies can only be that of a dimension that has one place to be repeated.
+        # A dynamic size can only be that of a dimension that has one place to be repeated.
         return source.expand([size if isinstance(size, int) else 1 for size in sizes])
     return masks.get(mask)
 

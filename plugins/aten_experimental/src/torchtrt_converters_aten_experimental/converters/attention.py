@@ -29,7 +29,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def unlike_fused_attention(node: Node) -> str | None:
-    """Says what ``IAttention`` does not compute exactly as PyTorch does, or returns ``None``."""
+    """Returns what ``IAttention`` does not compute exactly as PyTorch does, or ``None``."""
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
@@ -48,7 +48,7 @@ def unlike_fused_attention(node: Node) -> str | None:
 
 
 def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
-    """Says why the heads of an attention do not fit ``IAttention``, or returns ``None``."""
+    """Returns why the heads of an attention do not fit ``IAttention``, or ``None``."""
     if getattr(op, "enable_gqa", False):
         if keys != values or queries % keys:
             return "fused attention needs as many heads of keys as of values, which divide the queries'"

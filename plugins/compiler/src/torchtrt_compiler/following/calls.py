@@ -74,7 +74,7 @@ class CallReader:
 
     Args:
         forward: The model's method.
-        bounds: For parameters, the sizes that vary, as ``follow`` takes them.
+        bounds: For parameters, the dynamic sizes, as ``follow`` takes them.
 
     Raises:
         InputError: There is no such parameter.

@@ -39,7 +39,7 @@ class _SavedProgram:
         key: The kind of calls, as text.
         names: The model's name for each weight of the program.
         constants: The values of weights that have no name in the model.
-        ends: The least and the greatest shapes of the tensors that it was compiled for.
+        ends: The minimum and the maximum shapes of the tensors that it was compiled for.
     """
 
     program: Program

@@ -34,10 +34,10 @@ def follow(
 
     Args:
         model: A module. It is not changed, and shares all of its attributes with the result.
-        dynamic_shapes: For parameters of ``forward``, the sizes that vary: a ``torchtrt.Input``, or a range for each
+        dynamic_shapes: For parameters of ``forward``, the dynamic sizes: a ``torchtrt.Input``, or a range for each
             dimension. It is ``(min, max)``, ``(min, opt, max)`` or a ``torch.export.Dim``. Containers nest likewise.
-        max_programs: The most programs at a time. Arguments that are no tensors, their structure, and the dtypes,
-            devices and ranks of tensors each need one of their own.
+        max_programs: The maximum number of programs at a time. Arguments that are no tensors, their structure, and the
+            dtypes, devices and ranks of tensors each need one of their own.
         fallback: Whether PyTorch runs calls that cannot be compiled, with a ``FollowWarning``. Otherwise they raise.
         **settings: Settings of ``torchtrt.compile``; ``immutable_weights`` is False by default.
 

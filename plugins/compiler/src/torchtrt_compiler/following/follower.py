@@ -63,8 +63,8 @@ class Follower(NoState):
     Args:
         model: The model.
         settings: Settings of ``torchtrt.compile``.
-        dynamic_shapes: Sizes that vary, by parameter.
-        max_programs: The most programs at a time.
+        dynamic_shapes: Dynamic sizes, by parameter.
+        max_programs: The maximum number of programs at a time.
         fallback: Whether PyTorch runs calls that cannot be compiled.
 
     Attributes:

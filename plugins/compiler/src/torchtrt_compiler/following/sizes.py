@@ -1,4 +1,4 @@
-"""Sizes that vary between calls: the first is fixed, and others widen a range.
+"""Dynamic sizes of calls: the first is fixed, and others widen a range.
 
 The ends of a range are powers of 2, so that the number of compilations grows with the logarithm of the sizes.
 """

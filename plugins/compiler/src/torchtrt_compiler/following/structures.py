@@ -55,7 +55,7 @@ class Structure:
 
 
 def steady(function: Callable[[], _Result]) -> _Result:
-    """Returns what a function returns once no other thread changes a container that it reads."""
+    """Calls a function until no other thread changes a container that it reads, and returns its result."""
     for _ in range(_ATTEMPTS):
         try:
             return function()

@@ -11,7 +11,7 @@ is a value, and copies may go as they please. Memory can be seen from outside in
 Facts
     ``may_share`` returns the arguments whose memory a call's result may be. The op's schema annotates them, or
     ``UNDECLARED`` lists them. Without a schema (control flow, a block that PyTorch runs) they are all arguments.
-    An engine's results are always new memory. ``certain_source`` says whose memory a result surely
+    An engine's outputs are always new memory. ``certain_source`` says whose memory a result surely
     is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
 
 Sets
@@ -135,7 +135,7 @@ def _makes_new_memory(node: Node) -> bool:
 def returned_argument(node: Node) -> Node | None:
     """Returns the argument that a conversion, or an op of ``UNDECLARED``, is known to return as it is."""
     if _fake(node) is None or not (node.target in UNDECLARED or node.target in _CONVERSIONS):
-        return None  # also where it returns a list, of which an argument is only a part
+        return None  # also where it returns a list: an argument is only a part of it
     for result in evaluated(node) or ():
         for source in node.all_input_nodes:
             before = _fake(source)
@@ -181,7 +181,7 @@ def certain_source(node: Node) -> Node | None:
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
-    """Returns the origin of each of a program's results; that of an input is its position.
+    """Returns the origin of each of a program's outputs; that of an input is its position.
 
     The program still has its writes: what is rewritten without them may return what was written in place of where it
     was written to. An input counts only where the example was contiguous: exporting leaves no trace of a copy that

@@ -290,7 +290,7 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
         raise _NotDecomposedError(f"its decomposition does not apply: {error}") from error
     except NewAssumptionError as error:
         question = f"whether {error.expression} is {error.value}"
-        reason = f"its decomposition asks {question}, which PyTorch cannot tell for all sizes"
+        reason = f"its decomposition asks {question}, which is not the same for all sizes"
         raise _NotDecomposedError(reason) from error
     except Exception as error:
         if not is_ours:  # PyTorch's own may refuse its inputs in any way; then the node stays whole

@@ -188,14 +188,14 @@ def _check_destinations(graph: Graph) -> None:
             )
         if wraps_by_strides(node) and not _is_of_whole_rows(destination.meta["val"]):
             raise UnsupportedProgramError(
-                f"The model writes ({node.target}) with wrap to {destination.name}, the rows of which are not next to "
+                f"The model writes ({node.target}) with wrap to {destination.name}, whose rows are not next to "
                 f"each other in memory ({model_line(node)}). PyTorch would write by strides, also between the rows. "
                 "Write to a copy by contiguous()."
             )
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             raise UnsupportedProgramError(
-                f"The model writes ({node.target}) to {destination.name}, several elements of which are "
-                "one place in memory, as after expand: write to a clone() of it."
+                f"The model writes ({node.target}) to {destination.name}. Several of its elements are one "
+                "place in memory, as after expand. Write to a clone() of it."
             )
 
 

@@ -18,7 +18,7 @@ from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.record import current_record
-from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 
 
 def lower(
@@ -58,10 +58,10 @@ def lower(
 
 
 def _warn_of(unpacked: list[Unpacked]) -> None:
-    """Says that packed weights become larger than they were."""
+    """Warns that packed weights become larger than they were."""
     before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
     warnings.warn(
-        f"No pack knows the format of {len(unpacked)} packed weights, the first of which is {unpacked[0].name!r}. "
+        f"No pack knows the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
         f"They are compiled in floating point: {after} bytes in place of {before}. Quantize the model in a way that "
         "the page quantized-models of the documentation lists, or set allow_dequantized_weights=True to accept this.",
         DequantizedWeightsWarning,

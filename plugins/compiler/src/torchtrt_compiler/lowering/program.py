@@ -245,7 +245,7 @@ def _write_back(
 
 
 def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
-    """Returns the least and the greatest value of each symbol.
+    """Returns the minimum and the maximum value of each symbol.
 
     PyTorch takes no symbol for 0 or 1. Of a size that is derived from one, as ``h + 1``, it keeps the declared range.
     """

@@ -73,7 +73,7 @@ class _Extraction:
             for source in dict.fromkeys(s for node in members for s in tensor_inputs(node))
             if source not in inside and not self.is_constant(source)
         ]
-        # Engines have the inputs and results of the model in its order: tools that have no names go by it.
+        # Engines have the inputs and outputs of the model in its order: tools that have no names go by it.
         placeholders = self.source.graph.find_nodes(op="placeholder")
         inputs.sort(key=_Places(placeholders))
         for source in inputs:

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.contract import constant_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,
     FakeTensor,
@@ -101,7 +101,7 @@ class Recorder:
 
     @contextmanager
     def moved(self, memory: Mapping[int, torch.Tensor]) -> Iterator[None]:
-        """Knows memory in other places in a ``with`` block.
+        """Maps memory to other memory in a ``with`` block.
 
         Args:
             memory: For what identifies a storage, a tensor over the one that has its values.
@@ -341,7 +341,7 @@ class ProgramRecorder:
         }
 
     def moved(self, memory: Mapping[int, torch.Tensor]) -> Any:
-        """Knows memory in other places, in a ``with`` block."""
+        """Maps memory to other memory in a ``with`` block."""
         return self._recorder.moved(memory)
 
     def block(self, block: GraphModule) -> BlockRecorder:

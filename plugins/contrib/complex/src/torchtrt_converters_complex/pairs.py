@@ -85,7 +85,7 @@ def rule(*targets: Any, promotes: bool = True) -> Callable[[Function], Function]
 
     Args:
         *targets: The ops.
-        promotes: Whether it computes with numbers, and does not only move them.
+        promotes: Whether the ops compute with numbers, and so promote dtypes; other ops only move them.
     """
 
     def register(function: Function) -> Function:
@@ -135,7 +135,7 @@ def spread(part: Any, whole: Tensor) -> Tensor:
 
 
 def _has_shape_of(part: Tensor, whole: Tensor) -> bool:
-    """Returns whether two shapes are known to be equal, without an assumption about sizes that vary."""
+    """Returns whether two shapes are known to be equal, without an assumption about dynamic sizes."""
     sizes = [list(map(_expression, each.shape)) for each in (part, whole)]
     return sizes[0] == sizes[1]
 

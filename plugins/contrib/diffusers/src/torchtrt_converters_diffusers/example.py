@@ -1,4 +1,4 @@
-"""The call of a pipeline that compiles its components: one step for the least sizes."""
+"""The call of a pipeline that compiles its components: one step for the minimum sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> No
 
 
 def example_arguments(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns arguments for a pipeline's call with the least sizes, those of its parameters that are known."""
+    """Returns arguments for a pipeline's call with the minimum sizes, those of its parameters that are known."""
     parameters = inspect.signature(type(pipe).__call__).parameters
     batch, height, width = sizes.batch.least, sizes.height.least, sizes.width.least
     image = torch.full((batch, 3, height, width), 0.5)

@@ -99,7 +99,9 @@ class CompiledPipeline:
         """
         modules = {part.path: part.module for part in self._parts if part.is_compiled()}
         if not modules:
-            raise InputError("No component of the pipeline has engines to save. Call it first.")
+            raise InputError(
+                "No component of the pipeline has engines to save. Call the pipeline first: its calls build them."
+            )
         write_pipeline(
             SavedPipeline(
                 Path(folder),

@@ -122,7 +122,7 @@ class Axis:
 Axes = dict[int, Axis]
 """The dimensions of a tensor that vary."""
 AxesOfArguments = dict[str, Any]
-"""For parameters of ``forward``, the dimensions that vary, or a dictionary or a list of these."""
+"""For parameters of ``forward``, the dynamic dimensions, or a dictionary or a list of these."""
 
 
 @dataclass(frozen=True)

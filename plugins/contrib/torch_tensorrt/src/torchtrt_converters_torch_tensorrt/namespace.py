@@ -247,7 +247,7 @@ def _attribute(path: str, module: str, name: str) -> Any:
 
 
 def why_missing(module: str, name: str) -> str:
-    """Returns what a person reads who asks a module for a name that it has not."""
+    """Returns what a user reads who asks a module for a name that it has not."""
     names = [*NAMES.get(module, {}), *_submodules(module)]
     hint = INSTEAD.get(name)
     advice = (

@@ -308,7 +308,7 @@ class _Knowledge:
         fixed = [value for value in self.shapes.replacements.values() if value.is_number]
         if fixed:
             self.shapes.replacements.clear()
-            raise ConversionError(f"{label} needs a size that varies to be {fixed[0]}")
+            raise ConversionError(f"{label} needs a dynamic size to be {fixed[0]}")
 
 
 def _outer_dtype(ctx: Any, tensor: Any, known: Any) -> torch.dtype:

@@ -23,8 +23,8 @@ class CacheLayout:
 
     Attributes:
         shapes: The heads and the width of keys and values in turn, layer by layer.
-        max_batch_size: The most sequences.
-        max_length: The most tokens of a sequence.
+        max_batch_size: The maximum number of sequences.
+        max_length: The maximum number of tokens of a sequence.
         dtype: The dtype of keys and values; None for the model's.
     """
 

@@ -4,17 +4,51 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import PreTrainedModel
 
 from torchtrt_converters_transformers.engine_model import EngineModel
+from torchtrt_converters_transformers.saving import empty_model, read_description
+from torchtrt_runtime.serialization.folders import SavedFolder
+from torchtrt_runtime.weights.supplying import Weights
 
 
 class CompiledClass(EngineModel):
-    """Adds engines to a class of transformers; its ``generate`` is the class's own."""
+    """Adds engines to a class of transformers; its ``generate`` is the class's own.
+
+    Attributes:
+        saved_kind: The kind of model that ``save_pretrained`` writes into a folder's description.
+    """
+
+    saved_kind: ClassVar[str]
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
+    ) -> Any:
+        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
+
+        Args:
+            folder: The folder.
+            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
+                ``CompiledForCausalLM.from_pretrained``.
+            **others: None.
+
+        Raises:
+            InputError: The folder has no such model, or other options are given.
+            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
+        """
+        saved = read_description(folder, cls.saved_kind, others)
+        return cls.with_saved_engines(empty_model(saved), saved, weights)
+
+    @classmethod
+    def with_saved_engines(cls, model: Any, saved: SavedFolder, weights: Weights | None) -> Any:
+        """Returns a copy of a model without weights, with the engines of a folder."""
+        raise NotImplementedError
 
     def generate(self, *arguments: Any, **options: Any) -> Any:
         """Generates as the model's class does, with its options.

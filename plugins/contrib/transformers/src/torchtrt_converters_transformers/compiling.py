@@ -36,8 +36,8 @@ from torchtrt_converters_transformers.image_towers import takes_grids
 from torchtrt_converters_transformers.step import (
     Step,
     check_logits,
+    dynamic_input,
     sharing_copy,
-    varying_input,
 )
 from torchtrt_converters_transformers.vision_language import (
     compile_vision,
@@ -63,21 +63,21 @@ def compile_for_generation(
     Args:
         model: The model, on the device that is to run it and in its dtype. It is not changed; it is compiled as it is
             in eval mode.
-        max_batch_size: The most sequences at once, those of beams and of ``num_return_sequences`` counted.
-        max_length: The most tokens of a sequence, its prompt included.
+        max_batch_size: The maximum number of sequences at once, those of beams and of ``num_return_sequences`` counted.
+        max_length: The maximum number of tokens of a sequence, its prompt included.
         opt_length: The length of prompts, and of what is cached, that engines are optimized for; by default half of
             ``max_length``.
-        max_source_length: The most tokens that an encoder reads; by default ``max_length``. Features have the length
-            that the model requires.
+        max_source_length: The maximum number of tokens that an encoder reads; by default ``max_length``. Features have
+            the length that the model requires.
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
             The prompts of decoders behind an encoder are short, and have none.
         cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
             rounded to it before attention reads them, those of the prompt too. A model whose keys and values ModelOpt
             or compressed-tensors quantizes to FP8 or INT8 has such a cache by itself, with its scales.
-        max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
-            do not generate in this way. Steps are optimized for as many and one more.
-        max_image_tokens: The most tokens of an image, or of a video, for models that take images of any size; by
-            default 1024, and at most ``max_length``.
+        max_candidate_tokens: The maximum number of candidates of assisted generation that a step verifies at once; 0
+            for models that do not generate in this way. Steps are optimized for as many and one more.
+        max_image_tokens: The maximum number of tokens of an image, or of a video, for models that take images of any
+            size; by default 1024, and at most ``max_length``.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
@@ -113,23 +113,23 @@ def compile_for_generation(
     dtype = states[0].dtype
     config = model.config.get_text_config()
     windowed = _has_windows(model, windows, max_length)
-    step.cache_dtype = step.cache_dtype or cache_dtype  # of which the model itself knows nothing
+    step.cache_dtype = step.cache_dtype or cache_dtype  # the model itself has no such setting
     layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
-    batch, length = _batches(max_batch_size), (1, opt_length, max_length)
+    batch, length = (1, max_batch_size, max_batch_size), (1, opt_length, max_length)
     keep = _kept_input(max_candidate_tokens) or {}
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
-        counted = varying_input((batch, new), torch.bool)
+        counted = dynamic_input((batch, new), torch.bool)
         inputs = [*step.inputs(batch, new), counted, *past]
         named = {**keep, **step.named_inputs(batch, new)}
         return torchtrt.compile(step, inputs, kwarg_inputs=named or None, **settings)
 
     past: list[Any] = [
         [
-            varying_input((batch, heads, length, width), step.cache_dtype or dtype)
+            dynamic_input((batch, heads, length, width), step.cache_dtype or dtype)
             for heads, width in shapes
         ],
-        varying_input((batch, length), torch.bool),
+        dynamic_input((batch, length), torch.bool),
     ]
     if windowed:
         past.append(torchtrt.Input((1,), dtype=torch.int64))
@@ -168,17 +168,9 @@ def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: 
     return any(window is not None and window < max_length for window in windows)
 
 
-def _batches(most: int) -> tuple[int, int, int]:
-    """Returns the range of the number of sequences in engines.
-
-    PyTorch takes a size from 1 to 2 for 2 as soon as code asks about it, so that engines for two take three.
-    """
-    return 1, most, 3 if most == 2 else most
-
-
 @dataclass(frozen=True)
 class Sizes:
-    """The greatest sizes of sequences and sources, and what engines are optimized for."""
+    """The maximum sizes of sequences and sources, and what engines are optimized for."""
 
     max_batch_size: int
     max_length: int
@@ -191,13 +183,13 @@ def _compile_encoder_decoder(
     model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
 ) -> Any:
     """Returns the compiled model of an encoder and a decoder, with an engine for each."""
-    batch = _batches(sizes.max_batch_size)
+    batch = (1, sizes.max_batch_size, sizes.max_batch_size)
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
     example = example_source(model)
-    given = [varying_input((batch, *example.shape[1:]), example.dtype)]
+    given = [dynamic_input((batch, *example.shape[1:]), example.dtype)]
     if not example.is_floating_point():
-        given = [varying_input((batch, source_places), torch.int64)] * 2
+        given = [dynamic_input((batch, source_places), torch.int64)] * 2
     try:
         states, cached = try_encoder_decoder(model, encoder, step, example)
     except UnsupportedProgramError as error:
@@ -210,16 +202,16 @@ def _compile_encoder_decoder(
     new = (1, 1 + sizes.max_candidate_tokens, sizes.max_length)
     dtype = states[0].dtype
     inputs = [
-        varying_input((batch, new), torch.int64),
-        varying_input((batch, new), torch.bool),
-        [varying_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
-        varying_input((batch, source_size), torch.bool),
-        [varying_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
-        varying_input((batch, cached_places), torch.bool),
+        dynamic_input((batch, new), torch.int64),
+        dynamic_input((batch, new), torch.bool),
+        [dynamic_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
+        dynamic_input((batch, source_size), torch.bool),
+        [dynamic_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
+        dynamic_input((batch, cached_places), torch.bool),
         torchtrt.Input((1,), dtype=torch.int64),
     ]
     if step.takes_positions:
-        inputs.append(varying_input((batch, new), torch.int64))
+        inputs.append(dynamic_input((batch, new), torch.int64))
     compiled = hollow_copy(model, CompiledEncoderDecoder)
     compiled.attach(
         CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
@@ -246,7 +238,7 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         )
     for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise InputError(f"{name}={number!r} is not an integer from 1.")
+            raise InputError(f"{name}={number!r} is not a positive integer.")
     config = model.config.get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:
@@ -319,7 +311,7 @@ def _kept_input(max_candidate_tokens: int) -> dict[str, torchtrt.Input] | None:
     if not max_candidate_tokens:
         return None
     most = max_candidate_tokens + 1
-    return {"keep": varying_input([(1, most, most)], torch.int64)}
+    return {"keep": dynamic_input([(1, most, most)], torch.int64)}
 
 
 def _other_modalities(model: Any) -> list[str]:

@@ -18,9 +18,9 @@ from torchtrt_converters_transformers.step import (
     ImageInputs,
     Step,
     check_logits,
+    dynamic_input,
     selected,
     sharing_copy,
-    varying_input,
 )
 
 
@@ -77,7 +77,7 @@ class EmbeddingStep(Step):
 
     Args:
         model: A model with a language model inside. It is left as it is.
-        max_length: The most tokens of a sequence.
+        max_length: The maximum number of tokens of a sequence.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
@@ -107,7 +107,7 @@ class EmbeddingStep(Step):
         cache: StepCache,
         keep: Tensor | None = None,
     ) -> Tensor:
-        """Returns the logits behind some tokens, of token ids or of embeddings ``(batch, new, width)``."""
+        """Returns the logits of some of the new tokens, which are ids or embeddings ``(batch, new, width)``."""
         if not input_ids.is_floating_point():
             input_ids = self.model.get_input_embeddings()(input_ids)
         output = self.run(cache, inputs_embeds=input_ids, position_ids=position_ids)
@@ -119,8 +119,8 @@ class EmbeddingStep(Step):
         weight: Any = self.model.get_input_embeddings().weight
         axes = (3,) if self.position_axes == 3 else ()
         return [
-            varying_input((batch, new, weight.shape[1]), weight.dtype),
-            varying_input((*axes, batch, new), torch.int64),
+            dynamic_input((batch, new, weight.shape[1]), weight.dtype),
+            dynamic_input((*axes, batch, new), torch.int64),
         ]
 
     def named_inputs(

@@ -63,7 +63,7 @@ class DecoderStep(torch.nn.Module):
 
     Args:
         model: A model with an encoder and a decoder. It is left as it is.
-        max_length: The most tokens of a sequence.
+        max_length: The maximum number of tokens of a sequence.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:

@@ -17,14 +17,13 @@ from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, se
 from torchtrt_converters_transformers.saving import (
     check_saved_whole,
     class_of,
-    empty_model,
     load_engines,
     prefix_of,
-    read_description,
     read_layout,
     renamed,
     write_folder,
 )
+from torchtrt_runtime.serialization.folders import SavedFolder
 from torchtrt_runtime.weights.supplying import Weights
 
 
@@ -46,8 +45,8 @@ class CompiledEncoder(torch.nn.Module):
         engine: The compiled module.
         name: The name of what it reads.
         dtype: The model's dtype.
-        max_batch_size: The most sources at once.
-        places: The most tokens of a source, or the size of its features.
+        max_batch_size: The maximum number of sources at once.
+        places: The maximum number of tokens of a source, or the size of its features.
     """
 
     def __init__(
@@ -78,8 +77,8 @@ class CompiledEncoder(torch.nn.Module):
         asked = [name for name in set_options(others) if name != "return_dict"]
         if given is None or asked:
             raise InputError(
-                f"The encoder takes {self.main_input_name} and returns its last state, and was called with "
-                f"{', '.join(asked) or 'none'}."
+                f"The encoder takes {self.main_input_name} and returns its last state. It was called "
+                f"{'with ' + ', '.join(asked) if asked else 'without that input'}."
             )
         self._check_room(given)
         if given.is_floating_point():
@@ -122,6 +121,7 @@ class CompiledEncoderDecoder(CompiledClass):
         step: The compiled module that reads new tokens behind a cache.
     """
 
+    saved_kind = "CompiledEncoderDecoder"
     main_input_name: str
     step: torch.nn.Module
     takes_positions: bool
@@ -162,7 +162,7 @@ class CompiledEncoderDecoder(CompiledClass):
         write_folder(
             save_directory,
             self,
-            "CompiledEncoderDecoder",
+            self.saved_kind,
             {"encoder": self.encoder_engine, "step": self.step},
             {
                 "class": name,
@@ -173,31 +173,16 @@ class CompiledEncoderDecoder(CompiledClass):
         )
 
     @classmethod
-    def from_pretrained(
-        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
-    ) -> Any:
-        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
-
-        Args:
-            folder: The folder.
-            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
-                ``CompiledForCausalLM.from_pretrained``.
-            **others: None.
-
-        Raises:
-            InputError: The folder has no such model, or other options are given.
-            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
-        """
-        saved = read_description(folder, "CompiledEncoderDecoder", others)
+    def with_saved_engines(cls, model: Any, saved: SavedFolder, weights: Weights | None) -> Any:
+        """Returns a copy of a model without weights, with the engines of a folder."""
         description = saved.content
         layout, dtype, device = read_layout(description)
-        empty = empty_model(saved)
         given: dict[str, Any] = {"encoder": None, "step": None}
         if weights is not None:
-            inside = {"": "decoder.", prefix_of(empty, empty.get_encoder()): "encoder."}
+            inside = {"": "decoder.", prefix_of(model, model.get_encoder()): "encoder."}
             given = {"encoder": renamed(weights, inside), "step": renamed(weights, {"": "model."})}
         engine = load_engines(saved, given)
-        compiled = hollow_copy(empty, CompiledEncoderDecoder)
+        compiled = hollow_copy(model, CompiledEncoderDecoder)
         compiled.attach(
             layout,
             engine("encoder"),
@@ -251,8 +236,8 @@ class CompiledEncoderDecoder(CompiledClass):
         unknown = set_options(others)
         if unknown or decoder_input_ids is None:
             raise InputError(
-                f"The engines take decoder_input_ids and return logits, and were called with "
-                f"{', '.join(unknown) or 'none'}."
+                f"The engines take decoder_input_ids and return logits. They were called "
+                f"{'with ' + ', '.join(unknown) if unknown else 'without that input'}."
             )
         with torch.no_grad():
             if encoder_outputs is None:

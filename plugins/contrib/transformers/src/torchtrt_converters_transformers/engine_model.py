@@ -25,7 +25,7 @@ REFUSED_OPTIONS = {
 
 _COMPILE_FOR_CANDIDATES = (
     "the logits behind several tokens are needed, and the engines return the last. Give compile_for_generation the "
-    "most candidates of a step: max_candidate_tokens=20"
+    "maximum number of candidates of a step: max_candidate_tokens=20"
 )
 _ASSISTED = dict.fromkeys(("assistant_model", "prompt_lookup_num_tokens"), _COMPILE_FOR_CANDIDATES)
 """Options of assisted generation."""
@@ -36,7 +36,8 @@ class EngineModel:
 
     Attributes:
         layout: What the cache has room for.
-        max_candidate_tokens: The most candidates of assisted generation that engines verify at once; 0 for none.
+        max_candidate_tokens: The maximum number of candidates of assisted generation that engines verify at once; 0 for
+            none.
     """
 
     layout: CacheLayout

@@ -176,7 +176,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         if given is None or unknown or use_cache is False or return_dict is False:
             what = ", ".join(unknown) or "no input, use_cache=False or return_dict=False"
             raise InputError(
-                f"The engines take token ids and return logits, and were called with {what}."
+                f"The engines take token ids and return logits. They were called with {what}."
             )
         cache = self.cache_for(past_key_values)
         batch, new = given.shape[:2]

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 import torchtrt
 from torchtrt.errors import InputError
-from torchtrt_converters_transformers.step import sharing_copy, varying_input
+from torchtrt_converters_transformers.step import dynamic_input, sharing_copy
 
 try:
     from transformers import vision_utils
@@ -159,9 +159,9 @@ class PackedPatches(torch.nn.Module):
         side = self.indices.merge
         example = self.indices.tensors(torch.tensor([[1, side, side]], device=device))
         return [
-            varying_input((tokens, side**2, patch), dtype),
+            dynamic_input((tokens, side**2, patch), dtype),
             {
-                name: varying_input((tokens, *each.shape[1:]), each.dtype)
+                name: dynamic_input((tokens, *each.shape[1:]), each.dtype)
                 for name, each in example.items()
             },
         ]
@@ -174,7 +174,7 @@ class CompiledTower(torch.nn.Module):
         engine: The compiled ``PackedPatches``.
         indices: Those of the tower.
         dtype: The model's dtype.
-        most: The most tokens of an image.
+        most: The maximum number of tokens of an image.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ def image_input(model: Any) -> torchtrt.Input | None:
     ]
     if required != ["pixel_values"]:
         return None
-    return varying_input((1, channels, *sides), model.dtype)
+    return dynamic_input((1, channels, *sides), model.dtype)
 
 
 def packed_tower(model: Any) -> tuple[PackedPatches | None, str]:

@@ -45,8 +45,8 @@ class ImageInputs:
         self, batch: tuple[int, ...], new: tuple[int, ...], width: int, dtype: torch.dtype
     ) -> dict[str, torchtrt.Input]:
         """Returns the inputs, for ranges of sequences and of tokens."""
-        mutual = {"mutual": varying_input((batch, new, new), torch.bool)}
-        features = {"features": varying_input((self.features, batch, new, width), dtype)}
+        mutual = {"mutual": dynamic_input((batch, new, new), torch.bool)}
+        features = {"features": dynamic_input((self.features, batch, new, width), dtype)}
         return {**(mutual if self.mutual else {}), **(features if self.features else {})}
 
     def complete(self, given: Mapping[str, Tensor], embedded: Tensor) -> dict[str, Tensor]:
@@ -99,7 +99,7 @@ class Step(torch.nn.Module):
     Args:
         model: A causal language model of transformers. It is left as it is: the step has a copy of its modules, with
             the same parameters and buffers.
-        max_length: The most tokens of a sequence.
+        max_length: The maximum number of tokens of a sequence.
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
@@ -182,13 +182,13 @@ class Step(torch.nn.Module):
             return self.model(past_key_values=cache, use_cache=True, return_dict=True, **given)
 
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
-        """Returns the ranges of what is read and of its positions, for ranges of sequences and of tokens."""
-        return [varying_input((batch, new), torch.int64)] * 2
+        """Returns the inputs of a step, tokens and their positions, for a range of sequences and one of new tokens."""
+        return [dynamic_input((batch, new), torch.int64)] * 2
 
     def named_inputs(
         self, _batch: tuple[int, ...], _new: tuple[int, ...]
     ) -> dict[str, torchtrt.Input]:
-        """Returns the ranges of what is read besides, by name: nothing."""
+        """Returns the further inputs of a step by name: none."""
         return {}
 
     @property
@@ -197,7 +197,7 @@ class Step(torch.nn.Module):
         return NO_IMAGES
 
 
-def varying_input(sizes: Sequence[int | tuple[int, ...]], dtype: torch.dtype) -> torchtrt.Input:
+def dynamic_input(sizes: Sequence[int | tuple[int, ...]], dtype: torch.dtype) -> torchtrt.Input:
     """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
     ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
     shortest, optimal, longest = zip(*ranges, strict=True)

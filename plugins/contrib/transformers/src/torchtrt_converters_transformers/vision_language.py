@@ -35,15 +35,14 @@ from torchtrt_converters_transformers.image_towers import (
 from torchtrt_converters_transformers.saving import (
     check_saved_whole,
     class_of,
-    empty_model,
     fill,
     inner_folder,
     load_engines,
     prefix_of,
-    read_description,
     renamed,
     write_folder,
 )
+from torchtrt_runtime.serialization.folders import SavedFolder
 from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 _mutual: ContextVar[tuple[Tensor | None, Tensor | None] | None] = ContextVar("mutual", default=None)
@@ -141,6 +140,7 @@ class CompiledVisionLanguage(CompiledClass):
         vision: The compiled module that reads an image; None where PyTorch does.
     """
 
+    saved_kind = "CompiledVisionLanguage"
     language: CompiledForCausalLM
     vision: torch.nn.Module | None
 
@@ -199,7 +199,7 @@ class CompiledVisionLanguage(CompiledClass):
         write_folder(
             save_directory,
             self,
-            "CompiledVisionLanguage",
+            self.saved_kind,
             {} if self.vision is None else {"vision": self.vision},
             {
                 "class": name,
@@ -212,27 +212,12 @@ class CompiledVisionLanguage(CompiledClass):
         )
 
     @classmethod
-    def from_pretrained(
-        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
-    ) -> Any:
-        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
-
-        Args:
-            folder: The folder.
-            weights: The weights of a model that was compiled with ``strip_engine_weights``, as of
-                ``CompiledForCausalLM.from_pretrained``.
-            **others: None.
-
-        Raises:
-            InputError: The folder has no such model, or other options are given.
-            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
-        """
-        saved = read_description(folder, "CompiledVisionLanguage", others)
+    def with_saved_engines(cls, model: Any, saved: SavedFolder, weights: Weights | None) -> Any:
+        """Returns a copy of a model without weights, with the engines of a folder."""
         description = saved.content
-        empty: Any = empty_model(saved)
-        parts = _weights_of_parts(empty, weights, is_packed=bool(description["image_tokens"]))
+        parts = _weights_of_parts(model, weights, is_packed=bool(description["image_tokens"]))
         engine = load_engines(saved, parts)("vision")
-        compiled = hollow_copy(empty, CompiledVisionLanguage)
+        compiled = hollow_copy(model, CompiledVisionLanguage)
         language = CompiledForCausalLM.read(inner_folder(saved, _LANGUAGE), parts["language"])
         vision = None
         if engine is not None:
@@ -267,7 +252,7 @@ class Vision:
     Attributes:
         engine: The compiled ``ImageFeatures`` or ``PackedPatches``.
         stacked: Whether the model has the embeddings of images in one tensor, and not in a list.
-        image_tokens: The most tokens of an image of any size; 0 where images have one size.
+        image_tokens: The maximum number of tokens of an image of any size; 0 where images have one size.
     """
 
     engine: torch.nn.Module
@@ -384,7 +369,7 @@ def compile_vision(model: Any, image_tokens: int, settings: Mapping[str, Any]) -
 
     Args:
         model: The model.
-        image_tokens: The most tokens of an image of any size.
+        image_tokens: The maximum number of tokens of an image of any size.
         settings: Those of ``torchtrt.compile``.
     """
     if (image := image_input(model)) is not None:

@@ -23,7 +23,7 @@ class Progress:
         return self
 
     def step(self) -> None:
-        """Tells that a step is complete.
+        """Reports that a step is complete.
 
         Raises:
             RefusedError: The monitor wants the build to end.

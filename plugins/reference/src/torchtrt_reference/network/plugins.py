@@ -169,7 +169,7 @@ def _dynamic(trt: Any, fact: TensorFacts) -> Any:
 def configure(
     trt: Any, plugin: Any, inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]
 ) -> None:
-    """Asks a plugin what a build asks: whether it takes linear tensors of these types, and to configure itself.
+    """Asks a plugin, as a build does, whether it takes linear tensors of these types, and configures it.
 
     Raises:
         RefusedError: It does not.

@@ -154,7 +154,7 @@ class ExecutionContext(ContextMemory, Implementation):
         return self._allocators.get(name)
 
     def get_max_output_size(self, name: str) -> int:
-        """Returns the bytes an output takes at most; -1 where the data decides and no bound is known."""
+        """Returns the maximum number of bytes of an output; -1 if it depends on data and has no known bound."""
         port = self._engine._outputs.get(name)
         if port is None:
             self._error(f"the engine has no output named {name!r}")

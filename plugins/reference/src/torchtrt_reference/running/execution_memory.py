@@ -118,6 +118,6 @@ class ContextMemory:
             RuntimeError: The shape of an input was not set.
         """
         if missing := [name for name in self._engine._inputs if name not in self._shapes]:
-            message = f"The shape of the input {missing[0]!r} was not set."
+            message = f"The shape of the input {missing[0]!r} was not set: call set_input_shape."
             raise RuntimeError(message)
         return self._memory_size()

@@ -38,9 +38,9 @@ from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import make_tensor_matcher, significant_strides
 
 _SHAPES = 8
-"""The most combinations of shapes that are captured for one stream; the longest unused goes first."""
+"""The maximum number of combinations of shapes that are captured for one stream; the longest unused goes first."""
 _STREAMS = 8
-"""The most streams that are captured for; on others the model runs as without."""
+"""The maximum number of streams that are captured for; on others the model runs as without."""
 _CAPTURE_LOCK = threading.Lock()
 """PyTorch records one graph at a time."""
 _MAX_LIVE_OUTPUTS = 2
@@ -479,7 +479,7 @@ def _is_dense(value: Any) -> bool:
 
 
 def _refusal(graph_module: GraphModule) -> str:
-    """Says why a graph cannot be captured, if that is known beforehand."""
+    """Returns why a graph cannot be captured, if that is known beforehand."""
     for module in graph_module.modules():
         if isinstance(module, EngineModule) and module.requires_output_allocator:
             return f"the sizes of what {module.name} returns depend on data"

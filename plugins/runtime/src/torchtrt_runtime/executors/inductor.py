@@ -27,7 +27,7 @@ from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
 _LEAST = 2
 """Fewer ops than this that compute something: PyTorch's own kernels are what Inductor would call."""
 _SHAPES = 1024
-"""The most combinations of shapes that are remembered as compiled."""
+"""The maximum number of combinations of shapes that are remembered as compiled."""
 
 
 class InductorFallback:

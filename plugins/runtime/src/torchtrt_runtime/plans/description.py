@@ -126,7 +126,7 @@ def _describe_input(
 def _describe_outputs(
     compiled: CompiledModule, whole: WholeEngine, engine: EngineModule, symbol: Callable[[Any], str]
 ) -> list[dict[str, Any]]:
-    """Returns the outputs in the order of the model's results."""
+    """Returns the outputs in the order of the model's outputs."""
     names = list(engine.outputs)
     results: Any = compiled.graph_module.graph.output_node().args[0]
     described = []

@@ -38,7 +38,7 @@ def export_engine(
         compiled: What ``torchtrt.compile`` or ``torchtrt.load`` returned.
         path: The file of the plan. Both files appear complete or not at all.
         input_names: The names that the inputs must have, in the order of the model's; any if omitted.
-        output_names: The names that the outputs must have, in the order of the model's results; any if omitted.
+        output_names: The names that the outputs must have, in the order of the model's outputs; any if omitted.
 
     Raises:
         UnsupportedProgramError: The model is not one engine, or PyTorch computes or checks something of it: the

@@ -54,7 +54,7 @@ def engine_module(
         path: The file of the plan. TensorRT runs code of a version compatible plan: load what you trust.
         description: Whether to read the description, if there is one. Without it, the TensorRT in use loads the plan.
         as_dict: Whether a call returns a dictionary of the outputs by name; otherwise a tuple of them. They are in the
-            order of the model's results, without a description in the engine's.
+            order of the model's outputs, without a description in the engine's.
         version_compatible: Whether the plan may bring the code that runs it, as one of ``trtexec
             --versionCompatible`` does. The description tells it of plans of ``export_engine``.
 

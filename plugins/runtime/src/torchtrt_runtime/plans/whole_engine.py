@@ -21,7 +21,7 @@ class WholeEngine:
     Attributes:
         name: Its name in the graph module.
         inputs: The inputs of the model that it reads, in its order.
-        outputs: For each result of the model, the place of the engine's output.
+        outputs: For each output of the model, the place of the engine's output.
     """
 
     name: str
@@ -62,7 +62,7 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
 
 
 def _of_results(graph_module: GraphModule) -> Iterator[str]:
-    """Yields why results of a model are no outputs of an engine."""
+    """Yields why an output of the model is not the output of an engine."""
     places: Counter[Any] = Counter()
     for place, returned in enumerate(_results(graph_module)):
         result = returned

@@ -110,7 +110,7 @@ def _output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]
 
 
 def no_gradients(*_: Any) -> NoReturn:
-    """Says that there is no backward pass.
+    """Raises an error: there is no backward pass.
 
     Raises:
         EngineError: Always.

@@ -19,7 +19,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         - ``tensorrt`` and ``gpu``: the versions and GPUs that the engines are for.
         - ``settings``: the settings of the compilation.
         - ``inputs``: each with its dtype and sizes, or the value that it must have.
-        - ``ranges``: the minimum, optimum and maximum of each size that varies.
+        - ``ranges``: the minimum, optimum and maximum of each dynamic size.
         - ``profiles``: the same for the sizes that go together in each optimization profile.
         - ``engines``: their nodes, layers, bytes, inputs, outputs and GPUs, the nodes that each pack converts,
           where else they run (``"version"`` for later TensorRTs, ``"hardware"`` for other GPUs), and whether their

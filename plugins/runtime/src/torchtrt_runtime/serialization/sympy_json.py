@@ -85,7 +85,7 @@ def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
         case [str(name), *arguments] if name in KINDS:
             # As PyTorch had it, and not simplified once more: a symbol's sign may be known no longer.
             return KINDS[name](*(sympy.sympify(from_json(each, symbol)) for each in arguments))
-    message = f"The file describes a size as {data!r}, which is no expression."
+    message = f"The file is damaged: it describes a size as {data!r}, which is no expression."
     raise UnreadableFileError(message)
 
 

@@ -14,7 +14,7 @@ from torchtrt_converters_complex.rules.arithmetic import is_true, magnitude, mul
 aten = torch.ops.aten
 
 LONGEST_PRODUCT = 4096
-"""The most elements that are multiplied."""
+"""The maximum number of elements that are multiplied."""
 LONGEST_RUNNING_PRODUCT = 64
 
 

@@ -161,7 +161,7 @@ def lu_unpack(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns ``P``, ``L`` and ``U``."""
     if not (unpack_data and unpack_pivots):
-        raise NotImplementedError("what is not asked for is an empty tensor")
+        raise NotImplementedError("unpack_data=False and unpack_pivots=False return empty tensors")
     permutation = _permutation(LU_pivots, _sizes(LU_data)[0], LU_data.dtype)
     return permutation, *_unpack(LU_data)
 
@@ -348,7 +348,7 @@ def _householder(matrix: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
 def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """Returns an orthogonal and an upper triangular matrix, whose product is the matrix."""
     if mode == "r":
-        raise NotImplementedError("what is not asked for is an empty tensor")
+        raise NotImplementedError("mode='r' returns an empty tensor beside the triangular one")
     upper, reflectors = _householder(A)
     rows, columns = _sizes(A)
     count = rows if mode == "complete" else min(rows, columns)

@@ -118,7 +118,7 @@ class PackedLinear(nn.Linear):
         return self
 
     def quantize_input(self, form: str, scale: Tensor) -> None:
-        """Has the layer quantize its input to ``"INT8"``, ``"FP8"`` or ``"NVFP4"`` with a known scale."""
+        """Makes the layer quantize its input to ``"INT8"``, ``"FP8"`` or ``"NVFP4"`` with a known scale."""
         self.input_form, self.input_scale = form, scale
 
     def forward(self, x: Tensor) -> Tensor:

@@ -227,7 +227,7 @@ def _descriptions(files: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     for file in files:
         if not str(file).endswith(".safetensors"):
             raise UnsupportedProgramError(
-                f"The checkpoint's file {str(file)!r} is not of safetensors, whose header tells which layers are "
+                f"The checkpoint's file {str(file)!r} is not of safetensors, whose header says which layers are "
                 "quantized. Save the checkpoint with safetensors."
             )
         with safe_open(file, "pt") as opened:

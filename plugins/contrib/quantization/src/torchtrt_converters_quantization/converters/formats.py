@@ -199,7 +199,7 @@ def fake_quantize(
 
 
 def unfit_blocks(node: Node) -> str | None:
-    """Rejects sizes that vary or that blocks do not divide."""
+    """Rejects dynamic sizes, and sizes that blocks do not divide."""
     block = FORMAT_OF[node.target].block
     shape = value_of(arguments_of(node).x).shape
     if not shape or not isinstance(shape[-1], int) or shape[-1] % block:

@@ -27,7 +27,7 @@ from torchtrt_converters_aten_core.impl.shims import (
 from torchtrt_converters_torchvision import pack
 
 LIMIT = 8192
-"""The most boxes: each is compared with each."""
+"""The maximum number of boxes: each is compared with each."""
 
 
 def too_many_boxes(node: Node) -> str | None:
@@ -58,7 +58,7 @@ def size_from_data(node: Node) -> str | None:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
 
     if free_unbacked_symbols(value_of(arguments_of(node).dets).shape):
-        return "this TensorRT does not tell a size that depends on data"
+        return "this TensorRT does not return a size that depends on data"
     return None
 
 

@@ -16,7 +16,7 @@ from torchtrt_converters_torchvision.decompositions.sampling import (
 )
 
 TABLE_LIMIT = 1 << 28
-"""The most elements of the table in which maxima or sums of windows are looked up."""
+"""The maximum number of elements of the table in which maxima or sums of windows are looked up."""
 
 
 def _points(start: Tensor, size: Tensor, count: int, samples: int) -> Tensor:

@@ -258,7 +258,7 @@ class RotaryEmbedding(Operation):
         return (TensorFacts(dtype, shape),)
 
     def bind(self, call: Call) -> Function:
-        """The rotation of each pair by its angle."""
+        """Returns the function that rotates each pair by its angle."""
         size = int(call["rotary_embedding_dim"]) or call.shape(0)[3]
         interleaved = bool(call["interleaved"])
 

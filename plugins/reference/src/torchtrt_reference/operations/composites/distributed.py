@@ -154,7 +154,9 @@ class DistCollective(Operation):
         """The number of ranks is given once."""
         before = layer._attributes[attribute]
         if value < 1 or before not in (1, value):
-            message = f"num_ranks is {before}; it can become 1 or more, and above 1 only once, not {value}"
+            message = (
+                f"num_ranks cannot become {value} after {before}: it is 1 or more, and is set once"
+            )
             raise RefusedError(message)
         layer._attributes[attribute] = value
 

@@ -50,7 +50,7 @@ from torchtrt_torchscript.operators import (
     find_interpreted,
     find_operator,
 )
-from torchtrt_torchscript.site import SITE, Site, source_line
+from torchtrt_torchscript.source_location import SITE, Site, source_line
 
 
 class GraphRunner:
@@ -167,7 +167,7 @@ class GraphRunner:
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
     def _note_assumptions(self, node: torch._C.Node, args: Sequence[Any]) -> None:
-        """Remembers which nodes assume something about sizes that vary: PyTorch says only that something did."""
+        """Remembers which nodes assume something about dynamic sizes: PyTorch says only that something did."""
         for leaf in pytree.tree_leaves(args, is_leaf=is_undecided):
             for size in leaf.shape if isinstance(leaf, Tensor) else (leaf,):
                 if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -178,7 +178,7 @@ class GraphRunner:
                     return
 
     def _note_memory(self, node: torch._C.Node, args: Sequence[Any], result: Any) -> None:
-        """Takes note of what a node's result stands in for, and of what the node has written to."""
+        """Records what a node's result stands in for, and what the node has written to."""
         if element := element_of(node.kind(), args):
             tensor, source = result, args[0]
             self.memory.stand_in(
@@ -307,7 +307,7 @@ def _what_failed(node: torch._C.Node, args: Sequence[Any], error: Exception) -> 
     if isinstance(error, (DependsOnDataError, GuardOnDataDependentSymNode)) or is_symbolic(args):
         return (
             f"{node.kind()} takes numbers that are known when the model is compiled; here one depends on data or on a "
-            "size that varies."
+            "dynamic size."
         )
     reason = str(error).strip().splitlines() or [""]
     return f"{node.kind()} failed: {type(error).__name__}: {reason[0]}"

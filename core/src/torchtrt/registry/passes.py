@@ -1,9 +1,9 @@
-"""The registrations of the program itself, and a compilation's questions to all packs."""
+"""The packs' passes over graphs, and the contexts in which packs export models."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,7 @@ from torchtrt.contract import qualified_function
 from torchtrt.errors import PackError, UnsupportedProgramError
 from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
-from torchtrt.packs.state import local_pack
-from torchtrt.registry.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +49,6 @@ class PackPass:
                 f"The lowering pass {self} returned {type(result).__name__}, which nobody reads: a pass changes "
                 "the graph that it is given, and returns nothing. Report this to the pack's authors."
             )
-
-
-dynamo_tensorrt_converter = local_pack.converter
-"""Returns a decorator that registers a function as a converter of this program, in the pack named ``local``."""
-
-register_torch_trt_decomposition = local_pack.decomposition
-"""Returns a decorator that registers a decomposition of this program, in the pack named ``local``."""
-
-
-def get_graph_converter_support(
-    gm: GraphModule, torch_executed_ops: Iterable[Target | str] = frozenset()
-) -> tuple[int, int]:
-    """Returns how many of the graph's calls have a converter, and how many calls there are.
-
-    Args:
-        gm: The graph.
-        torch_executed_ops: Ops that stay in PyTorch, in any spelling.
-    """
-    settings = CompilationSettings.from_keywords(torch_executed_ops=torch_executed_ops)
-    calls = [node for node in gm.graph.nodes if node.op == "call_function"]
-    return sum(bool(DYNAMO_CONVERTERS.resolve(node, settings)) for node in calls), len(calls)
-
-
-decompositions = DYNAMO_CONVERTERS.decompositions
 
 
 @contextlib.contextmanager

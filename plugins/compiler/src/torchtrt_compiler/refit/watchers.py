@@ -32,7 +32,7 @@ class ProgramWatcher(Protocol):
         ...
 
     def moved(self, memory: Mapping[int, torch.Tensor], /) -> AbstractContextManager[None]:
-        """Knows memory in other places in a ``with`` block: for each storage, a tensor over the one with its values."""
+        """Maps memory to other memory in a ``with`` block: each storage to a tensor over the one with its values."""
         ...
 
     def block(self, block: GraphModule, /) -> BlockWatcher:

@@ -1,0 +1,41 @@
+"""The words that ``tools.prose`` finds in messages and comments; textlint has the pages and docstrings."""
+
+import pytest
+
+from tools import prose
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Returns a function that writes a module and returns what is found in it."""
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+
+    def found(source):
+        (tmp_path / "module.py").write_text(source, encoding="utf-8")
+        return list(prose.of_messages(["module.py", "page.md"]))
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('"""Text."""\nraise ValueError(f"{x} is a size that varies.")\n', 2),
+        ('raise ValueError(\n    "One "\n    "size that varies."\n)\n', 2),
+        ("x = 1\n# The validator declines it.\n", 2),
+        ('"""Text."""\nprint("TensorRT rejects the layer.")  # why\n', 2),
+        ('print("Model.forward: the model\'s results differ.")\n', 1),
+    ],
+)
+def test_a_word_that_has_a_better_one_is_found_in_messages_and_comments(module, source, line):
+    """With the line at which the text begins."""
+    (finding,) = module(source)
+
+    assert finding.startswith(f"module.py:{line}: ")
+    assert "write" in finding
+
+
+def test_docstrings_and_names_are_left_to_textlint_and_ruff(module):
+    """A check rejects a node, and ops have results."""
+    assert [] == module('"""A size that varies."""\ndef declines():\n    """Declines."""\n')
+    assert [] == module('print("The validator rejects the node.", "the result of an op")\n')
