@@ -51,11 +51,18 @@ REFUSED = {
         ),
         "keep one state of all tokens",
     ),
-    "dynamic-rope": (
+    "longrope": (
         lambda: transformers.LlamaConfig(
-            **GROUPED, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+            **GROUPED,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 1e4,
+                "long_factor": [4.0] * 4,
+                "short_factor": [1.0] * 4,
+                "original_max_position_embeddings": 16,
+            },
         ),
-        "dynamic rotary embedding",
+        "longrope rotary embedding changes beyond 16 tokens. Choose a max_length up to 16",
     ),
     "chunks": (
         lambda: transformers.Llama4TextConfig(

@@ -33,6 +33,7 @@ from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncod
 from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.image_towers import takes_grids
+from torchtrt_converters_transformers.rotary import changing_rotary
 from torchtrt_converters_transformers.step import (
     Step,
     check_logits,
@@ -112,7 +113,7 @@ def compile_for_generation(
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
-    windowed = _has_windows(model, windows, max_length)
+    windowed = _has_windows(model, windows, max_length) or step.counts
     step.cache_dtype = step.cache_dtype or cache_dtype  # of which the model itself knows nothing
     layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
     batch, length = _batches(max_batch_size), (1, opt_length, max_length)
@@ -251,11 +252,12 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:
         raise InputError(f"max_length={max_length}, but the model has {positions} positions.")
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):
-        raise _unsupported(
-            model, f"its {rope['rope_type']} rotary embedding changes with the length"
-        )
+    for kind, tokens in changing_rotary(config):
+        if max_length > tokens:
+            raise _unsupported(
+                model,
+                f"its {kind} rotary embedding changes beyond {tokens} tokens. Choose a max_length up to {tokens}",
+            )
     if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
         chunk = getattr(config, "attention_chunk_size", None)
         if chunk is None or max_length > chunk:
@@ -359,11 +361,19 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
         cache = step.cache(mask[:, first].bool())
         ours = [step.read(ids[:, first], positions[:, first], cache)]
         states = cache.states
+
+        def further(told: int = 0) -> Tensor:
+            behind = step.cache(
+                mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
+            )
+            behind.told = told
+            return step.read(ids[:, second], positions[:, second], behind)
+
         step.whole = cache.expands
-        behind = step.cache(
-            mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
-        )
-        ours.append(step.read(ids[:, second], positions[:, second], behind))
+        if not step.whole:
+            step.counts = not torch.allclose(further(), further(step.max_length - 1))
+            step.whole = step.counts
+        ours.append(further())
         if not cache.is_complete():
             raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
         for logits, part in zip(ours, (first, second), strict=True):

@@ -50,7 +50,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         layout: What the cache has room for.
         step: The compiled module that reads new tokens behind a cache.
         prefill: The compiled module that reads a prompt; None where ``step`` does.
-        windowed: Whether layers read a window of the last tokens only.
+        windowed: Whether layers read a window of the last tokens only, or compute something from the number of tokens.
         embeds: Whether engines read embeddings in place of token ids.
         image_inputs: What engines read of images besides their embeddings.
     """

@@ -18,6 +18,7 @@ from torchtrt_converters_transformers.attention import StepCache, reading, use_c
 from torchtrt_converters_transformers.cache import equal_shapes
 from torchtrt_converters_transformers.cache_formats import unscaled
 from torchtrt_converters_transformers.cache_scales import take_cache
+from torchtrt_converters_transformers.rotary import fix_rotary
 
 
 def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -103,6 +104,7 @@ class Step(torch.nn.Module):
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
+        counts: Whether layers compute something from the number of tokens in the cache.
         cache_dtype: The dtype of the cache, FP8 or INT8 for a model that has scales; None for the model's.
         cache_scales: The scales of each layer's cache, where the model has them.
         selects: Whether the model computes the logits behind some tokens only.
@@ -110,13 +112,14 @@ class Step(torch.nn.Module):
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
         super().__init__()
-        self.max_length, self.whole = max_length, False
+        self.max_length, self.whole, self.counts = max_length, False, False
         self.model = sharing_copy(model)
         cache = take_cache(self.model)
         self.cache_dtype = None if cache is None else cache.dtype
         self.cache_scales = () if cache is None else cache.scales
         self.eval()
         use_cached_attention(self.model)
+        fix_rotary(self.model)
         self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(
@@ -141,7 +144,7 @@ class Step(torch.nn.Module):
             mask: Booleans ``(batch, new)``: which of them count.
             past: Keys and values in turn, layer by layer, each ``(batch, heads, cached, width)``; none at first.
             past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
-            start: How many places of the cache are in use, ``(1,)``; only windows need it.
+            start: How many places of the cache are in use, ``(1,)``; only windows, and layers that count, need it.
             keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
                 last.
             mutual: Which new tokens read each other in both directions, as ``StepCache`` has it.
