@@ -103,6 +103,17 @@ def test_candidates_from_the_prompt_are_verified(pair):
     assert (1, CANDIDATES + 1) in calls
 
 
+def test_candidates_from_the_prompt_need_room_behind_the_last_token(pair):
+    """Transformers looks up as many however few tokens are left. The error comes before the first token."""
+    ids = prompts(1, 4)[0].repeat(1, 3)
+    options = {"prompt_lookup_num_tokens": CANDIDATES, "repetition_penalty": 0.1}
+
+    pair.assert_same_texts(ids, max_new_tokens=40 - 12 - CANDIDATES + 1, **options)
+
+    with pytest.raises(InputError, match="prompt_lookup_num_tokens=3 reads up to 2 behind"):
+        pair.compiled.generate(ids, max_new_tokens=40 - 12 - CANDIDATES + 2, **options)
+
+
 def test_more_candidates_than_a_step_verifies_are_read_in_several_calls(pair):
     """Also if their number grows while they are accepted, as with transformers' heuristic."""
     ids = prompts(1, 5)[0]

@@ -64,6 +64,25 @@ REFUSED = {
         ),
         "longrope rotary embedding changes beyond 16 tokens. Choose a max_length up to 16",
     ),
+    "masks": (
+        lambda: transformers.DeepseekV32Config(
+            **{**GROUPED, "num_key_value_heads": 4},
+            n_routed_experts=4,
+            num_experts_per_tok=1,
+            moe_intermediate_size=16,
+            n_group=2,
+            topk_group=1,
+            kv_lora_rank=8,
+            q_lora_rank=8,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=8,
+            v_head_dim=6,
+            index_n_heads=2,
+            index_head_dim=8,
+            index_topk=8,
+        ),
+        "with our attention over a cache its code raises TypeError",
+    ),
     "chunks": (
         lambda: transformers.Llama4TextConfig(
             **GROUPED, head_dim=8, num_local_experts=2, attention_chunk_size=16

@@ -38,6 +38,7 @@ from torchtrt_converters_transformers.step import (
     Step,
     check_logits,
     sharing_copy,
+    trying,
     varying_input,
 )
 from torchtrt_converters_transformers.vision_language import (
@@ -359,7 +360,8 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     itself: Any = (uncapped_copy if isinstance(step, EmbeddingStep) else sharing_copy)(model)
     with torch.no_grad():
         cache = step.cache(mask[:, first].bool())
-        ours = [step.read(ids[:, first], positions[:, first], cache)]
+        with trying():
+            ours = [step.read(ids[:, first], positions[:, first], cache)]
         states = cache.states
 
         def further(told: int = 0) -> Tensor:
@@ -367,7 +369,8 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
                 mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
             )
             behind.told = told
-            return step.read(ids[:, second], positions[:, second], behind)
+            with trying():
+                return step.read(ids[:, second], positions[:, second], behind)
 
         step.whole = cache.expands
         if not step.whole:

@@ -20,7 +20,13 @@ from torchtrt_converters_transformers.attention import (
     reading,
     use_cached_attention,
 )
-from torchtrt_converters_transformers.step import check_logits, selected, sharing_copy, stacked
+from torchtrt_converters_transformers.step import (
+    check_logits,
+    selected,
+    sharing_copy,
+    stacked,
+    trying,
+)
 
 
 class EncoderStep(torch.nn.Module):
@@ -195,7 +201,8 @@ def try_encoder_decoder(
     logits: list[Tensor] = []
     past: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
     with torch.no_grad():
-        state, cached = encoder(source, mask)
+        with trying():
+            state, cached = encoder(source, mask)
         options = {} if mask is None else {"attention_mask": mask}
         allowed = torch.ones(cached.shape[0], cached.shape[3], device=source.device).bool()
         allowed = allowed if mask is None else mask.bool()
@@ -240,7 +247,8 @@ def _try_step(
     )
     positions = places[first:last].expand(len(tokens), -1) if step.takes_positions else None
     state = source[0].new_zeros((len(tokens), 1, 1))
-    logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)
+    with trying():
+        logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)
     if not cache.is_complete() or any(window is not None for window in cache.windows):
         raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
     return logits, cache.states

@@ -289,7 +289,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         """Raises where more tokens are asked for than there is room for, before the first is generated."""
         configs = (config, self.generation_config)
 
-        def asked(name: str) -> int | None:
+        def asked(name: str) -> Any:
             values = [options.get(name), *(getattr(each, name, None) for each in configs)]
             return next((value for value in values if value is not None), None)
 
@@ -298,4 +298,4 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             new = _DEFAULT_NEW_TOKENS
         total = length if new is None else prompt + new
         if total is not None:
-            self.check_total(total)
+            self.check_total(total, asked("prompt_lookup_num_tokens"))

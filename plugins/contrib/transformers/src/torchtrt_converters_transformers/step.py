@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import torchtrt
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import TorchTRTError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
 from torchtrt_converters_transformers.cache_formats import unscaled
@@ -92,6 +93,19 @@ def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
             f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
             "has something that ours does not know"
         )
+
+
+@contextlib.contextmanager
+def trying() -> Iterator[None]:
+    """Raises an ``UnsupportedProgramError`` where a model's code does not run with our attention and cache."""
+    try:
+        yield
+    except (TorchTRTError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"with our attention over a cache its code raises {type(error).__name__}: {error}"
+        ) from error
 
 
 class Step(torch.nn.Module):
