@@ -162,6 +162,10 @@ def example_source(model: PreTrainedModel) -> Tensor:
     config, name = model.config, model.main_input_name
     if name == "input_ids":
         ids = (torch.arange(14, device=model.device) * 7 + 3).reshape(2, 7)
+        if not hasattr(config, "vocab_size"):  # that of two models
+            raise UnsupportedProgramError(
+                f"{type(model).__name__} cannot be compiled for generation: its configuration has no vocab_size."
+            )
         return ids.remainder(config.vocab_size)
     features, places = (
         getattr(config, each, None) for each in ("num_mel_bins", "max_source_positions")
