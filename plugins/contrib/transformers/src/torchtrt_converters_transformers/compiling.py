@@ -93,7 +93,7 @@ def compile_for_generation(
     """
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
-    _check_candidates(model, max_candidate_tokens, max_length)
+    _check_candidates(max_candidate_tokens, max_length)
     _check_image_tokens(model, max_image_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
@@ -288,18 +288,13 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
 
 
-def _check_candidates(model: Any, max_candidate_tokens: int, max_length: int) -> None:
+def _check_candidates(max_candidate_tokens: int, max_length: int) -> None:
     """Raises an ``InputError`` where as many candidates cannot be verified."""
     number = max_candidate_tokens
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < max_length:
         raise InputError(
             f"max_candidate_tokens={number!r} is not an integer from 0 to {max_length - 1}: a step reads them and one "
             f"more token, of max_length={max_length}."
-        )
-    if number and not model.config.is_encoder_decoder and _other_modalities(model):
-        raise InputError(
-            f"max_candidate_tokens={number}, but the engines of models with images return the last logits. Leave it "
-            "out."
         )
 
 

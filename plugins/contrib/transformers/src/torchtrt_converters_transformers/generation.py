@@ -192,9 +192,15 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         with torch.no_grad():
             read = []
             images = self.image_inputs.complete(image_inputs or {}, given)
-            for part, keep in self.calls(new, kept):  # one call for models with images
+            calls = self.calls(new, kept)
+            seen = (
+                [images]
+                if len(calls) == 1
+                else [self.image_inputs.part(images, part) for part, _ in calls]
+            )
+            for (part, keep), own in zip(calls, seen, strict=True):
                 tokens = (given[:, part], position_ids[..., part], mask[:, part])
-                read.append(self._read(tokens, attention_mask, cache, {**keep, **images}))
+                read.append(self._read(tokens, attention_mask, cache, {**keep, **own}))
         logits = read[0] if len(read) == 1 else torch.cat(read, 1)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import torchtrt
-from torchtrt.errors import TorchTRTError, UnsupportedProgramError
+from torchtrt.errors import InputError, TorchTRTError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
 from torchtrt_converters_transformers.cache_formats import unscaled
@@ -60,6 +60,25 @@ class ImageInputs:
         if self.features:
             found["features"] = embedded.new_zeros((self.features, batch, new, width))
         return {name: given.get(name, each) for name, each in found.items()}
+
+    def part(self, complete: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
+        """Returns the inputs of one of several calls, which reads a part of the new tokens.
+
+        Raises:
+            InputError: Tokens that read each other are not all in one part.
+        """
+        found = dict(complete)
+        if self.mutual:
+            rows = complete["mutual"][:, part]
+            found["mutual"] = rows[:, :, part]
+            if rows.sum() != found["mutual"].sum():
+                raise InputError(
+                    "Tokens that read each other, such as those of an image, must be read at once, and engines do not "
+                    "return the logits behind so many. Ask for fewer with logits_to_keep, or propose fewer candidates."
+                )
+        if self.features:
+            found["features"] = complete["features"][:, :, part]
+        return found
 
 
 NO_IMAGES = ImageInputs()
