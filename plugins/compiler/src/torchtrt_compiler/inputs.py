@@ -113,10 +113,14 @@ class Input:
         return device
 
     def dynamic_dims(self) -> dict[int, Any]:
-        """Returns what ``torch.export`` is told of the sizes that vary."""
+        """Returns what ``torch.export`` is told of the sizes that vary.
+
+        As soon as code asks about a size, exporting leaves 1 out. Of 1 and 2 it would leave a fixed 2, and so it is told
+        of 3. Engines are built for the sizes that were asked for.
+        """
         minimum, _, maximum = self.bounds
         return {
-            dim: torch.export.Dim.AUTO(min=low, max=high)
+            dim: torch.export.Dim.AUTO(min=low, max=max(high, 3))
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }

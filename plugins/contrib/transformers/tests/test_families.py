@@ -103,6 +103,13 @@ def test_a_layer_may_count_the_tokens_in_the_cache():
     assert_greedy_texts_are_eagers(model_of(config))
 
 
+def test_engines_of_experts_take_two_sequences():
+    """Their code asks about the number of sequences, and torch.export then leaves 1 out of 1 and 2."""
+    config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)
+
+    assert_greedy_texts_are_eagers(model_of(config))
+
+
 ROPE = {
     "dynamic": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4},
     "longrope": {

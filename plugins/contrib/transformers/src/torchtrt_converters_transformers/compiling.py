@@ -117,7 +117,7 @@ def compile_for_generation(
     windowed = _has_windows(model, windows, max_length) or step.counts
     step.cache_dtype = step.cache_dtype or cache_dtype  # of which the model itself knows nothing
     layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
-    batch, length = _batches(max_batch_size), (1, opt_length, max_length)
+    batch, length = (1, max_batch_size, max_batch_size), (1, opt_length, max_length)
     keep = _kept_input(max_candidate_tokens) or {}
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
@@ -170,14 +170,6 @@ def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: 
     return any(window is not None and window < max_length for window in windows)
 
 
-def _batches(most: int) -> tuple[int, int, int]:
-    """Returns the range of the number of sequences in engines.
-
-    PyTorch takes a size from 1 to 2 for 2 as soon as code asks about it, so that engines for two take three.
-    """
-    return 1, most, 3 if most == 2 else most
-
-
 @dataclass(frozen=True)
 class Sizes:
     """The greatest sizes of sequences and sources, and what engines are optimized for."""
@@ -193,7 +185,7 @@ def _compile_encoder_decoder(
     model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
 ) -> Any:
     """Returns the compiled model of an encoder and a decoder, with an engine for each."""
-    batch = _batches(sizes.max_batch_size)
+    batch = (1, sizes.max_batch_size, sizes.max_batch_size)
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
     example = example_source(model)
