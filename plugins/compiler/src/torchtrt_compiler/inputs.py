@@ -115,8 +115,8 @@ class Input:
     def dynamic_dims(self) -> dict[int, Any]:
         """Returns what ``torch.export`` is told of the sizes that vary.
 
-        As soon as code asks about a size, exporting leaves 1 out. Of 1 and 2 it would leave a fixed 2, and so it is told
-        of 3. Engines are built for the sizes that were asked for.
+        As soon as code asks about a size, exporting leaves 1 out. Of 1 and 2 it would leave a fixed 2, and so it is
+        told of 3. Engines are built for the sizes that were asked for.
         """
         minimum, _, maximum = self.bounds
         return {

@@ -102,6 +102,18 @@ def test_a_model_that_cannot_be_compiled_is_refused_with_the_reason(kind):
         compile_for_generation(model, max_length=32)
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT's own
+def test_a_model_of_peft_is_refused_with_what_to_give():
+    """It wraps the model, which has the adapters by itself."""
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(
+        model_of(CONFIGS["llama"]), peft.LoraConfig(target_modules=["q_proj"])
+    )
+
+    with pytest.raises(InputError, match=r"not a PeftModel\. Give it model.get_base_model\(\)"):
+        compile_for_generation(model, max_length=32)
+
+
 def _biased(module, query, key, value, attention_mask, scaling=None, **_):
     attention = transformers.AttentionInterface()["sdpa"]
     return attention(module, query, key, value, attention_mask, scaling=3 * scaling)

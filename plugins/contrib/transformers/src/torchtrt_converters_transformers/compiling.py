@@ -234,9 +234,14 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
     """Raises an error for a model that generates no text, or sizes that the model does not have."""
     is_compiled = isinstance(model, EngineModel)
     if is_compiled or not isinstance(model, PreTrainedModel) or not model.can_generate():
+        advice = ""
+        if isinstance(getattr(model, "peft_config", None), dict) and hasattr(
+            model, "get_base_model"
+        ):
+            advice = " Give it model.get_base_model(), which has the adapters."
         raise InputError(
             f"compile_for_generation takes a model of transformers that generates, such as LlamaForCausalLM, and not a "
-            f"{type(model).__name__}."
+            f"{type(model).__name__}.{advice}"
         )
     for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:

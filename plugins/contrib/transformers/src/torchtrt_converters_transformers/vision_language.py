@@ -307,7 +307,7 @@ def _positions_behind(base: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def _note_kept(model: Any, arguments: Any, named: dict[str, Any]) -> None:
-    """Notes how many logits a call asks for, of which its class tells the language model nothing. A hook."""
+    """Notes how many logits a call asks for: its class does not tell the language model. A hook."""
     signature = inspect.signature(type(model).forward)
     given = signature.bind(model, *arguments, **named).arguments
     asked = signature.parameters.get("logits_to_keep")
