@@ -315,7 +315,7 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         InputError: The ranges do not fit a component.
     """
     modules: Mapping[str, Any] = _modules(pipe)
-    is_adapted = any(isinstance(each, controlnets.ADAPTERS) for each in modules.values())
+    adapters = [each for each in modules.values() if isinstance(each, controlnets.ADAPTERS)]
     for name, module in modules.items():
         if name in declared:
             if isinstance(module, Autoencoder):
@@ -326,8 +326,9 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         elif isinstance(module, Autoencoder):
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
-        elif is_adapted and isinstance(module, UNet2DConditionModel):
-            yield _Part(name, module, {}, controlnets.TAKES_FEATURES)
+        elif adapters and isinstance(module, UNet2DConditionModel):
+            features = controlnets.adapter_features(module, adapters[0], sizes)
+            yield _Part(name, module, {**denoisers.unet(module, sizes), **features})
         elif isinstance(module, controlnets.SEVERAL):
             for number, net in enumerate(cast("Any", module).nets):
                 yield _ruled(f"{name}.nets.{number}", net, sizes)
@@ -354,7 +355,8 @@ def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) 
     for axis in _axes(part.axes):
         axis.check(part.path)
     shapes = _ranges(part.axes) if declared is None else declared
-    part.module = torchtrt.follow(part.module, dynamic_shapes=shapes, **options)
+    module = controlnets.keeping_features(part.module, part.axes)
+    part.module = torchtrt.follow(module, dynamic_shapes=shapes, **options)
     name, _, inner = part.path.partition(".")
     owner = part.module
     if inner:
