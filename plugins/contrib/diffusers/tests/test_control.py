@@ -52,10 +52,21 @@ def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tm
     loaded = load_compiled_pipeline(tmp_path, pipe)
     models.assert_same_images(loaded, pipe, **options(32, 16, 0.7))
     assert all(not hasattr(each, "torchtrt") for each in pipe.controlnet.modules())
+    if nets > 1:
+        compiled.controlnet.nets[0] = pipe.controlnet.nets[0]
+    compiled.unet = None
+    report = compiled.torchtrt.report
+    assert "no longer has it" in report["unet"].reason
+    assert 1 == len(report[places[-1]].programs)
+    assert nets == 1 or "another module is in its place" in report[places[0]].reason
+    compiled.torchtrt.save(tmp_path / "rest")
+    assert ["controlnet.nets.1"][: nets - 1] == [
+        each.name for each in (tmp_path / "rest").rglob("controlnet.nets*")
+    ]
 
 
-def test_a_unet_beside_a_t2i_adapter_stays_in_pytorch():
-    """It is refused before anything is compiled, with the reason; other components are compiled."""
+def test_a_unet_reads_the_features_of_a_t2i_adapter():
+    """It removes them from the list of the call, which is a new one in each step."""
     parts = models.made(models.stable_diffusion).components
     parts["unet"] = models.unet(
         down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
@@ -67,14 +78,26 @@ def test_a_unet_beside_a_t2i_adapter_stays_in_pytorch():
     del parts["image_encoder"]
     pipe = models.made(lambda: diffusers.StableDiffusionAdapterPipeline(**parts, **options))
 
-    compiled = compile_pipeline(pipe, **SIDES, components=["unet", "adapter", "text_encoder"])
+    compiled = compile_pipeline(
+        pipe, **SIDES, components=["unet", "adapter"], example={"image": torch.rand(1, 3, 16, 16)}
+    )
 
+    seen = [
+        models.assert_same_images(
+            compiled,
+            pipe,
+            image=torch.full((1, 3, height, width), 0.3),
+            height=height,
+            width=width,
+            adapter_conditioning_scale=scale,
+        )
+        for height, width, scale in ((16, 16, 1.0), (32, 24, 1.0), (16, 16, 0.2))
+    ]
+    assert abs(seen[0] - seen[2]).max() > 1e-3
     report = compiled.torchtrt.report
-    assert "features of a T2I-Adapter from a list" in report["unet"].reason
+    assert 1 == len(report["unet"].programs)
+    assert "UNet2DConditionModel" in report["unet"].class_name
     assert "once for all steps" in report["adapter"].reason
-    assert 1 == len(report["text_encoder"].programs)
-    image = torch.full((1, 3, 32, 24), 0.3)
-    models.assert_same_images(compiled, pipe, image=image, height=32, width=24)
 
 
 @pytest.mark.slow  # each compiles four components, in ten seconds

@@ -13,7 +13,7 @@ from torchtrt.errors import UnsupportedProgramError
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     transformers = pytest.importorskip("transformers")
-    from safetensors.torch import save_file
+    from safetensors.torch import load_file, save_file
 
 from torchtrt_converters_quantization.checkpoints import packed, packed_checkpoints
 
@@ -67,17 +67,22 @@ def words_of(kind, values, zeros, scales, group, bits):
     }
 
 
-def checkpoint(folder, kind, bits=4, is_symmetric=False, order=False):
-    """Writes a checkpoint, and returns the model with the weights that it means."""
+def checkpoint(folder, kind, bits=4, is_symmetric=False, order=False, config=None, other=()):
+    """Writes a checkpoint, some layers with other bits, and returns the model with the weights that it means."""
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZES)
-    model = transformers.LlamaForCausalLM(config).eval().half()
+    config = config or transformers.LlamaConfig(**SIZES)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval().half()
     tensors = dict(model.state_dict())
-    for name in [name for name in tensors if name.endswith("proj.weight")]:
-        path, (out, width) = name.removesuffix(".weight"), tensors.pop(name).shape
-        *parts, weight = random_layer(out, width, bits, is_symmetric, order)
-        model.get_submodule(path).weight.data = weight
-        for key, value in words_of(kind, *parts, bits).items():
+    for path, layer in model.named_modules():
+        is_transposed = type(layer).__name__ == "Conv1D"
+        if path == "lm_head" or not (is_transposed or isinstance(layer, torch.nn.Linear)):
+            continue
+        weight = tensors.pop(f"{path}.weight")
+        out, width = reversed(weight.shape) if is_transposed else weight.shape
+        own = next((dict(other)[name] for name in other if path.endswith(name)), bits)
+        *parts, weight = random_layer(out, width, own, is_symmetric, order)
+        layer.weight.data = weight.t().contiguous() if is_transposed else weight
+        for key, value in words_of(kind, *parts, own).items():
             tensors[f"{path}.{key}"] = value
     save_file(
         {name: value.contiguous() for name, value in tensors.items()},
@@ -88,7 +93,7 @@ def checkpoint(folder, kind, bits=4, is_symmetric=False, order=False):
     method |= {"version": "gemm"} if kind == "awq" else {"checkpoint_format": kind}
     written = config.to_dict() | {
         "quantization_config": method | {"desc_act": order},
-        "architectures": ["LlamaForCausalLM"],
+        "architectures": [type(model).__name__],
     }
     (folder / "config.json").write_text(json.dumps(written))
     return model.requires_grad_(False)
@@ -133,6 +138,42 @@ def test_a_checkpoint_computes_with_the_weights_that_it_means(
     form = "int8" if bits == 8 else "int4"
     assert quantizing(compiled) == {f"dequantize_{form}": 7}
     assert (compiled(IDS).logits.float() - expected).norm() < 4e-3 * expected.norm()
+
+
+def test_layers_may_have_other_bits_than_most(tmp_path):
+    """As `dynamic` of gptqmodel has it. Layers of GPT-2 have transposed weights."""
+    config = transformers.GPT2Config(
+        vocab_size=64,
+        n_embd=128,
+        n_layer=1,
+        n_head=2,
+        use_cache=False,
+        dtype="float16",
+        tie_word_embeddings=False,
+    )
+    expected = checkpoint(tmp_path, "gptq", config=config, other={"mlp.c_proj": 8})(IDS).logits
+
+    model = loaded(tmp_path)
+
+    assert model.transformer.h[0].mlp.c_proj.form == "INT8"
+    assert model.transformer.h[0].mlp.c_fc.form == "INT4"
+    compiled = compiled_for("reference@11.4.0", model, IDS)
+    assert (compiled(IDS).logits - expected).float().norm() < 4e-3 * expected.float().norm()
+
+
+def test_words_that_do_not_fill_a_layer_are_refused(tmp_path):
+    """The first of them is named."""
+    checkpoint(tmp_path, "gptq")
+    tensors = load_file(tmp_path / "model.safetensors")
+    path = "model.layers.0.self_attn.q_proj.qweight"
+    tensors[path] = torch.cat([tensors[path], tensors[path]])[:20].contiguous()
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+
+    reason = (
+        r"'model.layers.0.self_attn.q_proj' has torch.int32 \(20, 128\) for 128 inputs of 4 bits"
+    )
+    with pytest.raises(UnsupportedProgramError, match=reason):
+        loaded(tmp_path)
 
 
 @pytest.mark.skipif(not torchtrt_rtx.VERSIONS, reason="TensorRT for RTX is not installed")

@@ -345,10 +345,13 @@ def test_asymmetric_weights_have_torchaos_values(version):
     assert (compiled(x) - expected).norm() / expected.norm() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["int8", "int4-groups"])
+DYNAMIC = (torchao.Int8DynamicActivationInt8WeightConfig(), torch.float32, "int8", 1)
+
+
+@pytest.mark.parametrize("name", ["int8", "int4-groups", "int8-dynamic"])
 def test_replaced_weights_are_packed_again(name):
     """Of a subclass, the tensors inside are the model's weights."""
-    config, dtype, _, _ = CONFIGS[name]
+    config, dtype, _, _ = {**CONFIGS, "int8-dynamic": DYNAMIC}[name]
     model, x = quantized(config, dtype)
     other = Model().eval().to(dtype).requires_grad_(False)
     torchao.quantize_(other, config)

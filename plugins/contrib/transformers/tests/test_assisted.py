@@ -14,7 +14,7 @@ from torchtrt_converters_transformers import (
     compile_for_generation,
 )
 
-from .conftest import CONFIGS, DEVICE, ONE, REAL, SIZES, VERSIONS, Pair, model_of, prompts
+from .conftest import DEVICE, ONE, REAL, SIZES, VERSIONS, Pair, model_of, prompts
 from .test_encoder_decoder import MODELS, sources
 
 CANDIDATES = 3
@@ -101,6 +101,17 @@ def test_candidates_from_the_prompt_are_verified(pair):
     handle.remove()
 
     assert (1, CANDIDATES + 1) in calls
+
+
+def test_candidates_from_the_prompt_need_room_behind_the_last_token(pair):
+    """Transformers looks up as many however few tokens are left. The error comes before the first token."""
+    ids = prompts(1, 4)[0].repeat(1, 3)
+    options = {"prompt_lookup_num_tokens": CANDIDATES, "repetition_penalty": 0.1}
+
+    pair.assert_same_texts(ids, max_new_tokens=40 - 12 - CANDIDATES + 1, **options)
+
+    with pytest.raises(InputError, match="prompt_lookup_num_tokens=3 reads up to 2 behind"):
+        pair.compiled.generate(ids, max_new_tokens=40 - 12 - CANDIDATES + 2, **options)
 
 
 def test_more_candidates_than_a_step_verifies_are_read_in_several_calls(pair):
@@ -198,16 +209,11 @@ def test_candidates_that_engines_cannot_verify_are_refused(pair, options, messag
 
 
 def test_numbers_of_candidates_that_do_not_fit_are_refused():
-    """Those that no text has room for, and any for models with images."""
+    """Those that no text has room for."""
     model = model_of(ONE_LAYER["llama"])
     for number in (-1, True, 40):
         with pytest.raises(InputError, match=r"max_candidate_tokens=.* from 0 to 39"):
             compile_for_generation(model, max_length=40, max_candidate_tokens=number)
-    config = transformers.LlavaConfig(text_config=CONFIGS["llama"].to_dict())
-    with torch.device("meta"):
-        sees = transformers.LlavaForConditionalGeneration(config)
-    with pytest.raises(InputError, match="max_candidate_tokens=2, but the engines of models with"):
-        compile_for_generation(sees, max_length=40, max_candidate_tokens=2)
 
 
 def test_a_batch_is_refused_as_transformers_does(pair):

@@ -356,3 +356,14 @@ def test_an_encoder_of_unknown_features_is_refused():
 
     with pytest.raises(UnsupportedProgramError, match="takes input_values"):
         compile_for_generation(model, max_length=30)
+
+
+def test_an_encoder_and_a_decoder_with_configurations_of_their_own_are_refused():
+    """As nothing says which vocabulary the source has."""
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 32)
+    part = transformers.BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=4)
+    both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(part, part)
+    model = transformers.EncoderDecoderModel(both).to(DEVICE)
+
+    with pytest.raises(UnsupportedProgramError, match="its configuration has no vocab_size"):
+        compile_for_generation(model, max_length=30)

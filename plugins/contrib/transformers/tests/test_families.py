@@ -63,6 +63,21 @@ def assert_texts_are_eagers(model, version, **settings):
     return compiled
 
 
+def assert_greedy_texts_are_eagers(model):
+    """Padded prompts, in one engine."""
+    with torchtrt.use_tensorrt(VERSIONS[-1]):
+        compiled = compile_for_generation(
+            model,
+            max_batch_size=2,
+            max_length=40,
+            prefill_engine=False,
+            require_full_compilation=True,
+            **REAL,
+        )
+    ids, mask = prompts(2, 9, padding=(3,))
+    Pair(model, compiled).assert_same_texts(ids, mask, max_new_tokens=20)
+
+
 def test_sinks_windows_and_experts():
     """A layer of gpt-oss reads a window, and each head has the score of a key without a value."""
     config = FAMILIES["gpt-oss"]()
@@ -71,6 +86,64 @@ def test_sinks_windows_and_experts():
     )
 
     assert_texts_are_eagers(model_of(config), VERSIONS[-1], prefill_engine=False)
+
+
+def test_a_layer_may_count_the_tokens_in_the_cache():
+    """A layer of Llama 4 without positions multiplies its queries by a number that grows every 8 tokens."""
+    config = transformers.Llama4TextConfig(
+        **ONE,
+        head_dim=8,
+        intermediate_size_mlp=48,
+        moe_layers=[],
+        no_rope_layers=[0],
+        floor_scale=8,
+        attn_scale=2.0,
+    )
+
+    assert_greedy_texts_are_eagers(model_of(config))
+
+
+def test_engines_of_experts_take_two_sequences():
+    """Their code asks about the number of sequences, and torch.export then leaves 1 out of 1 and 2."""
+    config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)
+
+    assert_greedy_texts_are_eagers(model_of(config))
+
+
+ROPE = {
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4},
+    "longrope": {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "long_factor": [4.0] * 4,
+        "short_factor": [1.5] * 4,
+        "original_max_position_embeddings": 40,
+    },
+}
+
+
+def test_rotary_embeddings_may_change_with_the_length_beyond_the_engines():
+    """In each call their code asks for the length, and keeps the frequencies of a longer text until then."""
+    types = {"sliding_attention": ROPE["dynamic"], "full_attention": ROPE["longrope"]}
+    config = transformers.Gemma3TextConfig(
+        **GROUPED, head_dim=8, layer_types=[*types], rope_parameters=types
+    )
+    model = model_of(config)
+    model(torch.ones((1, 165), dtype=torch.int64, device=model.device))
+
+    assert_greedy_texts_are_eagers(model)
+
+
+@pytest.mark.slow  # the same for a class whose layers share one embedding
+def test_one_rotary_embedding_may_change_with_the_length():
+    """As Phi-3's for 128,000 tokens."""
+    config = transformers.Phi3Config(
+        **ONE, original_max_position_embeddings=40, rope_parameters=ROPE["longrope"]
+    )
+    model = model_of(config)
+    model(torch.ones((1, 165), dtype=torch.int64, device=model.device))
+
+    assert_greedy_texts_are_eagers(model)
 
 
 @pytest.mark.slow  # each compiles two engines, in up to half a minute

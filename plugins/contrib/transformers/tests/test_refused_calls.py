@@ -97,6 +97,8 @@ def test_calls_without_generate_say_what_does_not_fit(pair):
         compiled(ids, inputs_embeds=torch.zeros(2, 5, 32))
     with pytest.raises(InputError, match="logits_to_keep=2"):
         compiled(ids, logits_to_keep=2)
+    with pytest.raises(InputError, match=r"logits_to_keep=tensor.* from 0 to 5"):
+        compiled(ids, logits_to_keep=torch.tensor([0, 2]))
     with pytest.raises(EngineError, match="compiled in"):
         compiled.half()
     with pytest.raises(EngineError, match="for the compiled model that made it"):

@@ -51,11 +51,37 @@ REFUSED = {
         ),
         "keep one state of all tokens",
     ),
-    "dynamic-rope": (
+    "longrope": (
         lambda: transformers.LlamaConfig(
-            **GROUPED, rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+            **GROUPED,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 1e4,
+                "long_factor": [4.0] * 4,
+                "short_factor": [1.0] * 4,
+                "original_max_position_embeddings": 16,
+            },
         ),
-        "dynamic rotary embedding",
+        "longrope rotary embedding changes beyond 16 tokens. Choose a max_length up to 16",
+    ),
+    "masks": (
+        lambda: transformers.DeepseekV32Config(
+            **{**GROUPED, "num_key_value_heads": 4},
+            n_routed_experts=4,
+            num_experts_per_tok=1,
+            moe_intermediate_size=16,
+            n_group=2,
+            topk_group=1,
+            kv_lora_rank=8,
+            q_lora_rank=8,
+            qk_rope_head_dim=4,
+            qk_nope_head_dim=8,
+            v_head_dim=6,
+            index_n_heads=2,
+            index_head_dim=8,
+            index_topk=8,
+        ),
+        "with our attention over a cache its code raises TypeError",
     ),
     "chunks": (
         lambda: transformers.Llama4TextConfig(
@@ -73,6 +99,18 @@ def test_a_model_that_cannot_be_compiled_is_refused_with_the_reason(kind):
     model = transformers.AutoModelForCausalLM.from_config(config()).to(DEVICE)
 
     with pytest.raises(UnsupportedProgramError, match=reason):
+        compile_for_generation(model, max_length=32)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # PEFT's own
+def test_a_model_of_peft_is_refused_with_what_to_give():
+    """It wraps the model, which has the adapters by itself."""
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(
+        model_of(CONFIGS["llama"]), peft.LoraConfig(target_modules=["q_proj"])
+    )
+
+    with pytest.raises(InputError, match=r"not a PeftModel\. Give it model.get_base_model\(\)"):
         compile_for_generation(model, max_length=32)
 
 

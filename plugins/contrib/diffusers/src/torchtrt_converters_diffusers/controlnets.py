@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,8 +86,57 @@ REFUSED: Mapping[type, str] = {
     **dict.fromkeys(ADAPTERS, "it runs once for all steps"),
 }
 """The reasons of modules that are not compiled."""
-TAKES_FEATURES = (
-    "it removes the features of a T2I-Adapter from a list that the pipeline gives it, which a program does not repeat. "
-    "Use a ControlNet, whose results the UNet leaves in their list"
-)
-"""Why a UNet beside a T2I-Adapter is not compiled."""
+_FEATURES = "down_intrablock_additional_residuals"
+"""The parameter of a UNet for the features of a T2I-Adapter."""
+
+
+def adapter_features(model: Any, adapter: Any, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of the features of a T2I-Adapter, which stages of a UNet add on the way down.
+
+    A stage with attention adds them before it halves the sizes, and another one after that.
+
+    Args:
+        model: The UNet.
+        adapter: ``T2IAdapter``, or ``MultiAdapter``, which adds the features of several.
+        sizes: The pipeline's sizes.
+    """
+    first: Any = adapter.adapters[0] if isinstance(adapter, MultiAdapter) else adapter
+    last = len(model.down_blocks) - 1
+    levels = [
+        stage if getattr(block, "has_cross_attention", False) else min(stage + 1, last)
+        for stage, block in enumerate(model.down_blocks)
+    ]
+    rows, height, width = sizes.guided_images(), sizes.latent_height(), sizes.latent_width()
+    count = len(first.adapter.body)
+    return {
+        _FEATURES: [
+            {0: rows, 2: height.halved(level), 3: width.halved(level)}
+            for level in [*levels, last][:count]  # the last may be that of the middle
+        ]
+    }
+
+
+def keeping_features(model: Any, axes: AxesOfArguments) -> Any:
+    """Returns a UNet that leaves a T2I-Adapter's features in their list; others as they are.
+
+    UNets remove them, which a program does not repeat. Pipelines give a new list in each step. The result shares all
+    attributes with the UNet.
+
+    Args:
+        model: A component.
+        axes: The sizes that it is compiled for.
+    """
+    if _FEATURES not in axes:
+        return model
+    kind: Any = type(model)
+
+    @functools.wraps(kind.forward)
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = kwargs.get(_FEATURES)
+        features = {} if given is None else {_FEATURES: list(given)}
+        return kind.forward(self, *args, **{**kwargs, **features})
+
+    own: Any = type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+    kept = own.__new__(own)
+    object.__setattr__(kept, "__dict__", vars(model))
+    return kept

@@ -63,7 +63,7 @@ class CompiledPipeline:
     """The sizes and the components of a compiled pipeline, which is the attribute ``torchtrt`` of the pipeline.
 
     Args:
-        pipeline: The name of the pipeline's class.
+        pipeline: The pipeline.
         sizes: The sizes.
         parts: The components, and modules inside of them.
         components: The names of the components to compile.
@@ -72,7 +72,7 @@ class CompiledPipeline:
 
     def __init__(
         self,
-        pipeline: str,
+        pipeline: Any,
         sizes: PipelineSizes,
         parts: Collection[_Part],
         components: Collection[str],
@@ -85,7 +85,9 @@ class CompiledPipeline:
     @property
     def report(self) -> PipelineReport:
         """Which components run on engines now, and why others do not."""
-        return PipelineReport(tuple(map(_row, self._parts)))
+        return PipelineReport(
+            tuple(_row(part, _at(self._pipeline, part.path)) for part in self._parts)
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the engines into a folder; ``load_compiled_pipeline`` puts them behind a pipeline.
@@ -97,7 +99,11 @@ class CompiledPipeline:
             UnsupportedProgramError: A program holds something that has no form in a file.
             UnwritableFileError: There can be no file in this folder.
         """
-        modules = {part.path: part.module for part in self._parts if part.is_compiled()}
+        modules = {
+            part.path: part.module
+            for part in self._parts
+            if part.is_compiled() and part.module is _at(self._pipeline, part.path)
+        }
         if not modules:
             raise InputError(
                 "No component of the pipeline has engines to save. Call the pipeline first: its calls build them."
@@ -105,7 +111,7 @@ class CompiledPipeline:
         write_pipeline(
             SavedPipeline(
                 Path(folder),
-                self._pipeline,
+                type(self._pipeline).__name__,
                 self.sizes,
                 self._components,
                 tuple(modules),
@@ -222,7 +228,7 @@ def assembled(
         elif not part.reason:
             _put(compiled, part, declared.get(part.path), options)
     fallback = options["fallback"]
-    compiled.torchtrt = CompiledPipeline(type(pipe).__name__, sizes, parts, chosen, fallback)
+    compiled.torchtrt = CompiledPipeline(compiled, sizes, parts, chosen, fallback)
     _check_calls(compiled, None if fallback else sizes)
     return compiled, parts
 
@@ -311,7 +317,7 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         InputError: The ranges do not fit a component.
     """
     modules: Mapping[str, Any] = _modules(pipe)
-    is_adapted = any(isinstance(each, controlnets.ADAPTERS) for each in modules.values())
+    adapters = [each for each in modules.values() if isinstance(each, controlnets.ADAPTERS)]
     for name, module in modules.items():
         if name in declared:
             if isinstance(module, Autoencoder):
@@ -322,8 +328,9 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         elif isinstance(module, Autoencoder):
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
-        elif is_adapted and isinstance(module, UNet2DConditionModel):
-            yield _Part(name, module, {}, controlnets.TAKES_FEATURES)
+        elif adapters and isinstance(module, UNet2DConditionModel):
+            features = controlnets.adapter_features(module, adapters[0], sizes)
+            yield _Part(name, module, {**denoisers.unet(module, sizes), **features})
         elif isinstance(module, controlnets.SEVERAL):
             for number, net in enumerate(cast("Any", module).nets):
                 yield _ruled(f"{name}.nets.{number}", net, sizes)
@@ -350,7 +357,8 @@ def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) 
     for axis in _axes(part.axes):
         axis.check(part.path)
     shapes = _ranges(part.axes) if declared is None else declared
-    part.module = torchtrt.follow(part.module, dynamic_shapes=shapes, **options)
+    module = controlnets.keeping_features(part.module, part.axes)
+    part.module = torchtrt.follow(module, dynamic_shapes=shapes, **options)
     name, _, inner = part.path.partition(".")
     owner = part.module
     if inner:
@@ -419,7 +427,24 @@ def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
     return {key: range_of(value) for key, value in axes.items()}
 
 
-def _row(part: _Part) -> ComponentReport:
+def _at(pipeline: Any, path: str) -> Any:
+    """Returns the module at a place of a pipeline; None if there is none."""
+    found = pipeline
+    for step in path.split("."):
+        found = getattr(found, step, None)
+    return found
+
+
+def _row(part: _Part, current: Any) -> ComponentReport:
+    """Returns the row of a part, with the module that is at its place now."""
+    if current is not part.module:
+        part = _Part(part.path, current, {})
+        if not part.is_compiled():
+            part.reason = (
+                "the pipeline no longer has it"
+                if current is None
+                else "another module is in its place. Call compile_pipeline for a pipeline with that one"
+            )
     programs = tuple(part.module.torchtrt.programs) if part.is_compiled() else ()
     reason = part.reason
     if not reason and not programs:

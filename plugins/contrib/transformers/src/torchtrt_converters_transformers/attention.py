@@ -100,6 +100,7 @@ class StepCache(Cache):
         mutual: Booleans ``(batch, new, new)``: which new tokens read each other in both directions, such as those of an
             image. None where no token does.
         features: What the first layers add to the states of new tokens, ``(layers, batch, new, width)``; None for none.
+        told: The places in use that layers are told of without ``whole``; 0 where they compute nothing from it.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class StepCache(Cache):
         self.source: SourceCache | None = None
         self.mutual: Tensor | None = None
         self.features: Tensor | None = None
+        self.told = 0
         self._masks: dict[int | None, tuple[Tensor, Tensor | None]] = {}
         self._layer: int | None = None
         self._given: tuple[Tensor, Tensor] | None = None
@@ -220,8 +222,8 @@ class StepCache(Cache):
         return self._masks[window]
 
     def get_seq_length(self, *_: Any, **__: Any) -> Any:
-        """Returns the places in use, ``(1,)``, with ``whole``, and 0 where positions are given."""
-        return self.start_place if self.whole and self.start_place is not None else 0
+        """Returns the places in use, ``(1,)``, with ``whole``, and ``told`` where positions are given."""
+        return self.start_place if self.whole and self.start_place is not None else self.told
 
     def split_bias(self, bias: Tensor, new: int) -> Tensor:
         """Returns the bias of all places, and behind it that of the new tokens, from one by distance.

@@ -65,7 +65,7 @@ class CompiledClass(EngineModel):
 
     def _prepare_cache_for_generation(
         self,
-        _config: Any,
+        config: Any,
         model_kwargs: dict[str, Any],
         _mode: Any,
         _batch_size: int,
@@ -74,7 +74,8 @@ class CompiledClass(EngineModel):
     ) -> None:
         """Lends the cache of the engines to a run, unless the run has one already, and checks that its tokens fit."""
         # Transformers asks here for the cache of one run; a run of Whisper is a part of a recording.
-        self.check_total(max_cache_length)
+        looked_up = config.prompt_lookup_num_tokens
+        self.check_total(max_cache_length + 1 if looked_up else max_cache_length, looked_up)
         if model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = self.lend_cache()
 

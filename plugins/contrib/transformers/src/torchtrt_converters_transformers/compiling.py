@@ -33,11 +33,13 @@ from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncod
 from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.image_towers import takes_grids
+from torchtrt_converters_transformers.rotary import changing_rotary
 from torchtrt_converters_transformers.step import (
     Step,
     check_logits,
     dynamic_input,
     sharing_copy,
+    trying,
 )
 from torchtrt_converters_transformers.vision_language import (
     compile_vision,
@@ -91,7 +93,7 @@ def compile_for_generation(
     """
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
-    _check_candidates(model, max_candidate_tokens, max_length)
+    _check_candidates(max_candidate_tokens, max_length)
     _check_image_tokens(model, max_image_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
@@ -112,7 +114,7 @@ def compile_for_generation(
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
-    windowed = _has_windows(model, windows, max_length)
+    windowed = _has_windows(model, windows, max_length) or step.counts
     step.cache_dtype = step.cache_dtype or cache_dtype  # the model itself has no such setting
     layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
     batch, length = (1, max_batch_size, max_batch_size), (1, opt_length, max_length)
@@ -232,9 +234,14 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
     """Raises an error for a model that generates no text, or sizes that the model does not have."""
     is_compiled = isinstance(model, EngineModel)
     if is_compiled or not isinstance(model, PreTrainedModel) or not model.can_generate():
+        advice = ""
+        if isinstance(getattr(model, "peft_config", None), dict) and hasattr(
+            model, "get_base_model"
+        ):
+            advice = " Give it model.get_base_model(), which has the adapters."
         raise InputError(
             f"compile_for_generation takes a model of transformers that generates, such as LlamaForCausalLM, and not a "
-            f"{type(model).__name__}."
+            f"{type(model).__name__}.{advice}"
         )
     for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -243,11 +250,12 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:
         raise InputError(f"max_length={max_length}, but the model has {positions} positions.")
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):
-        raise _unsupported(
-            model, f"its {rope['rope_type']} rotary embedding changes with the length"
-        )
+    for kind, tokens in changing_rotary(config):
+        if max_length > tokens:
+            raise _unsupported(
+                model,
+                f"its {kind} rotary embedding changes beyond {tokens} tokens. Choose a max_length up to {tokens}",
+            )
     if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
         chunk = getattr(config, "attention_chunk_size", None)
         if chunk is None or max_length > chunk:
@@ -277,18 +285,13 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
 
 
-def _check_candidates(model: Any, max_candidate_tokens: int, max_length: int) -> None:
+def _check_candidates(max_candidate_tokens: int, max_length: int) -> None:
     """Raises an ``InputError`` where as many candidates cannot be verified."""
     number = max_candidate_tokens
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < max_length:
         raise InputError(
             f"max_candidate_tokens={number!r} is not an integer from 0 to {max_length - 1}: a step reads them and one "
             f"more token, of max_length={max_length}."
-        )
-    if number and not model.config.is_encoder_decoder and _other_modalities(model):
-        raise InputError(
-            f"max_candidate_tokens={number}, but the engines of models with images return the last logits. Leave it "
-            "out."
         )
 
 
@@ -349,13 +352,23 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     itself: Any = (uncapped_copy if isinstance(step, EmbeddingStep) else sharing_copy)(model)
     with torch.no_grad():
         cache = step.cache(mask[:, first].bool())
-        ours = [step.read(ids[:, first], positions[:, first], cache)]
+        with trying():
+            ours = [step.read(ids[:, first], positions[:, first], cache)]
         states = cache.states
+
+        def further(told: int = 0) -> Tensor:
+            behind = step.cache(
+                mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
+            )
+            behind.told = told
+            with trying():
+                return step.read(ids[:, second], positions[:, second], behind)
+
         step.whole = cache.expands
-        behind = step.cache(
-            mask[:, second].bool(), states, mask[:, first].bool(), positions[1, second]
-        )
-        ours.append(step.read(ids[:, second], positions[:, second], behind))
+        if not step.whole:
+            step.counts = not torch.allclose(further(), further(step.max_length - 1))
+            step.whole = step.counts
+        ours.append(further())
         if not cache.is_complete():
             raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
         for logits, part in zip(ours, (first, second), strict=True):

@@ -20,7 +20,13 @@ from torchtrt_converters_transformers.attention import (
     reading,
     use_cached_attention,
 )
-from torchtrt_converters_transformers.step import check_logits, selected, sharing_copy, stacked
+from torchtrt_converters_transformers.step import (
+    check_logits,
+    selected,
+    sharing_copy,
+    stacked,
+    trying,
+)
 
 
 class EncoderStep(torch.nn.Module):
@@ -156,6 +162,10 @@ def example_source(model: PreTrainedModel) -> Tensor:
     config, name = model.config, model.main_input_name
     if name == "input_ids":
         ids = (torch.arange(14, device=model.device) * 7 + 3).reshape(2, 7)
+        if not hasattr(config, "vocab_size"):  # that of two models
+            raise UnsupportedProgramError(
+                f"{type(model).__name__} cannot be compiled for generation: its configuration has no vocab_size."
+            )
         return ids.remainder(config.vocab_size)
     features, places = (
         getattr(config, each, None) for each in ("num_mel_bins", "max_source_positions")
@@ -195,7 +205,8 @@ def try_encoder_decoder(
     logits: list[Tensor] = []
     past: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
     with torch.no_grad():
-        state, cached = encoder(source, mask)
+        with trying():
+            state, cached = encoder(source, mask)
         options = {} if mask is None else {"attention_mask": mask}
         allowed = torch.ones(cached.shape[0], cached.shape[3], device=source.device).bool()
         allowed = allowed if mask is None else mask.bool()
@@ -240,7 +251,8 @@ def _try_step(
     )
     positions = places[first:last].expand(len(tokens), -1) if step.takes_positions else None
     state = source[0].new_zeros((len(tokens), 1, 1))
-    logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)
+    with trying():
+        logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)
     if not cache.is_complete() or any(window is not None for window in cache.windows):
         raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
     return logits, cache.states

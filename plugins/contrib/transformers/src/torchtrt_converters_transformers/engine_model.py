@@ -119,12 +119,12 @@ class EngineModel:
         Raises:
             InputError: Engines do not return as many.
         """
-        if logits_to_keep == 1:
-            return 1
         if not isinstance(logits_to_keep, int) or not 0 <= logits_to_keep <= new:
             raise InputError(
                 f"logits_to_keep={logits_to_keep!r} is not an integer from 0 to {new}, the new tokens."
             )
+        if logits_to_keep == 1:
+            return 1
         if not self.max_candidate_tokens:
             raise InputError(f"logits_to_keep={logits_to_keep}: {_COMPILE_FOR_CANDIDATES}.")
         return logits_to_keep or new
@@ -148,13 +148,22 @@ class EngineModel:
             result.append((slice(start, end), keep if self.max_candidate_tokens else {}))
         return result
 
-    def check_total(self, tokens: int) -> None:
-        """Raises an ``InputError`` where more tokens are asked for than there is room for."""
-        if tokens > self.layout.max_length:
-            raise InputError(
-                f"Up to {tokens} tokens are asked for, prompts included, but the model was compiled for "
-                f"max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again for more."
-            )
+    def check_total(self, tokens: int, looked_up: int | None = None) -> None:
+        """Raises an ``InputError`` where more tokens are asked for than there is room for.
+
+        Args:
+            tokens: The tokens of a sequence.
+            looked_up: ``prompt_lookup_num_tokens``: the last step reads as many behind the last token but one.
+        """
+        further = max(0, (looked_up or 0) - 1)
+        if tokens + further <= self.layout.max_length:
+            return
+        also = f", and prompt_lookup_num_tokens={looked_up} reads up to {further} behind them"
+        raise InputError(
+            f"Up to {tokens} tokens are asked for, prompts included{also if further else ''}, but the model was "
+            f"compiled for max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again "
+            "for more."
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lent": None}  # a copy has lent nothing yet

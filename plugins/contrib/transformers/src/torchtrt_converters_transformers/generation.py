@@ -50,7 +50,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         layout: What the cache has room for.
         step: The compiled module that reads new tokens behind a cache.
         prefill: The compiled module that reads a prompt; None where ``step`` does.
-        windowed: Whether layers read a window of the last tokens only.
+        windowed: Whether layers read a window of the last tokens only, or compute something from the number of tokens.
         embeds: Whether engines read embeddings in place of token ids.
         image_inputs: What engines read of images besides their embeddings.
     """
@@ -192,9 +192,15 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         with torch.no_grad():
             read = []
             images = self.image_inputs.complete(image_inputs or {}, given)
-            for part, keep in self.calls(new, kept):  # one call for models with images
+            calls = self.calls(new, kept)
+            seen = (
+                [images]
+                if len(calls) == 1
+                else [self.image_inputs.part(images, part) for part, _ in calls]
+            )
+            for (part, keep), own in zip(calls, seen, strict=True):
                 tokens = (given[:, part], position_ids[..., part], mask[:, part])
-                read.append(self._read(tokens, attention_mask, cache, {**keep, **images}))
+                read.append(self._read(tokens, attention_mask, cache, {**keep, **own}))
         logits = read[0] if len(read) == 1 else torch.cat(read, 1)
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
@@ -289,7 +295,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         """Raises where more tokens are asked for than there is room for, before the first is generated."""
         configs = (config, self.generation_config)
 
-        def asked(name: str) -> int | None:
+        def asked(name: str) -> Any:
             values = [options.get(name), *(getattr(each, name, None) for each in configs)]
             return next((value for value in values if value is not None), None)
 
@@ -298,4 +304,4 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             new = _DEFAULT_NEW_TOKENS
         total = length if new is None else prompt + new
         if total is not None:
-            self.check_total(total)
+            self.check_total(total, asked("prompt_lookup_num_tokens"))

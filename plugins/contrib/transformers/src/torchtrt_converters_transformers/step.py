@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,11 +14,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import torchtrt
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import InputError, TorchTRTError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
 from torchtrt_converters_transformers.cache_formats import unscaled
 from torchtrt_converters_transformers.cache_scales import take_cache
+from torchtrt_converters_transformers.rotary import fix_rotary
 
 
 def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -59,6 +61,25 @@ class ImageInputs:
             found["features"] = embedded.new_zeros((self.features, batch, new, width))
         return {name: given.get(name, each) for name, each in found.items()}
 
+    def part(self, complete: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
+        """Returns the inputs of one of several calls, which reads a part of the new tokens.
+
+        Raises:
+            InputError: Tokens that read each other are not all in one part.
+        """
+        found = dict(complete)
+        if self.mutual:
+            rows = complete["mutual"][:, part]
+            found["mutual"] = rows[:, :, part]
+            if rows.sum() != found["mutual"].sum():
+                raise InputError(
+                    "Tokens that read each other, such as those of an image, must be read at once, and engines do not "
+                    "return the logits behind so many. Ask for fewer with logits_to_keep, or propose fewer candidates."
+                )
+        if self.features:
+            found["features"] = complete["features"][:, :, part]
+        return found
+
 
 NO_IMAGES = ImageInputs()
 """Of engines that read text only."""
@@ -93,6 +114,19 @@ def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
         )
 
 
+@contextlib.contextmanager
+def trying() -> Iterator[None]:
+    """Raises an ``UnsupportedProgramError`` where a model's code does not run with our attention and cache."""
+    try:
+        yield
+    except (TorchTRTError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"with our attention over a cache its code raises {type(error).__name__}: {error}"
+        ) from error
+
+
 class Step(torch.nn.Module):
     """Reads new tokens.
 
@@ -103,6 +137,7 @@ class Step(torch.nn.Module):
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
+        counts: Whether layers compute something from the number of tokens in the cache.
         cache_dtype: The dtype of the cache, FP8 or INT8 for a model that has scales; None for the model's.
         cache_scales: The scales of each layer's cache, where the model has them.
         selects: Whether the model computes the logits behind some tokens only.
@@ -110,13 +145,14 @@ class Step(torch.nn.Module):
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
         super().__init__()
-        self.max_length, self.whole = max_length, False
+        self.max_length, self.whole, self.counts = max_length, False, False
         self.model = sharing_copy(model)
         cache = take_cache(self.model)
         self.cache_dtype = None if cache is None else cache.dtype
         self.cache_scales = () if cache is None else cache.scales
         self.eval()
         use_cached_attention(self.model)
+        fix_rotary(self.model)
         self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(
@@ -141,7 +177,7 @@ class Step(torch.nn.Module):
             mask: Booleans ``(batch, new)``: which of them count.
             past: Keys and values in turn, layer by layer, each ``(batch, heads, cached, width)``; none at first.
             past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
-            start: How many places of the cache are in use, ``(1,)``; only windows need it.
+            start: How many places of the cache are in use, ``(1,)``; only windows, and layers that count, need it.
             keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
                 last.
             mutual: Which new tokens read each other in both directions, as ``StepCache`` has it.

@@ -47,6 +47,8 @@ from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 _mutual: ContextVar[tuple[Tensor | None, Tensor | None] | None] = ContextVar("mutual", default=None)
 """The mask of a call, and which of its tokens read each other in both directions."""
+_kept: ContextVar[int] = ContextVar("kept", default=1)
+"""Behind how many of the last tokens of a call the logits are asked for; 0 for all."""
 
 
 class LanguageEngines(torch.nn.Module):
@@ -83,6 +85,8 @@ class LanguageEngines(torch.nn.Module):
     ) -> MoeModelOutputWithPast:
         """Reads embeddings behind a cache, and returns the logits behind the last of them: ``(batch, 1, vocabulary)``.
 
+        Engines that verify candidates return as many logits as the model's call asks for.
+
         Args:
             input_ids: ``(batch, new)``, in place of embeddings.
             inputs_embeds: ``(batch, new, width)``.
@@ -106,6 +110,8 @@ class LanguageEngines(torch.nn.Module):
         if (noted := _mutual.get()) is not None:
             attention_mask, mutual = noted
             images |= {} if mutual is None else {"mutual": mutual}
+        if self.engines.max_candidate_tokens:
+            others["logits_to_keep"] = _kept.get()
         output = self.engines(
             inputs_embeds=inputs_embeds,
             attention_mask=attention_mask,
@@ -151,6 +157,7 @@ class CompiledVisionLanguage(CompiledClass):
         embeddings = self.get_input_embeddings()  # type: ignore[attr-defined]
         self._engine_device, self._engine_dtype = language.device, language.dtype
         self.layout, self._vision = language.layout, vision
+        self.max_candidate_tokens = language.max_candidate_tokens
         base: Any = self.base_model  # type: ignore[attr-defined]
         base.language_model = LanguageEngines(language, embeddings, position_axes)
         self.set_output_embeddings(torch.nn.Identity())  # type: ignore[attr-defined]
@@ -166,8 +173,10 @@ class CompiledVisionLanguage(CompiledClass):
             base.get_image_features = _ImageFeatures(vision, language.dtype, settings, type(base))
         if hasattr(base, "compute_3d_position_ids"):
             base.compute_3d_position_ids = functools.partial(_positions_behind, base)
+        module = cast("torch.nn.Module", self)
+        if language.max_candidate_tokens:
+            module.register_forward_pre_hook(_note_kept, with_kwargs=True)
         if language.image_inputs.mutual:
-            module = cast("torch.nn.Module", self)
             module.register_forward_pre_hook(_note_mutual, with_kwargs=True)
             module.register_forward_hook(_forget_mutual, always_call=True)
 
@@ -280,6 +289,14 @@ def _positions_behind(base: Any, *arguments: Any, **named: Any) -> Any:
     bound = inspect.signature(compute).bind(base, *arguments, **named)
     with _deltas_of(base, bound.arguments.get("past_key_values")):
         return compute(base, *arguments, **named)
+
+
+def _note_kept(model: Any, arguments: Any, named: dict[str, Any]) -> None:
+    """Notes how many logits a call asks for: its class does not tell the language model. A hook."""
+    signature = inspect.signature(type(model).forward)
+    given = signature.bind(model, *arguments, **named).arguments
+    asked = signature.parameters.get("logits_to_keep")
+    _kept.set(given.get("logits_to_keep", 0 if asked is None else asked.default))
 
 
 def _note_mutual(model: Any, arguments: Any, named: dict[str, Any]) -> Any:

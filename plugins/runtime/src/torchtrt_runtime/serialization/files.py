@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from torchtrt.errors import UnwritableFileError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    _HAS_LOCKS = False
+else:
+    _HAS_LOCKS = True
+
+_LOCK = ".torchtrt-lock"
+"""The file in a temporary folder that its writer has locked. Others tell by it that the folder is a writer's."""
+_ABANDONED_SECONDS = 600.0
+"""The age from which a folder without a lock has no writer, also where another machine's lock is not seen."""
 
 
 @contextmanager
 def complete_file(path: Path) -> Iterator[Path]:
     """Yields a path to write to, of the same name; the file gets its place at the end of the ``with`` block.
+
+    Folders that writers of the same file left behind, because they were killed, are removed.
 
     Raises:
         UnwritableFileError: There can be no file at this path.
@@ -21,7 +38,11 @@ def complete_file(path: Path) -> Iterator[Path]:
     check_place(path)
     try:
         # An archive is named after its file, so the folder is temporary and not the name.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        _remove_abandoned(path)
+        with (
+            tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
+            _locked(Path(folder)),
+        ):
             temporary = Path(folder) / path.name
             yield temporary
             os.replace(temporary, path)
@@ -29,6 +50,35 @@ def complete_file(path: Path) -> Iterator[Path]:
         raise UnwritableFileError(
             f"{path} cannot be written: {error.strerror or error}. Make room, or name a file in another folder."
         ) from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Holds the lock of a temporary folder, as long as the process lives; yields whether nobody else has it."""
+    if not _HAS_LOCKS:  # nobody removes what dead writers left
+        yield False
+        return
+    with (folder / _LOCK).open("ab") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another has it, or the file system has no locks
+            yield False
+        else:
+            yield True
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes the temporary folders of writers of a file that were killed."""
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with suppress(OSError):
+            if not (folder / _LOCK).is_file():
+                continue
+            latest = max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
+            if time.time() - latest < _ABANDONED_SECONDS:
+                continue
+            with _locked(folder) as is_abandoned:
+                if is_abandoned:
+                    shutil.rmtree(folder)
 
 
 def check_path(path: Path) -> None:

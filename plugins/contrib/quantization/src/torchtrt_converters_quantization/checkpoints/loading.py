@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_quantization.checkpoints.layers import PackedLinear, refusal, unpacked
-from torchtrt_converters_quantization.checkpoints.replacement import packed
+from torchtrt_converters_quantization.checkpoints.replacement import inconsistency, packed
 from torchtrt_converters_quantization.checkpoints.words import awq_values, layer_of
 
 _lock = threading.RLock()
+_BITS = (2, 3, 4, 8)
 _WORDS = ("qweight", "qzeros", "scales", "g_idx", "bias")
 
 
@@ -151,6 +152,7 @@ class WordsLinear(nn.Module):
     def __init__(self, kind: str, bits: int, tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.kind, self.bits = kind, bits
+        self.weight = torch.empty(0)  # which some classes of transformers initialize
         for name in _WORDS:
             self.register_buffer(name, tensors.get(name))
 
@@ -168,6 +170,9 @@ class WordsLinear(nn.Module):
         made = layer_of(values, points, scales, self.bits, own.bias, own.g_idx)
         if made is None:
             raise refusal(path, "groups of different sizes")
+        wrong = inconsistency(made)
+        if wrong is not None:
+            raise refusal(path, f"tensors that do not belong to its scheme ({wrong})")
         return made
 
 
@@ -197,7 +202,26 @@ def prepare_words(model: nn.Module, files: Sequence[str], config: Any) -> None:
             module = None
         if module is None or not hasattr(module, "weight"):
             raise refusal(path, "words of a layer that the model does not have")
-        model.set_submodule(path, WordsLinear(kind, int(config.bits), tensors))
+        bits = 4 if kind == "awq" else _bits(path, module, tensors["qweight"], int(config.bits))
+        model.set_submodule(path, WordsLinear(kind, bits, tensors))
+
+
+def _bits(path: str, module: Any, words: Tensor, usual: int) -> int:
+    """Returns the bits of a weight of GPTQ, which may be others than those of most layers.
+
+    Args:
+        path: The layer's name.
+        module: The layer as the model has it: ``Linear``, or ``Conv1D`` of transformers, whose weight is transposed.
+        words: The words of its weight, ``(words, out)``.
+        usual: The bits that the configuration names.
+    """
+    width = module.weight.shape[1 if isinstance(module, nn.Linear) else 0]
+    bits = len(words) * 32 // width if words.dtype is torch.int32 else 0
+    if bits not in _BITS:
+        raise refusal(
+            path, f"{words.dtype} {tuple(words.shape)} for {width} inputs of {usual} bits"
+        )
+    return bits
 
 
 def _format(config: Any) -> str:

@@ -60,7 +60,7 @@ def _replacement(path: str, module: nn.Module) -> PackedLinear | None:
     for library in (compressed, fine_grained, words):
         try:
             layer: PackedLinear | None = library.replacement(path, module)
-            wrong = None if layer is None else _inconsistency(layer)
+            wrong = None if layer is None else inconsistency(layer)
         except TorchTRTError:
             raise
         except Exception as error:  # of tensors that are missing, or of other shapes and dtypes
@@ -73,7 +73,7 @@ def _replacement(path: str, module: nn.Module) -> PackedLinear | None:
     return None
 
 
-def _inconsistency(layer: PackedLinear) -> str | None:
+def inconsistency(layer: PackedLinear) -> str | None:
     """Returns what of a layer's tensors contradicts the others, or ``None``."""
     data: Tensor = layer.data
     scale: Tensor = layer.scale
