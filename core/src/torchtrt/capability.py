@@ -242,8 +242,8 @@ class Capability(enum.Enum):
         "Attention with a mask and one query is computed right in any form.",
     )  # fmt: skip
     SEVERAL_VARYING_SIZES = (
-        "exactness", "networks of which several sizes vary", "TensorRT 10.0",
-        "Networks of which several sizes vary are computed right, and products in them need no special form.",
+        "exactness", "networks with several dynamic sizes", "TensorRT 10.0",
+        "Networks with several dynamic sizes are computed right, and products in them need no special form.",
     )  # fmt: skip
     FREE_FORM_ATTENTION = (
         "exactness", "masked attention in any form", "TensorRT 10.0",

@@ -1,7 +1,7 @@
 """Compares engines with PyTorch while a program is compiled, and says which one computes something else.
 
-TensorRT 8.6 builds some networks of which several sizes vary into engines that are right for the sizes they are
-optimized for, and wrong for others. Nothing but a comparison tells. The engine builder divides such a block, as it
+TensorRT 8.6 builds some networks with several dynamic sizes into engines that are right for the sizes they are
+optimized for, and wrong for others. Only a comparison shows it. The engine builder divides such a block, as it
 divides one that cannot be built.
 """
 

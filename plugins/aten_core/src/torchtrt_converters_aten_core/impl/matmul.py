@@ -147,8 +147,8 @@ def multiply_heads(
 ) -> NetworkTensor:
     """Returns the product of each head of attention, where TensorRT multiplies batches of heads one after the other.
 
-    TensorRT 8.6 does that for ``(batch, heads, rows, columns)`` if the batch varies and a mask is added to the product
-    that has no size for the heads: it takes up to twenty times as long. A batch of all heads is one product.
+    TensorRT 8.6 does that for ``(batch, heads, rows, columns)`` if the batch is dynamic and the product gets a mask
+    for each sequence. It then takes up to thirty times as long. A batch of all heads is one product.
 
     Args:
         ctx: The conversion context.

@@ -115,7 +115,7 @@ def multiplies_one_row_exactly() -> bool:
 
 
 def takes_several_varying_sizes() -> bool:
-    """Returns whether networks of which several sizes vary are computed right in any form, and quickly."""
+    """Returns whether networks with several dynamic sizes are computed right in any form, and quickly."""
     return supports(Capability.SEVERAL_VARYING_SIZES)
 
 
