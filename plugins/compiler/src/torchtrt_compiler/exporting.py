@@ -63,12 +63,6 @@ def export(
     _check_kinds(inputs, kwarg_inputs)
     if isinstance(model, ExportedProgram):
         return without_transforms(without_regions(model))
-    if getattr(model, "training", False) and front_end_for(model) is None:
-        warnings.warn(
-            "The model is in training mode: dropout and batch statistics are compiled as they are. "
-            "Call model.eval() first for inference.",
-            stacklevel=4,  # the call of torchtrt.compile
-        )
     with StrideReads() as reads:
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
@@ -99,6 +93,12 @@ def _exported(
     tensors = (*model.parameters(), *model.buffers())
     if any(tensor.is_meta for tensor in tensors):
         raise InputError("The model's weights are on the device meta, without values: load them.")
+    if model.training:
+        warnings.warn(
+            "The model is in training mode: dropout and batch statistics are compiled as they are. "
+            "Call model.eval() first for inference.",
+            stacklevel=5,  # the call of torchtrt.compile
+        )
     device = tensors[0].device if tensors else torch.device("cpu")
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _clone_aliased_inputs((args, kwargs), model)

@@ -11,14 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from torchtrt.errors import UnwritableFileError
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    _HAS_LOCKS = False
-else:
-    _HAS_LOCKS = True
+from torchtrt.errors import UnwritableFileError
 
 _LOCK = ".torchtrt-lock"
 """The file in a temporary folder that its writer has locked. Others tell by it that the folder is a writer's."""
@@ -55,16 +50,20 @@ def complete_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
     """Holds the lock of a temporary folder, as long as the process lives; yields whether nobody else has it."""
-    if not _HAS_LOCKS:  # nobody removes what dead writers left
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except (
+        Timeout,
+        NotImplementedError,
+        OSError,
+    ):  # another has it, or the file system has no locks
         yield False
         return
-    with (folder / _LOCK).open("ab") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another has it, or the file system has no locks
-            yield False
-        else:
-            yield True
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def _remove_abandoned(path: Path) -> None:
