@@ -15,6 +15,7 @@ PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
 OPS_OF_THE_COMPILER = {
+    "engine_checks": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "composites that may return their argument although their schema does not say so",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",

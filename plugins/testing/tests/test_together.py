@@ -1,5 +1,7 @@
 """Cases that are compiled as one program pass only if each would pass alone."""
 
+import sys
+
 import pytest
 import torch
 
@@ -33,6 +35,16 @@ def raises(x):
     return x[: int(x.sum())]
 
 
+def skips(x):
+    """What ``pytest.importorskip`` raises is not an ``Exception``."""
+    return pytest.importorskip("a_library_that_is_not_there").function(x)
+
+
+def ends(x):
+    """What some libraries do where they miss something."""
+    return sys.exit("no such device")
+
+
 def wrong():
     """A case whose engine computes something else than eager PyTorch."""
     return op_case(
@@ -46,6 +58,8 @@ BAD = {
     "an op without a converter": op_case("aten.igamma.default", "3", "3"),
     "rejected": op_case("aten.igamma.default", "3", "3", rejected="no pack has a converter"),
     "no program": op_case((), "3", function=raises, label="raises"),
+    "skipped": op_case((), "3", function=skips, label="skips"),
+    "exits": op_case((), "3", function=ends, label="exits"),
     "other code for one": op_case(
         (), "batch 2", function=lambda x: x + 1 if x.shape[0] == 1 else x * 2, label="one"
     ),
@@ -66,6 +80,17 @@ def test_a_case_that_does_not_agree_leaves_the_others(bad):
     found = agreeing([bad, *GOOD], True, {}, without_faults)
 
     assert {*GOOD[2:]} <= found <= {*GOOD}
+
+
+def test_an_interrupted_run_ends():
+    """The user who interrupts it waits for no half of the cases."""
+
+    def interrupts(x):
+        raise KeyboardInterrupt
+
+    bad = op_case((), "3", function=interrupts, label="interrupts")
+    with pytest.raises(KeyboardInterrupt):
+        agreeing([bad, *GOOD], True, {}, without_faults)
 
 
 def test_no_case_passes_where_a_validator_fails():

@@ -208,6 +208,16 @@ def test_candidates_that_engines_cannot_verify_are_refused(pair, options, messag
         pair.compiled.generate(prompts(1, 5)[0], max_new_tokens=4, **options)
 
 
+def test_beams_with_an_assistant_are_refused():
+    """Transformers warns that beams ignore it, and passes it to the model."""
+    model = model_of(ONE_LAYER["llama"])
+    compiled = compile_for_generation(
+        model, max_length=20, max_batch_size=2, max_candidate_tokens=1, prefill_engine=False
+    )
+    with pytest.raises(InputError, match="called with assistant_model: leave that out"):
+        compiled.generate(prompts(1, 5)[0], max_new_tokens=4, num_beams=2, assistant_model=model)
+
+
 def test_numbers_of_candidates_that_do_not_fit_are_refused():
     """Those that no text has room for."""
     model = model_of(ONE_LAYER["llama"])

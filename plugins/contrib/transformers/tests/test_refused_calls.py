@@ -93,7 +93,7 @@ def test_calls_without_generate_say_what_does_not_fit(pair):
 
     with pytest.raises(InputError, match=r"mask is \(2, 3\)"):
         compiled(ids, attention_mask=mask[:, :3])
-    with pytest.raises(InputError, match="inputs_embeds"):
+    with pytest.raises(InputError, match="called with inputs_embeds: leave that out"):
         compiled(ids, inputs_embeds=torch.zeros(2, 5, 32))
     with pytest.raises(InputError, match="logits_to_keep=2"):
         compiled(ids, logits_to_keep=2)

@@ -237,7 +237,7 @@ class CompiledEncoderDecoder(CompiledClass):
         if unknown or decoder_input_ids is None:
             raise InputError(
                 f"The engines take decoder_input_ids and return logits. They were called "
-                f"{'with ' + ', '.join(unknown) if unknown else 'without that input'}."
+                f"{'with ' + ', '.join(unknown) + ': leave that out' if unknown else 'without that input'}."
             )
         with torch.no_grad():
             if encoder_outputs is None:

@@ -174,7 +174,11 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         if other is not None:
             unknown.append("input_ids" if self.embeds else "inputs_embeds")
         if given is None or unknown or use_cache is False or return_dict is False:
-            what = ", ".join(unknown) or "no input, use_cache=False or return_dict=False"
+            what = (
+                f"{', '.join(unknown)}: leave that out"
+                if unknown
+                else "no input, use_cache=False or return_dict=False"
+            )
             raise InputError(
                 f"The engines take token ids and return logits. They were called with {what}."
             )
