@@ -140,6 +140,48 @@ def test_sizes_that_the_model_does_not_take_are_left_out(monkeypatch):
     assert 1 == len(model.report.blocks)
 
 
+class Nearest(nn.Module):
+    """Differences of numbers that are about equal, and rows of a table that are about as near as others."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(500, 8, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x):
+        """Two outputs, and neither is anywhere near the same where numbers are rounded."""
+        products = x @ self.table.T
+        one = x.sin() ** 2 + x.cos() ** 2 - 1
+        return one * 1e6, (products == products.amax(-1, keepdim=True)).float().cumsum(-1)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True], ids=["rounded", "wrong"])
+def test_rounding_that_grows_is_no_mistake(monkeypatch, is_wrong):
+    """PyTorch, with its numbers rounded, tells how much it grows; a larger difference is a mistake."""
+    forward = EngineModule.forward
+
+    def rounded(self, x):
+        results = forward(self, x * 1.0003)
+        return tuple(each * 1e4 for each in results) if is_wrong else results
+
+    monkeypatch.setattr(EngineModule, "forward", rounded)
+    settings = {"min_block_size": 1, "verify": "engines", "torch_executed_on_failure": True}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torchtrt.compile(Nearest().eval(), [VARYING], **settings)
+
+    assert is_wrong == bool(model.report.splits)
+
+
+@pytest.mark.parametrize("room", [1.0, 0.99], ids=["enough", "too-little"])
+def test_sizes_that_a_computer_has_no_memory_for_are_left_out(wrong_together, monkeypatch, room):
+    """Here the largest ones need an input of 6 x 7 x 8 elements, and an op's result."""
+    monkeypatch.setattr(engine_checks, "_MOST_BYTES", room * 2 * 6 * 7 * 8 * 4)
+    torchtrt.compile(nn.Tanh().eval(), [VARYING], min_block_size=1, verify="engines")
+
+    assert (room == 1.0) == ((6, 7, 8) in wrong_together)
+    assert {(3, 4, 8), (1, 2, 8), (6, 2, 8), (1, 7, 8)} <= set(wrong_together)
+
+
 class Reader(nn.Module):
     """Reads a table, an example, flags and numbers."""
 

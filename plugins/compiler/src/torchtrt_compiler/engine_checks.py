@@ -8,11 +8,13 @@ divides one that cannot be built.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.contract import arguments_of, value_of
@@ -32,6 +34,14 @@ aten = torch.ops.aten
 LIMIT = 0.2
 """The largest difference that counts as rounding, as a share of the largest magnitude of an output."""
 _LEAST_SCALE = 1e-4
+_STEPS = {torch.bfloat16: 2.0**-8}
+_STEP = 2.0**-11
+"""The rounding of other numbers: float32 is TF32 in the matrix products of engines."""
+_ROUNDED_RUNS = 3
+_MARGIN = 4.0
+"""How many times as much as rounding a difference must be."""
+_MOST_BYTES = 2**31
+"""The memory that PyTorch may need on a CPU for the comparison of some sizes."""
 _Inputs = tuple[Sequence[Any], Mapping[str, Any]]
 
 
@@ -46,6 +56,7 @@ class EngineChecks:
 
     def __init__(self, program: Program, profiles: Sequence[Profile], given: _Inputs) -> None:
         self.placeholders = program.placeholders
+        self.graph = program.graph_module.graph
         self.profiles = profiles
         self.examples = _examples(program, given)
         self.right: set[EngineModule] = set()
@@ -73,7 +84,7 @@ class EngineChecks:
             and not any(map(draws_random_numbers, blocks[name].graph.nodes))
         }
         for profile in self.profiles if compared else ():
-            for sizes in sizes_to_compare(profile):
+            for sizes in filter(self._has_room, sizes_to_compare(profile)):
                 leaves = self._inputs(sizes)
                 shapes = ", ".join(
                     str(list(each.shape)) for each in leaves if isinstance(each, torch.Tensor)
@@ -88,18 +99,28 @@ class EngineChecks:
         self.right.update(compared.values())
         return None
 
+    def _has_room(self, sizes: Mapping[Any, int]) -> bool:
+        """Returns whether a CPU's memory suffices for these sizes. A GPU raises an error where its own does not."""
+        values = [node.meta.get("val") for node in self.placeholders]
+        if any(isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in values):
+            return True
+        needed = _most_bytes(self.graph, sizes)
+        if needed > _MOST_BYTES:
+            shown = ", ".join(map(str, sizes.values()))
+            current_record().decision(
+                "not compared", f"the sizes {shown} need {needed / 2**30:.1f} GiB"
+            )
+        return needed <= _MOST_BYTES
+
     def _inputs(self, sizes: Mapping[Any, int]) -> list[Any]:
         """Returns inputs of these sizes: the caller's examples, repeated or cut, or generated numbers."""
         leaves: list[Any] = []
         for node, example in zip(self.placeholders, self.examples, strict=True):
             value = node.meta.get("val")
             if isinstance(value, torch.SymInt):
-                leaves.append(int(value.node.expr.xreplace(sizes)))
+                leaves.append(_size(value, sizes))
             elif isinstance(value, torch.Tensor):
-                shape = [
-                    size if isinstance(size, int) else int(size.node.expr.xreplace(sizes))
-                    for size in value.shape
-                ]
+                shape = [_size(size, sizes) for size in value.shape]
                 leaves.append(
                     _resized(example, shape) if example is not None else _generated(node, shape)
                 )
@@ -167,7 +188,8 @@ def _comparing(
         except (EngineError, InputError) as error:
             found[name] = str(error)
         else:
-            if difference := _difference(actual, expected):
+            rounded = functools.partial(_rounded_runs, blocks[name], inputs)
+            if difference := _difference(actual, expected, rounded):
                 found[name] = difference
 
     hooks = [
@@ -204,24 +226,102 @@ def _run(graph_module: GraphModule, leaves: Sequence[Any]) -> None:
         current_record().decision("not compared", f"{type(error).__name__}: {error}")
 
 
-def _difference(actual: Any, expected: Any) -> str:
-    """Returns where results differ by more than rounding; ``""`` where they do not. Integers may: they may be ranks."""
+def _difference(actual: Any, expected: Any, rounded: Callable[[], Sequence[Any]]) -> str:
+    """Returns where results differ by more than rounding; ``""`` where they do not. Integers may: they may be ranks.
+
+    Args:
+        actual: The outputs of an engine.
+        expected: Those of PyTorch.
+        rounded: Returns those of PyTorch where all numbers are rounded, several times. Only suspects need them.
+    """
     pairs = zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True)
     for place, (mine, theirs) in enumerate(pairs):
         if mine.shape != theirs.shape:
             return (
                 f"output {place} has the shape {list(mine.shape)} instead of {list(theirs.shape)}"
             )
-        right, found = theirs.float(), mine.float()
-        is_finite = right.isfinite()
+        is_finite = theirs.isfinite()
         if not theirs.dtype.is_floating_point or not bool(is_finite.any()):
             continue
-        right, found = right[is_finite], found[is_finite]
-        wrong = (found - right).abs().nan_to_num(nan=float("inf")).max()
-        largest = right.abs().max().clamp_min(_LEAST_SCALE)
-        if wrong > LIMIT * largest:
-            return f"output {place} differs by {float(wrong):.3g}, and its largest element is {float(largest):.3g}"
+        wrong = _distance(mine, theirs)
+        largest = max(float(theirs[is_finite].abs().max()), _LEAST_SCALE)
+        if wrong > LIMIT * largest and wrong > _MARGIN * max(
+            _distance(pytree.tree_leaves(each)[place], theirs) for each in rounded()
+        ):
+            return (
+                f"output {place} differs by {wrong:.3g}, and its largest element is {largest:.3g}"
+            )
     return ""
+
+
+def _distance(mine: torch.Tensor, theirs: torch.Tensor) -> float:
+    """Returns the largest difference where the second tensor is finite; infinite where the first is not a number."""
+    is_finite = theirs.isfinite()
+    difference = mine[is_finite].float() - theirs[is_finite].float()
+    return float(difference.abs().nan_to_num(nan=float("inf")).max())
+
+
+def _rounded_runs(block: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Returns the results of a block in PyTorch whose numbers are rounded, each time at random."""
+    return [_Rounding(block, seed).run(*inputs) for seed in range(_ROUNDED_RUNS)]
+
+
+class _Rounding(Interpreter):
+    """Runs a block in PyTorch, and changes each number by as much as rounding may change it.
+
+    Differences of numbers that are about equal, and choices among them, then change as much as they may in an engine.
+
+    Args:
+        block: The block.
+        seed: Where the random changes start.
+    """
+
+    def __init__(self, block: GraphModule, seed: int) -> None:
+        super().__init__(block)
+        self.seed = seed
+
+    def run_node(self, n: Node) -> Any:
+        """Runs a node, and changes its result. Whole numbers are exact."""
+        result = super().run_node(n)
+        is_number = isinstance(result, torch.Tensor) and result.dtype.is_floating_point
+        if n.op == "output" or not is_number:
+            return result
+        random = torch.Generator(result.device).manual_seed(self.seed)
+        self.seed += _ROUNDED_RUNS
+        signs = torch.rand(result.shape, device=result.device, generator=random).mul_(2).sub_(1)
+        change = 1 + signs * _STEPS.get(result.dtype, _STEP)
+        return torch.where(result == result.round(), result, (result * change).to(result.dtype))
+
+
+def _size(size: Any, sizes: Mapping[Any, int]) -> int:
+    """Returns a size of an example for the size of each symbol."""
+    return size if isinstance(size, int) else int(size.node.expr.xreplace(sizes))
+
+
+def _most_bytes(graph: Graph, sizes: Mapping[Any, int]) -> int:
+    """Returns about how much memory the results of a graph need at a time. Sizes that depend on data count as none."""
+    known = functools.cache(lambda expr: expr.xreplace(sizes))
+
+    def elements_of(value: torch.Tensor) -> int:
+        shape: list[Any] = [getattr(each, "node", each) for each in value.shape]
+        shape = [each if isinstance(each, int) else known(each.expr) for each in shape]
+        return 0 if any(getattr(each, "free_symbols", ()) for each in shape) else math.prod(shape)
+
+    def bytes_of(node: Node) -> int:
+        values = pytree.tree_leaves(node.meta.get("val"))
+        tensors = [each for each in values if isinstance(each, torch.Tensor)]
+        return sum(int(elements_of(each)) * each.element_size() for each in tensors)
+
+    last = {each: node for node in graph.nodes for each in node.all_input_nodes}
+    freed: dict[Node, list[Node]] = {}
+    for node, reader in last.items():
+        freed.setdefault(reader, []).append(node)
+    held = most = 0
+    for node in graph.nodes:
+        held += bytes_of(node)
+        most = max(most, held)
+        held -= sum(map(bytes_of, freed.get(node, ())))
+    return most
 
 
 def _examples(program: Program, given: _Inputs) -> list[torch.Tensor | None]:
