@@ -233,3 +233,20 @@ def test_sizes_at_opposite_limits_are_compared():
     found = [tuple(sizes.values()) for sizes in sizes_to_compare(profile)]
 
     assert [(2, 4, 6), (1, 4, 5), (3, 4, 7), (3, 4, 5), (1, 4, 7)] == found
+
+
+class EightBits(nn.Module):
+    """An output in FP8."""
+
+    def forward(self, x):
+        return x.tanh().to(torch.float8_e4m3fn)
+
+
+def test_outputs_in_fp8_are_compared():
+    """PyTorch has few ops for them."""
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        model = torchtrt.compile(EightBits().eval(), [VARYING], min_block_size=1, verify="engines")
+
+    assert not model.report.splits
+    x = torch.randn(3, 2, 8)
+    torch.testing.assert_close(model(x).float(), EightBits()(x).float(), rtol=0.07, atol=0.01)
