@@ -322,3 +322,18 @@ def test_each_int8_of_a_weight_stays_what_it_is(version):
     compiled = compile_whole(Function(function), (x,), version)
 
     torch.testing.assert_close(compiled(x), values * scales[:, None], rtol=0, atol=0)
+
+
+def test_an_infinite_scale_is_computed_by_ordinary_layers():
+    """A Quantize layer would divide infinity by infinity."""
+    values = torch.arange(-3, 3, dtype=torch.int8).reshape(2, 3)
+    scales = torch.tensor([0.5, float("inf"), 2.0])
+
+    def function(model, x):
+        zeros = torch.zeros_like(scales, dtype=torch.int64)
+        return x + ops.dequantize_per_channel(values, scales, zeros, 1, *INT8)
+
+    model, x = Function(function), torch.zeros(2, 3)
+    compiled = compile_whole(model, (x,), "8.6.0")
+
+    torch.testing.assert_close(compiled(x), model(x), equal_nan=True)

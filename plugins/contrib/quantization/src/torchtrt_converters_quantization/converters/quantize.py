@@ -57,8 +57,8 @@ def unlike_int8(node: Node) -> str | None:
     has_zero_points = getattr(op, "zero_points", 0) is not None
     if scale is None or (zero_point is None and has_zero_points):
         return "TensorRT takes scales that are known when the engine is built"
-    if not bool((scale > 0).all()):
-        return "the scales must be positive numbers"
+    if not bool(((scale > 0) & scale.isfinite()).all()):
+        return "the scales must be positive and finite numbers"
     if has_zero_points and bool(zero_point.any()):
         return "zero points other than 0: TensorRT quantizes symmetrically"
     return None
