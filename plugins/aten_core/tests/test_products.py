@@ -190,3 +190,15 @@ def test_masked_attention_of_a_batch_that_varies(layers, queries, dtype):
         mask = mask > 0 if dtype is torch.bool else mask
         inputs = query, key, mask
         torch.testing.assert_close(run_compiled(compiled, *inputs), Masked()(*inputs))
+
+
+@pytest.mark.usefixtures("version")
+def test_rows_of_several_dynamic_sizes_and_a_matrix_of_another():
+    """There may be no rows, of which nothing tells the number of columns."""
+    ranges = [[(0, 0, 6), (3, 2, 6), (7, 5, 6)]], [[(6, 1), (6, 4), (6, 9)]]
+    inputs = [torchtrt.Input(ranges=each) for each in ranges]
+    model = OfTwoInputs().eval()
+    compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
+    for batch, rows, columns in ((3, 2, 4), (0, 2, 9), (7, 0, 1), (1, 1, 1)):
+        x, matrix = torch.randn(batch, rows, 6), torch.randn(6, columns)
+        torch.testing.assert_close(run_compiled(compiled, x, matrix), x @ matrix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -11,7 +11,6 @@ from torchtrt.conversion import (
     ConversionContext,
     NetworkTensor,
     Operand,
-    Size,
     add,
     add_layer,
     is_network_tensor,
@@ -57,9 +56,10 @@ def multiply(
     if is_one_matrix and not transpose_first and _rows_lose_sizes(first):
         if len(second.shape) > 2:
             second = _with_sizes(ctx, second, tuple(second.shape)[1:])
-        flat, shape = _as_rows(ctx, first)
-        product = multiply(ctx, flat, second, transpose_second=transpose_second)
-        return reshape(ctx, product, [*shape[:-1], product.shape[-1]])
+        matrix = second
+        return _by_rows(
+            ctx, first, lambda rows: multiply(ctx, rows, matrix, transpose_second=transpose_second)
+        )
     if is_one_matrix and len(first.shape) > 2 and not transpose_first:
         *middle, depth = tuple(first.shape)[1:]
         width = second.shape[-2 if transpose_second else -1]
@@ -88,11 +88,22 @@ def _rows_lose_sizes(tensor: NetworkTensor) -> bool:
     return sizes.count(-1) > 1 and tensor.shape[-1] > 0 and not shims.takes_several_varying_sizes()
 
 
-def _as_rows(ctx: ConversionContext, tensor: NetworkTensor) -> tuple[NetworkTensor, list[Size]]:
-    """Returns a tensor with all dimensions but the last as one, and the sizes that it had."""
+def _by_rows(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    multiplied: Callable[[NetworkTensor], NetworkTensor],
+) -> NetworkTensor:
+    """Returns a product of a tensor whose dimensions before the last are one while it is computed.
+
+    Args:
+        ctx: The conversion context.
+        tensor: The tensor.
+        multiplied: Returns the product of rows ``(rows, depth)``.
+    """
     shape = size_math.sizes_of(ctx, tensor)
-    rows = size_math.product(ctx, shape[:-1])
-    return reshape(ctx, tensor, [rows, shape[-1]]), shape
+    rows = reshape(ctx, tensor, [size_math.product(ctx, shape[:-1]), shape[-1]])
+    product = multiplied(rows)
+    return reshape(ctx, product, [*shape[:-1], size_math.size_of(ctx, product, -1)])
 
 
 def _dot(
@@ -207,9 +218,7 @@ def linear(
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     if len(weight.shape) == 2 and _rows_lose_sizes(tensor):
-        rows, shape = _as_rows(ctx, tensor)
-        product = linear(ctx, rows, weight, bias)
-        return reshape(ctx, product, [*shape[:-1], product.shape[-1]])
+        return _by_rows(ctx, tensor, lambda rows: linear(ctx, rows, weight, bias))
     if is_network_tensor(weight) or weight.dim() < 2 or rank < 2:
         weight = types.operand(ctx, weight, dtype, len(weight.shape))
     else:
