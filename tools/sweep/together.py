@@ -24,6 +24,7 @@ from torchtrt.tensorrt import is_real
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
 from torchtrt_testing.outcome import export_sample, outcome, quietly
+from torchtrt_testing.together import Calls
 
 GPU_FAILED = 70
 """The exit status of a process whose GPU does nothing any more, as after an access to memory that is not there."""
@@ -69,23 +70,6 @@ class Verdict:
     compared: bool = True
     wrong: str = ""
     only_together: str = ""
-
-
-class Together(torch.nn.Module):
-    """The calls of many samples as one module over all their tensors; returns a list with the result of each."""
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        super().__init__()
-        self.calls = torch.nn.ModuleList(sample.model for sample in samples)
-        self.counts = [len(sample.tensors) for sample in samples]
-
-    def forward(self, *tensors: torch.Tensor) -> list[Any]:
-        """Calls the ops."""
-        rest = iter(tensors)
-        return [
-            call(*itertools.islice(rest, count))
-            for call, count in zip(self.calls, self.counts, strict=True)
-        ]
 
 
 def check_samples(
@@ -178,7 +162,9 @@ def _run(candidates: Sequence[Candidate], settings: dict[str, Any]) -> list[list
     with quietly():
         example = tuple(tensor for sample in samples for tensor in sample.tensors)
         with sdpa_kernel(SDPBackend.MATH):
-            exported = torch.export.export(Together(samples), example, strict=False)
+            models = (each.model for each in samples)
+            calls = Calls(models, (len(each.tensors) for each in samples))
+            exported = torch.export.export(calls, example, strict=False)
         compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
         inputs = [[tensor.to(device) for tensor in sample.tensors] for sample in samples]
         results = compiled(*itertools.chain(*inputs))

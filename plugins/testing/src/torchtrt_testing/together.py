@@ -12,7 +12,7 @@ import itertools
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -41,15 +41,20 @@ _PLACE = re.compile(r"\bcalls\.(\d+)$")
 
 
 class Calls(torch.nn.Module):
-    """The calls of several cases, each with inputs of its own."""
+    """The calls of several modules, each with inputs of its own.
 
-    def __init__(self, cases: Sequence[OpCase]) -> None:
+    Args:
+        calls: The modules.
+        counts: How many inputs each has.
+    """
+
+    def __init__(self, calls: Iterable[torch.nn.Module], counts: Iterable[int]) -> None:
         super().__init__()
-        self.calls = torch.nn.ModuleList(case.model() for case in cases)
-        self.counts = [len(case.tensors) for case in cases]
+        self.calls = torch.nn.ModuleList(calls)
+        self.counts = list(counts)
 
     def forward(self, *inputs: torch.Tensor) -> list[Any]:
-        """Returns the results of each case."""
+        """Returns the results of each module."""
         rest = iter(inputs)
         return [
             call(*itertools.islice(rest, count))
@@ -91,7 +96,7 @@ def _agreeing(
     faults: Callable[[Sequence[Node]], Sequence[str]],
 ) -> Iterator[OpCase]:
     """Yields the cases that agree with PyTorch; raises where one of them keeps the others from an answer."""
-    model = Calls(cases)
+    model = Calls((case.model() for case in cases), (len(case.tensors) for case in cases))
     exported = export_model(model, cases, varying)
     if faults(list(exported.graph.nodes)):
         raise ValueError("a validator")
