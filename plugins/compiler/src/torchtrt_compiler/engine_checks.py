@@ -188,7 +188,8 @@ def _comparing(
         except (EngineError, InputError) as error:
             found[name] = str(error)
         else:
-            rounded = functools.partial(_rounded_runs, blocks[name], inputs)
+            # Several outputs may be suspects: the runs serve all of them.
+            rounded = functools.cache(lambda: _rounded_runs(blocks[name], inputs))
             if difference := _difference(actual, expected, rounded):
                 found[name] = difference
 
