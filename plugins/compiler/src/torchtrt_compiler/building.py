@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -163,11 +164,14 @@ class Services:
         stages: Times the stages and shows their progress.
         cache: Keeps engines.
         watcher: Watches how weights are used, so that they can be replaced.
+        converting: Held while a block is converted: the blocks of a program share its sizes and weights. TensorRT
+            builds without it.
     """
 
     stages: Stages
     cache: EngineStore
     watcher: ProgramWatcher
+    converting: threading.Lock = field(default_factory=threading.Lock)
 
 
 def build_engine(
@@ -204,13 +208,12 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
     block, inputs, settings = request.block, request.inputs, request.settings
     stages = services.stages
     count = sum(node.op == "call_function" for node in block.graph.nodes)
-    with stages.stage("TensorRT start"):
-        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
-    with stages.stage("conversion", count):
-        network = create_network(builder)
-        interpreted = TRTInterpreter(
-            block, network, inputs, settings, stages.advance, watcher
-        ).run()
+    with services.converting:
+        with stages.stage("TensorRT start"):
+            builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+        with stages.stage("conversion", count) as advance:
+            network = create_network(builder)
+            interpreted = TRTInterpreter(block, network, inputs, settings, advance, watcher).run()
     with stages.stage("building"):
         plan = build_plan(builder, interpreted, settings, services.cache)
         interpreted.context.clear_cpu_weights_reference_holder()
