@@ -28,7 +28,9 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.errors import InputError, ProcessGroupError, SettingsError, UnsupportedProgramError
+from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
+from torchtrt_compiler import tuning
+from torchtrt_runtime.process_groups import Processes, agreed
 
 LIMIT = datetime.timedelta(seconds=60)
 ops = torch.ops._c10d_functional
@@ -302,11 +304,49 @@ def check_ranks_whose_models_differ(mesh, folder):
     expect_error("has other collectives", compiled, torch.rand(2))
 
 
-def check_a_parallel_model_is_not_tuned(mesh, folder):
-    """Each rank would measure alone, and wait for the other."""
-    parallel, _ = parallel_perceptron(mesh)
-    with pytest.raises(SettingsError, match="Compile it without tune"):
-        compiled_for(parallel, torch.rand(2, 8), tune=True)
+def check_ranks_tune_together(mesh, folder):
+    """They try the same ops, agree on the time of each, and keep the same; a copy of one rank's times shows it."""
+    parallel, whole = parallel_perceptron(mesh)
+    x = torch.rand(2, 8)
+    for off in ([], ["DISTRIBUTED_COLLECTIVES"]):
+        compiled = compiled_for(parallel, x, tune=True, disabled_capabilities=off)
+        torch.testing.assert_close(compiled(x), whole(x))
+        report = compiled.report
+        found = [report.tried, [entry.op for entry in report.in_torch], len(report.blocks)]
+        both = [None, None]
+        dist.all_gather_object(both, found)
+        assert both[0] == both[1]
+        assert len(report.tried) > 1
+
+
+def check_an_attempt_that_fails_in_one_rank(mesh, folder):
+    """It fails in both, before one of them waits for the other in a collective."""
+    parallel, whole = parallel_perceptron(mesh)
+    x, rank = torch.rand(2, 8), mesh.get_rank()
+    compile_with = tuning._without_warnings
+
+    def fails_in_the_second_rank(function, *args, **kwargs):
+        if rank == 1 and kwargs.get("torch_executed_ops"):
+            raise BuildError("no memory")
+        return compile_with(function, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "_without_warnings", fails_in_the_second_rank)
+        compiled = compiled_for(parallel, x, tune=True)
+    torch.testing.assert_close(compiled(x), whole(x))
+    first, *others = compiled.report.tried
+    assert first.startswith("as it was partitioned")
+    assert others
+    assert all(("no memory", "another process")[rank == 0] in line for line in others)
+
+
+def check_ranks_that_agree_on_different_things(mesh, folder):
+    """Both get an error, and the next agreement works."""
+    processes = Processes(2, mesh.get_rank(), {mesh.get_group().group_name: (0, 1)})
+    assert agreed(processes, "a number", mesh.get_rank(), max) == 1
+    about = ("a call", "a model")[mesh.get_rank()]
+    expect_error("Rank . agrees on a .*, and rank . on", agreed, processes, about, 1, max)
+    assert agreed(processes, "a number", mesh.get_rank(), min) == 0
 
 
 def check_ranks_with_other_sizes(mesh, folder):

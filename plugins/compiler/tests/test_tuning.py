@@ -43,7 +43,7 @@ def times(monkeypatch):
     """Milliseconds by what stays in PyTorch, where each op takes longer than those before it."""
     known, ticks = {}, itertools.count(1)
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         assert [leaf.shape[0] for leaf in leaves] == [32]
         return known[frozenset(in_torch(compiled))]
 
@@ -87,7 +87,7 @@ def test_the_fastest_so_far_is_measured_again_beside_each_attempt(monkeypatch):
     """What else the machine does changes from one minute to the next, and so does how fast recordings run."""
     seen = []
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         seen.append(LINEAR in in_torch(compiled))
         return {0: 10, 1: 4, 2: 3}.get(len(seen) - 1, 9)
 
@@ -103,7 +103,7 @@ def test_what_is_not_measured_again_took_what_it_took_before(monkeypatch):
     """It is no failure of the attempt."""
     seen = []
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         seen.append(compiled)
         if len(seen) == 3:
             raise RuntimeError("out of memory")
@@ -147,7 +147,7 @@ def test_an_attempt_without_engines_is_no_warning(times):
 def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, kept):
     """On what is left to PyTorch, and on everything, which is then left as it was exported."""
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         if not compiled.report.blocks:
             assert not compiled.report.passes
             return alone[(False, True, "max-autotune").index(compiled.settings.inductor)]
@@ -218,7 +218,7 @@ def test_what_inductor_cannot_compile_is_not_kept_however_fast(monkeypatch, recw
     def broken(graph_module, inputs, **_):
         raise RuntimeError("no compiler is installed")
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         compiled(*leaves)
         return 1 if compiled.settings.inductor else 10
 
@@ -238,7 +238,7 @@ def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
     """Otherwise it is slower than it needs to be, and another model."""
     seen = []
 
-    def measured(compiled, leaves):
+    def measured(compiled, leaves, _=None):
         if compiled not in seen:
             seen.append(compiled)
         return 9 - seen.index(compiled)
@@ -278,7 +278,7 @@ def test_what_would_be_in_pytorch_anyway_has_its_reason(monkeypatch):
         def forward(self, x):
             return torch.linalg.svdvals(torch.softmax(x, -1))
 
-    monkeypatch.setattr(tuning, "milliseconds", lambda compiled, _: len(compiled.report.blocks))
+    monkeypatch.setattr(tuning, "milliseconds", lambda compiled, *_: len(compiled.report.blocks))
     compiled = torchtrt.compile(Values().eval(), [X], min_block_size=1, tune=True)
     assert not compiled.report.blocks
     reasons = {entry.op: (entry.reason, entry.codes) for entry in compiled.report.in_torch}

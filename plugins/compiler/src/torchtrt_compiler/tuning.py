@@ -10,11 +10,11 @@ import contextlib
 import dataclasses
 import functools
 import math
+import operator
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import getitem
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.profiling import WARM_UPS, Clock, example_leaves, unchanged
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
+from torchtrt_runtime.process_groups import Processes, agreed
 
 TRIES = 3
 """The number of ops that are tried. Each builds the model anew."""
@@ -71,6 +72,8 @@ def tuned(
     model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing. On
     a GPU, what stays in PyTorch is tried compiled by Inductor, and so is the whole model, as it is and compiled.
 
+    Processes that exchange tensors tune together: the time of a candidate is that of the slowest process.
+
     Args:
         compile_with: Compiles the model with these settings.
         export: Exports the model.
@@ -80,8 +83,8 @@ def tuned(
         settings: The settings. This function carries out ``tune``.
 
     Raises:
-        SettingsError: ``require_full_compilation`` forbids what tuning is for, or the model exchanges tensors with
-            other processes.
+        SettingsError: ``require_full_compilation`` forbids what tuning is for.
+        ProcessGroupError: The model exchanges tensors with other processes, and one of them does not tune it.
     """
     settings = {**settings, "tune": False}
     if settings.get("require_full_compilation"):
@@ -91,16 +94,12 @@ def tuned(
     best = compile_with(**settings)
     if best.settings.dryrun:
         return best
-    if (processes := best.interface.processes) is not None and processes.are_several:
-        raise SettingsError(
-            "tune=True measures in one process, and this model waits for other processes in its collectives. "
-            "Compile it without tune, and leave ops to PyTorch with torch_executed_ops."
-        )
     search = _Search(
         lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
         functools.partial(_without_warnings, export),
         _leaves(best, inputs, kwarg_inputs),
         best,
+        best.interface.processes,
     )
     search.run()
     search.best.report = dataclasses.replace(
@@ -140,6 +139,7 @@ class _Search:
         export: Returns the model as a program.
         leaves: The inputs to measure with, flattened.
         best: The fastest so far.
+        processes: The processes that search together; None for one.
         milliseconds: What a call of it took when it was measured last.
         tried: What each attempt took.
     """
@@ -148,16 +148,18 @@ class _Search:
     export: Callable[[], ExportedProgram]
     leaves: Sequence[Any]
     best: CompiledModule
+    processes: Processes | None
     milliseconds: float = math.inf
     tried: list[str] = field(default_factory=list)
 
     def run(self) -> None:
         """Measures the model as it was partitioned, then each attempt, and keeps the fastest."""
         try:
-            self.milliseconds = milliseconds(self.best, self.leaves)
+            self.milliseconds = self.measured(self.best)
             self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
             most = MOST if _are_on_a_gpu(self.leaves) else 1.0
-            candidates = _candidates(self.compile_with(dryrun=True), self.leaves, most)
+            partitioned = self.compile_with(dryrun=True)
+            candidates = _candidates(partitioned, self.leaves, most, self.processes)
         except _FAILURES as error:
             self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
             return
@@ -167,43 +169,78 @@ class _Search:
         if _are_on_a_gpu(self.leaves):
             self.try_inductor()
 
+    def measured(self, compiled: CompiledModule) -> float:
+        """Returns the milliseconds of a call in the slowest process."""
+        return milliseconds(compiled, self.leaves, self.processes)
+
+    def holds(self, about: str, statement: bool) -> bool:
+        """Returns whether a statement holds in all processes."""
+        return agreed(self.processes, about, statement, operator.and_)
+
     def try_inductor(self) -> None:
         """Tries the compiler of PyTorch: on what is left to PyTorch so far, and on the whole model."""
         given = self.best.settings
         kept = given.torch_executed_ops
-        if not given.inductor and has_stretches(self.best.graph_module):
+        has_segments = not given.inductor and has_stretches(self.best.graph_module)
+        if self.holds("the work of Inductor", has_segments):
             what = "with what stays in PyTorch so far compiled by Inductor"
             self.attempt(what, torch_executed_ops=kept, inductor=True)
         ops = kept | ops_of(self.export(), given)
         for inductor, how in ALL_IN_TORCH.items():
             what = f"with all in PyTorch{how}"
             compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
-            if compiled is not None and not has_stretches(compiled.graph_module):
+            is_last = compiled is not None and not has_stretches(compiled.graph_module)
+            if self.holds("the last attempt", is_last):
                 break
 
     def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
         """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""
-        try:
-            compiled = self.compile_with(**changed)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
-                needed = milliseconds(compiled, self.leaves)
-        except _FAILURES as error:
-            self.tried.append(f"{what}: fails, {_first_line(error)}")
-            return None
-        failures = compiled.executor.failures
-        if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
-            self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
+        compiled, problem = self.compiled(changed)
+        needed = math.inf
+        is_compiled = self.holds("a compiled model", compiled is not None)
+        if is_compiled and compiled is not None:
+            needed, problem = self.call(compiled, "inductor" in changed)
+        is_called = self.holds("a call", not problem)
+        if not is_called or compiled is None:
+            self.tried.append(f"{what}: fails, {problem or 'in another process'}")
             return None
         with contextlib.suppress(*_FAILURES):  # it ran before
             # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
-            self.milliseconds = milliseconds(self.best, self.leaves)
+            self.milliseconds = self.measured(self.best)
         is_better = needed < (1 - GAIN) * self.milliseconds
         outcome = "kept" if is_better else "not kept"
         self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
         if is_better:
             self.best, self.milliseconds = compiled, needed
         return compiled
+
+    def compiled(self, changed: Mapping[str, Any]) -> tuple[CompiledModule | None, str]:
+        """Returns the model with settings changed, or why it cannot be compiled with them."""
+        try:
+            return self.compile_with(**changed), ""
+        except _FAILURES as error:
+            return None, _first_line(error)
+
+    def call(self, compiled: CompiledModule, counts_failures: bool) -> tuple[float, str]:
+        """Returns the milliseconds of a call, and why the model is not what was tried.
+
+        Args:
+            compiled: The model.
+            counts_failures: Whether it fails where Inductor cannot compile it, no matter how fast it is.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
+                needed = self.measured(compiled)
+        except _FAILURES as error:
+            return math.inf, _first_line(error)
+        failures = compiled.executor.failures if counts_failures else ()
+        return needed, _shortened(failures[0]) if failures else ""
+
+
+def _longest_of_both(times: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    """Returns the longer time of each op that both processes have."""
+    return {op: max(spent, others[op]) for op, spent in times.items() if op in others}
 
 
 def _first_line(error: Exception) -> str:
@@ -232,10 +269,17 @@ def _leaves(
     return leaves
 
 
-def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
+def milliseconds(
+    compiled: CompiledModule, leaves: Sequence[Any], processes: Processes | None = None
+) -> float:
     """Returns how long a call takes, from one to the next, in the fastest of several rounds.
 
     Tensors that the model writes to hold their old values afterwards.
+
+    Args:
+        compiled: The model.
+        leaves: Its inputs, flattened.
+        processes: The processes that call it together: the time is that of the slowest one.
     """
     args, kwargs = pytree.tree_unflatten(list(leaves), compiled.input_tree)
     clock = Clock.of(leaves)
@@ -253,14 +297,29 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
     with torch.no_grad(), unchanged(compiled.graph_module, leaves) as restore:
         for _ in range(WARM_UPS):
             calls(1)
-        count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
+        count = max(1, min(200, int(ROUND * 1e3 / agreed(processes, "one call", calls(1), max))))
         if any(map(writes, compiled.graph_module.graph.nodes)):  # a cache would overflow
-            return min(calls(1) for _ in range(ROUNDS * count))
-        return min(calls(count) for _ in range(ROUNDS))
+            fastest = min(calls(1) for _ in range(ROUNDS * count))
+        else:
+            fastest = min(calls(count) for _ in range(ROUNDS))
+    return agreed(processes, "a round of calls", fastest, max)
 
 
-def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float) -> list[Any]:
+def _candidates(
+    partitioned: CompiledModule, leaves: Sequence[Any], most: float, processes: Processes | None
+) -> list[Any]:
     """Returns the ops of engines that PyTorch takes longest for, up to a part of the whole, the longest first."""
+    shares = _shares(partitioned, leaves)
+    ops = {qualified_name(op): op for op in shares}
+    own = {name: shares[op] for name, op in ops.items()}
+    known = agreed(processes, "the times of ops", own, _longest_of_both)
+    names = [name for name, share in known.items() if SHARE <= share <= most]
+    names.sort(key=lambda name: (-known[name], name))
+    return [ops[name] for name in names if _is_kernel(ops[name])][:TRIES]
+
+
+def _shares(partitioned: CompiledModule, leaves: Sequence[Any]) -> dict[Any, float]:
+    """Returns the part of the time of all ops of engines that PyTorch takes for each op."""
     clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
     with torch.no_grad(), unchanged(partitioned.graph_module, leaves) as restore:
         clock.run(*leaves)
@@ -268,9 +327,7 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float)
         clock.times.clear()  # what is loaded on a first call is not what calls take
         clock.run(*leaves)
     total = sum(clock.times.values())
-    shares = {op: spent / total for op, spent in clock.times.items()}
-    ops = [op for op, share in shares.items() if SHARE <= share <= most and _is_kernel(op)]
-    return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
+    return {op: spent / total for op, spent in clock.times.items()}
 
 
 def ops_of(
@@ -318,7 +375,12 @@ class _OpClock(Interpreter):
         return _OpClock(block, self.clock, self.times, is_engine=True).run(*args, **kwargs)
 
     def run_node(self, n: Node) -> Any:
-        if not self.is_engine or n.op != "call_function" or n.target is getitem or is_scalar(n):
+        if (
+            not self.is_engine
+            or n.op != "call_function"
+            or n.target is operator.getitem
+            or is_scalar(n)
+        ):
             return super().run_node(n)
         result, spent = self.clock.measure(lambda: super(_OpClock, self).run_node(n))
         self.times[n.target] = self.times.get(n.target, 0.0) + spent

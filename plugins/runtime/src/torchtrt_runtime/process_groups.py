@@ -1,20 +1,22 @@
 """The processes among which a compiled model exchanges tensors.
 
 A collective waits for all processes of its group. Before its first call, a model therefore asks in the store of
-``torch.distributed`` whether all of them are there and have the same collectives in the same order.
+``torch.distributed`` whether all of them are there and have the same collectives in the same order. Through the same
+store, the processes agree on a choice among compiled models.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.fx import GraphModule, Node
@@ -33,6 +35,7 @@ _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 _GROUPS = "Make the same device meshes and groups in the same order as before compiling."
 _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
 """Errors of layers that exchange tensors contain one of these texts."""
+Agreed = TypeVar("Agreed")
 _met: Counter[str] = Counter()
 """How often this process has met those of a group; all count alike."""
 
@@ -96,6 +99,12 @@ class Processes:
         """Returns this as JSON."""
         groups = {name: list(ranks) for name, ranks in self.groups.items()}
         return {"world_size": self.world_size, "rank": self.rank, "groups": groups}
+
+    def real_groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yields the name and the ranks of each group, but for groups of the backend ``fake``: it exchanges nothing."""
+        for name, ranks in self.groups.items():
+            if torch.distributed.get_backend(named_process_group(name)) != "fake":
+                yield name, ranks
 
     def check(self) -> None:
         """Checks that this process has the place of the one that compiled the model.
@@ -162,38 +171,88 @@ class Meeting:
             return
         self._processes.check()
         places = list(_places(module.graph_module))
-        for name, ranks in self._processes.groups.items():
-            if torch.distributed.get_backend(named_process_group(name)) != "fake":
-                sequence = [
-                    [where, *([each.op, *each.words] for each in found if each.group == name)]
-                    for where, found in places
-                ]
-                exchanges = [each for each in sequence if len(each) > 1]
-                self._meet(name, ranks, json.dumps(exchanges))
+        for name, ranks in self._processes.real_groups():
+            sequence = [
+                [where, *([each.op, *each.words] for each in found if each.group == name)]
+                for where, found in places
+            ]
+            exchanges = [each for each in sequence if len(each) > 1]
+            self._compare(name, ranks, json.dumps(exchanges))
         self._group = process_group()
 
-    def _meet(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
-        """Sends the model's collectives to the others of a group, and waits for theirs."""
-        store = default_store()
-        place = f"torchtrt/{name}/{_met[name]}"
-        _met[name] += 1
-        store.set(f"{place}/{self._processes.rank}", collectives)
-        for rank in ranks:
-            try:
-                store.wait([f"{place}/{rank}"], store.timeout)
-                theirs = store.get(f"{place}/{rank}").decode()
-            except Exception as error:
-                raise ProcessGroupError(
-                    f"Rank {rank} of the ranks {list(ranks)} has not called the model within "
-                    f"{store.timeout.total_seconds():g} s: it has ended, or runs other code. Read its output; all "
-                    "ranks must compile and call the same models in the same order. If it only needs longer, give "
-                    "init_process_group() a greater timeout."
-                ) from error
+    def _compare(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
+        """Compares the model's collectives with those of the others of a group."""
+        mine = self._processes.rank
+        texts = _exchanged(name, ranks, mine, collectives, "called the model")
+        for rank, theirs in texts.items():
             if theirs != collectives:
                 raise ProcessGroupError(
-                    f"The model of rank {rank} has other collectives than that of rank {self._processes.rank}: "
-                    f"{theirs} and {collectives}. Compile the same model with the same plan and settings in all ranks."
+                    f"The model of rank {rank} has other collectives than that of rank {mine}: {theirs} and "
+                    f"{collectives}. Compile the same model with the same plan and settings in all ranks."
                 )
+
+
+def agreed(
+    processes: Processes | None,
+    about: str,
+    value: Agreed,
+    combine: Callable[[Agreed, Agreed], Agreed],
+) -> Agreed:
+    """Returns one value for all processes of a model, which call this at the same place of the program.
+
+    Args:
+        processes: The processes; None for a model without collectives.
+        about: What the value is.
+        value: This process's value, which JSON can hold.
+        combine: Returns one value for two, whatever their order, and the value for two equal ones: ``max``, ``and``.
+
+    Raises:
+        ProcessGroupError: Another process has ended, or is at another place of the program.
+    """
+    if processes is None:
+        return value
+    groups = list(processes.real_groups())
+    for (
+        _
+    ) in groups:  # a value reaches the processes that share no group with its own in several steps
+        for name, ranks in groups:
+            text = json.dumps([about, value])
+            texts = _exchanged(name, ranks, processes.rank, text, f"agreed on {about}")
+            found = {rank: json.loads(each) for rank, each in texts.items()}
+            for rank, (theirs, _) in found.items():
+                if theirs != about:
+                    raise ProcessGroupError(
+                        f"Rank {rank} agrees on {theirs}, and rank {processes.rank} on {about}: one of them has "
+                        "failed. Read the output of both."
+                    )
+            value = functools.reduce(combine, (each for _, each in found.values()))
+    return value
+
+
+def _exchanged(
+    name: str, ranks: tuple[int, ...], rank: int, text: str, what: str
+) -> dict[int, str]:
+    """Sends a text to the others of a group, and returns the text of each rank.
+
+    Raises:
+        ProcessGroupError: Another process sends none; ``what`` is what it has not done.
+    """
+    store = default_store()
+    place = f"torchtrt/{name}/{_met[name]}"
+    _met[name] += 1
+    store.set(f"{place}/{rank}", text)
+    texts = {}
+    for each in ranks:
+        try:
+            store.wait([f"{place}/{each}"], store.timeout)
+            texts[each] = store.get(f"{place}/{each}").decode()
+        except Exception as error:
+            raise ProcessGroupError(
+                f"Rank {each} of the ranks {list(ranks)} has not {what} within {store.timeout.total_seconds():g} s: "
+                "it has ended, or runs other code. Read its output; all ranks must compile and call the same models "
+                "in the same order. If it only needs longer, give init_process_group() a greater timeout."
+            ) from error
+    return texts
 
 
 def groups_in(graph_module: GraphModule) -> dict[str, list[int]]:
