@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,13 @@ TRIES = 0
 """How many ops ``tune=True`` tries in PyTorch, each of which builds the model anew."""
 MODES: tuple[bool | str, ...] = (False, True)
 """Which ways of PyTorch to run the whole model ``tune=True`` tries: with ``"max-autotune"`` it would take minutes."""
+BUILDING = {
+    "tactic_sources": "where TensorRT may take kernels from; 0 where cuBLAS and cuDNN are not installed",
+    "optimization_level": "TensorRT's optimization level",
+    "max_engine_bytes": "the maximum number of bytes of weights of one engine",
+    "build_jobs": "how many engines of a model are built at a time",
+}
+"""The settings of building that the command line takes."""
 TIMINGS = 1
 """How often TensorRT times each kernel that it may choose."""
 
@@ -106,18 +113,13 @@ def in_a_graph(call: Callable[[], Any]) -> Callable[[], None]:
 
 
 class Work:
-    """One model and batch, its files in the folder, and what TensorRT is told about building."""
+    """One model and batch, its files in the folder, and the settings with which TensorRT builds."""
 
     def __init__(
-        self,
-        folder: Path,
-        label: str,
-        tactic_sources: int | None = None,
-        level: int | None = None,
+        self, folder: Path, label: str, building: Mapping[str, int | None] | None = None
     ) -> None:
         self.label = label
-        self.tactic_sources = tactic_sources
-        self.level = level
+        self.building = dict(building or {})
         self.name, _, batch = label.rpartition(", batch ")
         self.batch = int(batch)
         stem = "".join(letter if letter.isalnum() else "-" for letter in label)
@@ -187,8 +189,7 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     program, inputs, expected = work.loaded()
     settings: dict[str, Any] = {
         "require_full_compilation": True,
-        "tactic_sources": work.tactic_sources,
-        "optimization_level": work.level,
+        **work.building,
         "num_avg_timing_iters": TIMINGS,
         "engine_cache": work.program.parent / "engines",
     }
@@ -254,10 +255,10 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
         raise RuntimeError(str(parser.get_error(0)))
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.FP16)
-    if work.tactic_sources is not None:
-        config.set_tactic_sources(work.tactic_sources)
-    if work.level is not None:
-        config.builder_optimization_level = work.level
+    if (sources := work.building.get("tactic_sources")) is not None:
+        config.set_tactic_sources(sources)
+    if (level := work.building.get("optimization_level")) is not None:
+        config.builder_optimization_level = level
     config.avg_timing_iterations = TIMINGS
     plan = builder.build_serialized_network(network, config)
     runtime = trt.Runtime(logger)
@@ -330,9 +331,8 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     me = ["-m", "tests.benchmarks.gpu", str(folder)]
-    for name in ("tactic_sources", "level"):
-        if (value := getattr(options, name)) is not None:
-            me += [f"--{name.replace('_', '-')}", str(value)]
+    for name, value in _building(options).items():
+        me += [f"--{name.replace('_', '-')}", str(value)]
     places = {"pytorch": 3, "ours": options.jobs, "onnx": options.jobs, "inductor": 3}
 
     def note(name: str, answer: Any) -> None:
@@ -364,6 +364,12 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
         in_turns(programs, places, options.seconds, note, options.after)
 
 
+def _building(options: argparse.Namespace) -> dict[str, int]:
+    """Returns the settings with which TensorRT builds, as far as the command line has them."""
+    given = {name: getattr(options, name) for name in BUILDING}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
@@ -375,14 +381,9 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=1e6, help="how long rows may take to get ready"
     )
-    parser.add_argument(
-        "--tactic-sources",
-        type=int,
-        help="where TensorRT may take kernels from, as the setting: 0 where cuBLAS and cuDNN are not installed",
-    )
-    parser.add_argument(
-        "--level", type=int, help="TensorRT's optimization level, as the setting optimization_level"
-    )
+    for name, what in BUILDING.items():
+        help_ = f"the setting {name}: {what}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=help_)
     parser.add_argument(
         "--together", type=int, default=TOGETHER, help="how many rows get ready at a time"
     )
@@ -411,7 +412,7 @@ def main() -> None:
         get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx, "inductor": inductor}[
             options.program
         ]
-        work = Work(options.folder, labels[0], options.tactic_sources, options.level)
+        work = Work(options.folder, labels[0], _building(options))
         take_turn(lambda: get_ready(work))
     else:
         run(options, labels)

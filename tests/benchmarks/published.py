@@ -45,8 +45,8 @@ class _Logits(nn.Module):
 class _Gpt2Step(nn.Module):
     """GPT-2's step from one token to the next, with the keys and values of those before as an input.
 
-    ``cache`` is ``(layers, 2, batch, heads, length, width)``; returned are the logits ``(batch, vocabulary)`` and
-    the new token's keys and values, ``(layers, 2, batch, heads, 1, width)``.
+    ``cache`` has the keys and the values of each layer in turn, ``(batch, heads, length, width)``. Returned are the
+    logits ``(batch, vocabulary)``, and the new token's keys and values likewise.
     """
 
     def __init__(self, model: Any) -> None:
@@ -54,9 +54,9 @@ class _Gpt2Step(nn.Module):
         self.transformer, self.head = model.transformer, model.lm_head
         self.heads = model.config.n_head
 
-    def forward(self, ids: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
         """Returns the logits of the next token, and the keys and values of this one for each layer."""
-        batch, length = ids.shape[0], cache.shape[4]
+        batch, length = ids.shape[0], cache[0].shape[2]
         hidden = self.transformer.wte(ids) + self.transformer.wpe.weight[length]
         new = []
         for layer, block in enumerate(self.transformer.h):
@@ -65,13 +65,13 @@ class _Gpt2Step(nn.Module):
                 part.view(batch, 1, self.heads, -1).transpose(1, 2)
                 for part in projected.chunk(3, -1)
             )
-            keys = torch.cat((cache[layer, 0], key), 2)
-            values = torch.cat((cache[layer, 1], value), 2)
+            keys = torch.cat((cache[2 * layer], key), 2)
+            values = torch.cat((cache[2 * layer + 1], value), 2)
             seen = F.scaled_dot_product_attention(query, keys, values)
             hidden = hidden + block.attn.c_proj(seen.transpose(1, 2).reshape(batch, 1, -1))
             hidden = hidden + block.mlp(block.ln_2(hidden))
-            new.append(torch.stack((key, value)))
-        return self.head(self.transformer.ln_f(hidden))[:, 0], torch.stack(new)
+            new += [key, value]
+        return self.head(self.transformer.ln_f(hidden))[:, 0], *new
 
 
 class _UnetBlock(nn.Module):
@@ -121,8 +121,9 @@ class _UnetBlock(nn.Module):
 class _WhisperStep(nn.Module):
     """A step of Whisper's decoder, with the keys and values of the text and of the recording as inputs.
 
-    ``text`` is ``(layers, 2, batch, heads, length, width)``, and ``recording`` the same with the encoder's 1,500
-    places. Returned are the logits ``(batch, vocabulary)`` and the new token's keys and values.
+    ``caches`` has for each layer the keys and the values of the text, ``(batch, heads, length, width)``, and those of
+    the recording, with the encoder's 1,500 places. Returned are the logits ``(batch, vocabulary)``, and the new token's
+    keys and values.
     """
 
     def __init__(self, model: Any) -> None:
@@ -130,9 +131,9 @@ class _WhisperStep(nn.Module):
         self.decoder, self.head = model.model.decoder, model.proj_out
         self.heads = model.config.decoder_attention_heads
 
-    def forward(self, ids: Tensor, text: Tensor, recording: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, ids: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
         """Returns the logits of the next token, and its keys and values; those of the recording do not change."""
-        place = text.shape[4]
+        place = caches[0].shape[2]
         hidden = self.decoder.embed_tokens(ids) + self.decoder.embed_positions.weight[place]
         new = []
         for layer, block in enumerate(self.decoder.layers):
@@ -141,15 +142,16 @@ class _WhisperStep(nn.Module):
                 self._split(project(normed))
                 for project in (block.self_attn.k_proj, block.self_attn.v_proj)
             )
-            keys = torch.cat((text[layer, 0], key), 2)
-            values = torch.cat((text[layer, 1], value), 2)
+            keys, values, *recording = caches[4 * layer : 4 * layer + 4]
+            keys = torch.cat((keys, key), 2)
+            values = torch.cat((values, value), 2)
             hidden = hidden + self._attend(block.self_attn, normed, keys, values)
             normed = block.encoder_attn_layer_norm(hidden)
-            hidden = hidden + self._attend(block.encoder_attn, normed, *recording[layer])
+            hidden = hidden + self._attend(block.encoder_attn, normed, *recording)
             normed = block.final_layer_norm(hidden)
             hidden = hidden + block.fc2(F.gelu(block.fc1(normed)))
-            new.append(torch.stack((key, value)))
-        return self.head(self.decoder.layer_norm(hidden))[:, 0], torch.stack(new)
+            new += [key, value]
+        return self.head(self.decoder.layer_norm(hidden))[:, 0], *new
 
     def _split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -426,7 +428,7 @@ MODELS = {
             lambda: _Gpt2Step(_text("GPT2LMHeadModel", "GPT2Config")()),
             lambda batch: (
                 torch.randint(VOCABULARY, (batch, 1)),
-                torch.randn(12, 2, batch, 12, 512, 64),
+                *(torch.randn(batch, 12, 512, 64) for _ in range(24)),
             ),
         ),
         Model(
@@ -455,8 +457,11 @@ MODELS = {
             lambda: _WhisperStep(_whisper_base()),
             lambda batch: (
                 torch.randint(VOCABULARY, (batch, 1)),
-                torch.randn(6, 2, batch, 8, 224, 64),
-                torch.randn(6, 2, batch, 8, 1500, 64),
+                *(
+                    torch.randn(batch, 8, places, 64)
+                    for _ in range(6)
+                    for places in (224, 224, 1500, 1500)
+                ),
             ),
             (1, 8),
         ),

@@ -30,17 +30,42 @@ from torch.nn import functional as F
 
 import torchtrt
 from torchtrt.tensorrt.selection import describe
+from torchtrt_compiler import tuning
 
 ROUNDS = 11
-PHASES = ("smoke", "engines", "inside", "eager", "compiled", "one", "one-compiled")
+PHASES = (
+    "smoke",
+    "engines",
+    "inside",
+    "tuned",
+    "eager",
+    "compiled",
+    "one",
+    "one-tuned",
+    "one-compiled",
+)
 CONTENDERS = {
     "engines": "torchtrt, two GPUs, collectives between engines",
     "inside": "torchtrt, two GPUs, collectives inside engines",
+    "tuned": "torchtrt, two GPUs, tune=True",
     "eager": "eager, two GPUs",
     "compiled": "torch.compile, two GPUs",
     "one": "torchtrt, one GPU",
+    "one-tuned": "torchtrt, one GPU, tune=True",
     "one-compiled": "torch.compile, one GPU",
 }
+
+
+BETWEEN: dict[str, Any] = {"disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "engines": BETWEEN,
+    # NCCL inside of engines is not known to be captured: these run without CUDA graphs.
+    "inside": {"nccl_in_engines": torch.cuda.is_available()},
+    "tuned": {**BETWEEN, "tune": True},
+    "one": {},
+    "one-tuned": {"tune": True},
+}
+"""The settings of the phases in which torchtrt compiles."""
 
 
 @dataclass(frozen=True)
@@ -99,31 +124,38 @@ class Layer(nn.Module):
         self,
         x: Tensor,
         rotation: tuple[Tensor, Tensor],
-        mask: Tensor,
+        mask: Tensor | None,
         past: tuple[Tensor, Tensor] | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the hidden states, and the new keys and values."""
+        """Returns the hidden states, and the new keys and values. Without a mask, attention is causal."""
         normed = self.norm(x)
         query, key, value = (
             each(normed).unflatten(-1, (-1, self.width)).transpose(1, 2)
             for each in (self.query, self.key, self.value)
         )
         query, key = (_rotated(each, *rotation) for each in (query, key))
-        keys, values = key, value
-        if past is not None:
+        if past is None:
+            read = F.scaled_dot_product_attention(
+                query, key, value, is_causal=True, enable_gqa=True
+            )
+        else:
             keys, values = (torch.cat(pair, 2) for pair in ((past[0], key), (past[1], value)))
-        # Each head of the cache serves several heads of the query, which become rows of one product.
-        batch, heads, new, width = query.shape
-        size, places = batch * keys.shape[1], keys.shape[2]
-        keys, values = (each.reshape(size, places, width) for each in (keys, values))
-        products = torch.bmm(query.reshape(size, -1, width), keys.transpose(1, 2))
-        scores = products.reshape(batch, heads, new, places) * width**-0.5
-        weights = torch.softmax((scores + mask).float(), -1).to(x.dtype)
-        read = torch.bmm(weights.reshape(size, -1, places), values)
-        read = read.reshape(batch, heads, new, width).transpose(1, 2).flatten(2)
-        x = x + self.out(read)
+            read = _attend(query, keys, values, mask)
+        x = x + self.out(read.transpose(1, 2).flatten(2))
         normed = self.second_norm(x)
         return x + self.down(F.silu(self.gate(normed)) * self.up(normed)), key, value
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns what the query reads: the heads that share one of the cache become the rows of one product."""
+    batch, heads, new, width = query.shape
+    size, places = batch * keys.shape[1], keys.shape[2]
+    keys, values = (each.reshape(size, places, width) for each in (keys, values))
+    products = torch.bmm(query.reshape(size, -1, width), keys.transpose(1, 2))
+    scores = products.reshape(batch, heads, new, places) * width**-0.5
+    weights = torch.softmax((scores + mask).float(), -1).to(query.dtype)
+    read = torch.bmm(weights.reshape(size, -1, places), values)
+    return read.reshape(batch, heads, new, width)
 
 
 def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -148,14 +180,15 @@ class Llama(nn.Module):
         self.register_buffer("sine", angles.sin())
 
     def forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor, *past: Tensor
+        self, ids: Tensor, positions: Tensor, mask: Tensor | None = None, *past: Tensor
     ) -> tuple[Tensor, ...]:
         """Returns logits ``(batch, vocabulary)``, then new keys and values, ``(batch, heads, new, width)``, in turn.
 
         Args:
             ids: ``(batch, new)`` integers.
             positions: ``(new,)`` integers.
-            mask: ``(new, cached + new)``: zero where a place may be read, and a large negative number elsewhere.
+            mask: ``(new, cached + new)``: zero where a place may be read, and a large negative number elsewhere. None
+                for a prompt.
             past: Keys and values in turn, ``(batch, heads, cached, width)``.
         """
         x = self.embedding(ids)
@@ -206,9 +239,7 @@ class Session:
         ids = torch.randint(0, sizes.vocabulary, (1, sizes.prompt), generator=generator)
         self.low = -1e4
         place = torch.arange(sizes.prompt, device=device)
-        above = place[None, :] > place[:, None]
-        mask = torch.zeros(sizes.prompt, sizes.prompt, device=device, dtype=dtype)
-        self.prompt = (ids.to(device), place, mask.masked_fill(above, self.low))
+        self.prompt = ids.to(device), place
         shape = (1, sizes.kv_heads // share, sizes.places, sizes.width)
         self.cache = [
             torch.zeros(shape, device=device, dtype=dtype) for _ in range(2 * sizes.layers)
@@ -258,6 +289,9 @@ class Measurement:
         limit = datetime.timedelta(seconds=3 * options.limit)
         backend = "nccl" if self.is_gpu else "gloo"
         dist.init_process_group(backend, timeout=limit)
+        # An op alone in PyTorch would be another build of minutes, and max-autotune a search of minutes.
+        tuning.TRIES = 0
+        tuning.ALL_IN_TORCH = {mode: tuning.ALL_IN_TORCH[mode] for mode in (False, True)}
         self.mesh = init_device_mesh(options.device, (dist.get_world_size(),))
         self.share = dist.get_world_size()
         self.dtype = torch.float16 if self.is_gpu else torch.float32
@@ -296,17 +330,16 @@ class Measurement:
         self.tell(phase=phase, error=f"took longer than {self.options.limit} s")
         os._exit(1)
 
-    def _settings(self, cuda_graphs: bool, inside: bool) -> dict[str, Any]:
-        """Returns the settings of a compilation: with collectives ``inside`` of the engines, or between them."""
-        between = {"disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
+    def _settings(self, cuda_graphs: bool) -> dict[str, Any]:
+        """Returns the settings of each compilation."""
         return {
-            **({"nccl_in_engines": self.is_gpu} if inside else between),
             "min_block_size": 1,
             "optimization_level": self.options.level,
             "cuda_graphs": cuda_graphs and self.is_gpu,
             "immutable_weights": True,
             "tactic_sources": self.options.tactic_sources,
             "max_engine_bytes": self.options.max_engine_bytes,
+            "build_jobs": self.options.build_jobs,
             "torch_executed_ops": set(self.options.torch_executed_ops),
             "engine_cache": self.options.engines and f"{self.options.engines}/{self.rank}",
         }
@@ -317,17 +350,18 @@ class Measurement:
         inputs: Sequence[Tensor],
         what: str,
         graphs: bool,
-        inside: bool = False,
+        **changed: Any,
     ) -> Any:
         """Compiles a model for this rank, and tells the first process how long it took."""
         start = time.perf_counter()
-        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs, inside))
+        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs), **changed)
         self.tell(
             built=what,
             seconds=round(time.perf_counter() - start, 1),
             engines=len(compiled.report.blocks),
             divided=len(compiled.report.splits),
             stages={name: round(value, 1) for name, value in compiled.report.seconds.items()},
+            tried=compiled.report.tried,
         )
         return compiled
 
@@ -337,8 +371,8 @@ class Measurement:
         session = Session(SMALL, self.share, self.device, torch.float32)
         model = llama(SMALL, self.device, torch.float32, self.mesh)
         for graphs in (False, True):
-            prefill = self._compiled(model, session.prompt, "smoke prefill", graphs)
-            step = self._compiled(model, session.step, "smoke step", graphs)
+            prefill = self._compiled(model, session.prompt, "smoke prefill", graphs, **BETWEEN)
+            step = self._compiled(model, session.step, "smoke step", graphs, **BETWEEN)
             for call in range(3):  # the second is captured, the third replayed
                 tokens, logits = session.generate(prefill, step, 8)
                 error = float((logits - expected).abs().max() / expected.abs().max())
@@ -360,11 +394,11 @@ class Measurement:
         model = llama(self.sizes, self.device, self.dtype, None if alone else self.mesh)
         prefill: Run = model
         step: Run = model
-        if phase in ("engines", "inside", "one"):
-            inside = phase == "inside"
-            # NCCL inside of engines is not known to be captured.
+        if not phase.endswith(("compiled", "eager")):
             step, prefill = (
-                self._compiled(model, inputs, f"{phase} {what}", not inside, inside)
+                self._compiled(
+                    model, inputs, f"{phase} {what}", phase != "inside", **SETTINGS[phase]
+                )
                 for inputs, what in ((session.step, "step"), (session.prompt, "prefill"))
             )
         elif phase.endswith("compiled"):
@@ -447,6 +481,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=int,
         help="as the setting: TensorRT 8.6 takes too long for all weights in one engine",
     )
+    parser.add_argument("--build-jobs", type=int, default=1, help="as the setting, in each process")
     parser.add_argument("--torch-executed-ops", nargs="*", default=[], help="as the setting")
     parser.add_argument("--engines", help="a folder that keeps the engines")
     parser.add_argument("--limit", type=int, default=150, help="seconds that a phase may take")
