@@ -12,6 +12,7 @@ from torch import nn
 import torchtrt
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt_compiler import compiler, tuning
+from torchtrt_runtime.executors.plain import PlainExecutor
 
 aten = torch.ops.aten
 LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
@@ -55,6 +56,15 @@ def times(monkeypatch):
 def tuned(model=None, **settings):
     """Returns a model that was tuned."""
     return torchtrt.compile(model or Model().eval(), [X], min_block_size=1, tune=True, **settings)
+
+
+def test_the_calls_of_the_search_are_forgotten(times, monkeypatch):
+    """They had inputs of their own: CUDA graphs would copy those of the calls that follow."""
+    forgotten = []
+    monkeypatch.setattr(PlainExecutor, "forget_calls", lambda self: forgotten.append(self))
+    times[frozenset()] = 1
+    monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
+    assert forgotten == [tuned().executor]
 
 
 @pytest.mark.parametrize(

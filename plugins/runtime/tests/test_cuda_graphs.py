@@ -49,6 +49,51 @@ def test_inputs_that_move_are_copied_into_a_buffer():
     check(compiled, model, torch.randn(2, 4), torch.randn(3))
 
 
+def test_an_input_that_stays_after_it_has_moved_is_read_in_place_once_more():
+    """As after a warm-up with other tensors. One that moves again then, is copied for good."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, torch.randn(2, 4), y)  # the warm-up
+    held = [torch.randn(2, 4) for _ in range(2)]  # so that no other tensor takes their place
+    for _ in range(cuda_graphs._STAYS + 3):
+        check(compiled, model, x.normal_(), y.normal_())
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
+    assert not entry.moved
+    made = Tape.made
+    for _ in range(2 * cuda_graphs._STAYS):
+        check(compiled, model, held[0].normal_(), y)
+    assert entry.moved == {0}
+    assert Tape.made == made + 1
+
+
+def test_inputs_that_move_by_turns_stay_copied():
+    """Each of two tensors comes every other call, and never often enough in a row."""
+    model, compiled = compiled_model()
+    both, y = [torch.randn(2, 4) for _ in range(2)], torch.randn(3)
+    for call in range(3 * cuda_graphs._STAYS):
+        check(compiled, model, both[call % 2].normal_(), y)
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
+    assert entry.moved == {0}
+    assert Tape.made <= 2
+
+
+def test_calls_that_are_forgotten_move_no_input():
+    """Whoever called before passes other tensors: those that follow are read in place."""
+    model, compiled = compiled_model()
+    for _ in range(4):
+        check(compiled, model, torch.randn(2, 4), torch.randn(3))
+    compiled.executor.forget_calls()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(4):
+        check(compiled, model, x.normal_(), y.normal_())
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
+    assert not entry.moved
+
+
 def test_the_same_memory_seen_negative_is_another_input():
     """As the imaginary part of a conjugate is: its address, sizes and strides are those of the part itself."""
     model, compiled = compiled_model()

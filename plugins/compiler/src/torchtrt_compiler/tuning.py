@@ -102,6 +102,7 @@ def tuned(
         best.interface.processes,
     )
     search.run()
+    search.best.executor.forget_calls()  # with inputs of the search
     search.best.report = dataclasses.replace(
         search.best.report,
         in_torch=list(_with_own_reasons(search.best.report.in_torch, best)),

@@ -4,7 +4,8 @@ A call of a small model is mostly launching: Python, TensorRT and the driver tak
 launches all of it at once. It reads and writes the addresses that it was captured with, so three things need care:
 
 - Inputs. A captured graph reads the caller's own memory where the caller keeps passing the same. An input that has
-  moved once is read from a buffer, into which each call copies.
+  moved is read from a buffer, into which each call copies. If it then stays at one place, as the inputs do that follow
+  those of a warm-up, it is read there again, until it moves once more.
 - Outputs. They are the captured graph's memory. If the caller holds the last call's outputs, or a view, the next call
   replays a second captured graph. If those are held as well, it replays a third, whose outputs are copied. With
   ``"overwrite"`` there is one captured graph, whose outputs each call overwrites.
@@ -43,6 +44,8 @@ _STREAMS = 8
 """The maximum number of streams that are captured for; on others the model runs as without."""
 _CAPTURE_LOCK = threading.Lock()
 """PyTorch records one graph at a time."""
+_STAYS = 16
+"""The calls in a row with an input at one place after which it is read there."""
 _MAX_LIVE_OUTPUTS = 2
 """The captured graphs of one combination whose outputs callers get; those of one more are copied."""
 _use_count: Callable[[int], int] | None = torch_internals.storage_use_count
@@ -212,7 +215,11 @@ class _CapturedGraph:
 
 
 class _Entry:
-    """The state of one combination of shapes."""
+    """The state of one combination of shapes.
+
+    Attributes:
+        moved: The inputs that captured graphs read from buffers.
+    """
 
     def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
         self.matches = make_tensor_matcher(leaves, exact)
@@ -220,14 +227,28 @@ class _Entry:
         self.moved: set[int] = set()
         self.graphs: list[_CapturedGraph] = []
         self.copied: _CapturedGraph | None = None
+        self._stays: dict[int, tuple[int, int]] = {}
+        self._settled: set[int] = set()
 
     def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
         """Returns the outputs for these inputs from a captured graph that can be replayed for them, if one can."""
+        if self._stays and self._have_settled(leaves):
+            return None
         for captured in self.graphs:
             outputs = captured.run(leaves, overwrites)
             if outputs is not None:
                 return outputs
         return None
+
+    def _have_settled(self, leaves: Sequence[Any]) -> bool:
+        """Counts the calls in which copied inputs stay at one place, and returns whether one has stayed long enough."""
+        longest = 0
+        for place, (address, calls) in self._stays.items():
+            now = leaves[place].data_ptr()
+            calls = calls + 1 if now == address else 0
+            self._stays[place] = now, calls
+            longest = max(longest, calls)
+        return longest >= _STAYS
 
     def add(self, captured: _CapturedGraph, is_copied: bool) -> None:
         """Keeps a captured graph, for results that are handed out or for those that are copied."""
@@ -237,13 +258,18 @@ class _Entry:
             self.graphs.append(captured)
 
     def note(self, leaves: Sequence[Any]) -> None:
-        """Notices inputs that have moved, and drops the captured graphs that read where they were."""
+        """Notices inputs that have moved or settled, and drops the captured graphs that read where they were."""
         now = _addresses(leaves)
         moved = {place for place, address in enumerate(now) if address != self.last[place]}
+        settled = {place for place, (_, calls) in self._stays.items() if calls >= _STAYS}
         self.last = now
-        if not moved <= self.moved:
-            self.moved |= moved
+        if settled or not moved <= self.moved:
+            self._settled |= settled
+            self.moved = (self.moved | moved) - settled
             self.graphs, self.copied = [], None
+            # An input that moves after it has settled is copied from then on.
+            waiting = self.moved - self._settled
+            self._stays = {place: self._stays.get(place, (0, 0)) for place in waiting}
 
 
 class CudaGraphs:
@@ -286,6 +312,11 @@ class CudaGraphs:
         if reason:
             message = f"cuda_graphs: the model runs without, because {reason}."
             warnings.warn(message, stacklevel=9)  # the call of the compiled model
+
+    def forget_calls(self) -> None:
+        """Drops what is captured, and forgets where inputs were."""
+        with self._lock:
+            self._reset(None)
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
         return CudaGraphs(self._overwrites, self._capture_class, copy.deepcopy(self.inner, memo))

@@ -75,6 +75,9 @@ class InductorFallback:
             self._known.add(key)
         return outputs  # type: ignore[no-any-return]
 
+    def forget_calls(self) -> None:
+        """Does nothing: what is compiled stays compiled."""
+
     def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> None:
         """Returns ``None``: no call is captured."""
 

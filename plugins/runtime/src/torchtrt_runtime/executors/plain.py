@@ -22,6 +22,10 @@ class Executor(Protocol):
         """Why Inductor could not compile fallback segments, each reason once."""
         ...
 
+    def forget_calls(self) -> None:
+        """Forgets the calls so far, if those that follow depend on them: whoever made them passes other inputs."""
+        ...
+
     def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
         """Returns the outputs of a graph for inputs that were checked."""
         ...
@@ -40,6 +44,9 @@ class PlainExecutor:
     def failures(self) -> list[str]:
         """Always empty: Inductor compiles nothing here."""
         return []
+
+    def forget_calls(self) -> None:
+        """Does nothing: no call depends on others."""
 
     def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
         """Returns the outputs of the graph, without the hooks of the whole: the compiled model runs those."""
