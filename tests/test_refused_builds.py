@@ -1,5 +1,8 @@
 """What TensorRT cannot build becomes several engines, or stays in PyTorch."""
 
+import threading
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -7,9 +10,8 @@ from torch import nn
 import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.small import Small
-from torchtrt.errors import (
-    BuildError,
-)
+from torchtrt.errors import BuildError
+from torchtrt.tensorrt import trt
 from torchtrt_compiler.building import build_plan
 
 
@@ -57,6 +59,61 @@ def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, mo
     assert "too large" in compiled.report.splits[0]
     for size in (1, 2, 5):
         assert_same(compiled, model, torch.randn(size, 8))
+
+
+def test_what_is_built_stays_when_another_block_is_divided(monkeypatch):
+    """Each network is built once, also those after the divided block, whose engines get other names."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Residual() for _ in range(3))).eval()
+    x, builds = torch.randn(2, 8), []
+
+    def refuse_the_second(builder, interpreted, *given):
+        builds.append(interpreted.network.num_layers)
+        if len(builds) == 2:
+            raise BuildError("could not build the engine: not this one")
+        return build_plan(builder, interpreted, *given)
+
+    monkeypatch.setattr("torchtrt_compiler.building.build_plan", refuse_the_second)
+    compiled = torchtrt.compile(model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8))
+
+    assert len(compiled.report.splits) == 1
+    assert len(builds) == len(compiled.report.blocks) + 1
+    names = [block.name for block in compiled.report.blocks]
+    assert names == [f"block_{index}" for index in range(4)]
+    assert names == [engine.name for engine in engines_of(compiled)]
+    assert_same(compiled, model, x)
+
+
+def test_threads_build_one_engine_at_a_time(monkeypatch):
+    """TensorRT 8.6 lets other builds of the process wait, and 10.16 may crash."""
+    running, together, lock = [], [], threading.Lock()
+    build = trt.Builder.build_serialized_network
+
+    def observed(self, *given):
+        with lock:
+            running.append(1)
+            together.append(len(running))
+        time.sleep(0.05)
+        try:
+            return build(self, *given)
+        finally:
+            with lock:
+                running.pop()
+
+    monkeypatch.setattr(trt.Builder, "build_serialized_network", observed)
+    models = [nn.Linear(4, 4).eval() for _ in range(4)]
+    threads = [
+        threading.Thread(
+            target=torchtrt.compile, args=(model, [torch.rand(2, 4)]), kwargs={"min_block_size": 1}
+        )
+        for model in models
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert together == [1] * len(models)
 
 
 def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypatch):

@@ -46,7 +46,6 @@ BUILDING = {
     "tactic_sources": "where TensorRT may take kernels from; 0 where cuBLAS and cuDNN are not installed",
     "optimization_level": "TensorRT's optimization level",
     "max_engine_bytes": "the maximum number of bytes of weights of one engine",
-    "build_jobs": "how many engines of a model are built at a time",
 }
 """The settings of building that the command line takes."""
 TIMINGS = 1

@@ -339,7 +339,6 @@ class Measurement:
             "immutable_weights": True,
             "tactic_sources": self.options.tactic_sources,
             "max_engine_bytes": self.options.max_engine_bytes,
-            "build_jobs": self.options.build_jobs,
             "torch_executed_ops": set(self.options.torch_executed_ops),
             "engine_cache": self.options.engines and f"{self.options.engines}/{self.rank}",
         }
@@ -481,7 +480,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=int,
         help="as the setting: TensorRT 8.6 takes too long for all weights in one engine",
     )
-    parser.add_argument("--build-jobs", type=int, default=1, help="as the setting, in each process")
     parser.add_argument("--torch-executed-ops", nargs="*", default=[], help="as the setting")
     parser.add_argument("--engines", help="a folder that keeps the engines")
     parser.add_argument("--limit", type=int, default=150, help="seconds that a phase may take")

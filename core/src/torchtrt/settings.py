@@ -162,7 +162,6 @@ _CHECKS: Mapping[str, _Check] = {
     "max_engine_bytes": _Check(
         lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
     ),
-    "build_jobs": _COUNT,
     "offload_module_to_cpu": _SWITCH,
     "workspace_size": _Check(_is_byte_count, "bytes, 0 or more"),
     "optimization_level": _Check(_is_level, "0 to 5 or None"),
@@ -245,8 +244,6 @@ class CompilationSettings:
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
         max_engine_bytes: The maximum number of bytes of weights of one engine: larger blocks become several engines,
             which TensorRT builds one after the other in less memory. ``None`` sets no limit.
-        build_jobs: How many engines TensorRT builds at the same time. Each takes memory, and makes the timings less
-            exact from which TensorRT chooses the kernels of the others.
         offload_module_to_cpu: The model's weights are in the memory of the CPU while TensorRT builds, and come back
             afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
@@ -304,7 +301,6 @@ class CompilationSettings:
     autocast_excluded_ops: frozenset[Target] = frozenset()
     autocast_excluded_nodes: frozenset[str] = frozenset()
     max_engine_bytes: int | None = None
-    build_jobs: int = 1
     offload_module_to_cpu: bool = False
     workspace_size: int = 0
     optimization_level: int | None = None

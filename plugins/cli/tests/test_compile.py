@@ -137,7 +137,6 @@ TEXTS = {
     "autocast_excluded_ops": ("aten.mul", None),
     "autocast_excluded_nodes": (r"mul_\d{1,2}", frozenset({r"mul_\d{1,2}"})),
     "max_engine_bytes": ("1_000_000", 1_000_000),
-    "build_jobs": ("4", 4),
     "offload_module_to_cpu": ("on", True),
     "workspace_size": ("1_000", 1000),
     "optimization_level": ("none", None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ _FLAGS = {
     "strip_engine_weights": (True, Capability.STRIPPED_PLANS, "STRIP_PLAN"),
 }
 """For a setting: the value that sets a flag, the capability that it needs, and the flag."""
+
+
+_BUILDING = threading.RLock()
+"""Held by the one build of the process. TensorRT 8.6 lets others wait, and 10.16 may crash
+(https://github.com/lightvector/KataGo/pull/1225)."""
 
 
 def builder_flags(settings: CompilationSettings) -> list[Any]:
@@ -93,7 +98,7 @@ def build_plan(
     held = allow_precisions(interpreted.network.raw, config, halves)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     cache.use_timings(config)
-    with ErrorLog() as log:
+    with _BUILDING, ErrorLog() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
         if plan is None and held:
             # Myelin of 8.6 builds some in float32 alone: where keys are appended to a cache.
@@ -129,7 +134,7 @@ def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> Non
             if -1 in spec.shape:
                 minimum, optimum, maximum = zip(*sizes, strict=True)
                 profile.set_shape(spec.name, minimum, optimum, maximum)
-        with ErrorLog() as log:
+        with _BUILDING, ErrorLog() as log:
             index = config.add_optimization_profile(profile)
         if index < 0:
             message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
@@ -164,14 +169,11 @@ class Services:
         stages: Times the stages and shows their progress.
         cache: Keeps engines.
         watcher: Watches how weights are used, so that they can be replaced.
-        converting: Held while a block is converted: the blocks of a program share its sizes and weights. TensorRT
-            builds without it.
     """
 
     stages: Stages
     cache: EngineStore
     watcher: ProgramWatcher
-    converting: threading.Lock = field(default_factory=threading.Lock)
 
 
 def build_engine(
@@ -208,12 +210,13 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
     block, inputs, settings = request.block, request.inputs, request.settings
     stages = services.stages
     count = sum(node.op == "call_function" for node in block.graph.nodes)
-    with services.converting:
-        with stages.stage("TensorRT start"):
-            builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
-        with stages.stage("conversion", count) as advance:
-            network = create_network(builder)
-            interpreted = TRTInterpreter(block, network, inputs, settings, advance, watcher).run()
+    with stages.stage("TensorRT start"):
+        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+    with stages.stage("conversion", count):
+        network = create_network(builder)
+        interpreted = TRTInterpreter(
+            block, network, inputs, settings, stages.advance, watcher
+        ).run()
     with stages.stage("building"):
         plan = build_plan(builder, interpreted, settings, services.cache)
         interpreted.context.clear_cpu_weights_reference_holder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch.fx import GraphModule, Node
 
@@ -24,7 +24,6 @@ from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_
 from torchtrt_compiler.partitioning.blocks import leave_block, split_block
 from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.reporting import describe_partition, warn_without_engines
-from torchtrt_compiler.threads import call_in_threads
 from torchtrt_runtime.report import CompilationReport
 
 _MOST_UNBUILT_OPS = 8
@@ -62,7 +61,6 @@ class EngineBuilder:
         self.services = services
         self.checks = checks
         self.built: dict[tuple[Node, ...], BuiltEngine] = {}
-        self.failures: dict[tuple[Node, ...], BuildError | ConversionError] = {}
         self.blocks: dict[str, GraphModule] = {}
         self.unbuilt = 0
         self.record = current_record()
@@ -91,20 +89,26 @@ class EngineBuilder:
             self.program.graph_module, self.partition, self.program.mutated
         )
         name_tensors(graph_module, blocks, self.settings)
-        levels = dict(zip(blocks, self.partition.blocks, strict=True))
-        nodes = {name: self.partition.blocks[level] for name, level in levels.items()}
-        self.build_missing(blocks, nodes)
-        for name in blocks:
-            error = self.failures.pop(nodes[name], None)
-            if isinstance(error, BuildError):
-                self.reduce(levels[name], error)
+        engines: dict[str, BuiltEngine] = {}
+        for (level, nodes), (name, block) in zip(
+            self.partition.blocks.items(), blocks.items(), strict=True
+        ):
+            try:
+                if nodes not in self.built:
+                    start = time.perf_counter()
+                    made = build_engine(name, block, self.profiles, self.settings, self.services)
+                    self.record.engine(*made, time.perf_counter() - start)
+                    self.built[nodes] = made
+            except BuildError as error:
+                self.reduce(level, error)
                 return None
-            if error is not None:
-                self.leave_failed(nodes[name], error)
+            except ConversionError as error:
+                self.leave_failed(nodes, error)
                 return None
-        engines = {name: _named(self.built[nodes[name]], name) for name in blocks}
+            engines[name] = _named(self.built[nodes], name)
         modules = {name: engine for name, (engine, _) in engines.items()}
         if wrong := self.checks.objection(graph_module, blocks, modules):
+            levels = dict(zip(blocks, self.partition.blocks, strict=True))
             self.reduce(levels[wrong[0]], wrong[1])
             return None
         for name, (engine, _) in engines.items():
@@ -112,30 +116,6 @@ class EngineBuilder:
         self.report.blocks = [row for _, row in engines.values()]
         self.blocks = dict(blocks)
         return graph_module
-
-    def build_missing(
-        self, blocks: Mapping[str, GraphModule], nodes: Mapping[str, tuple[Node, ...]]
-    ) -> None:
-        """Builds the engines that are not built yet, until one fails. Several may fail at the same time."""
-        failed = self.failures.items()
-        self.failures = {each: error for each, error in failed if each in nodes.values()}
-        missing = [(nodes[name], name, block) for name, block in blocks.items()]
-        missing = [each for each in missing if each[0] not in self.built]
-        call_in_threads(self.build, missing, self.settings.build_jobs)
-
-    def build(self, nodes: tuple[Node, ...], name: str, block: GraphModule) -> None:
-        """Keeps the engine of a block, or the error of its build. Does nothing after the failure of another block."""
-        if self.failures:
-            return
-        start = time.perf_counter()
-        try:
-            made = build_engine(name, block, self.profiles, self.settings, self.services)
-        except (BuildError, ConversionError) as error:
-            self.failures[nodes] = error
-            return
-        self.built[nodes] = made
-        with self.services.converting:
-            self.record.engine(*made, time.perf_counter() - start)
 
     def reduce(self, level: int, error: BuildError) -> None:
         """Splits a block that TensorRT cannot build, or leaves it to PyTorch where it is a single op."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 
 from torchtrt_compiler.progress_bars import Bars, NoBars
 
@@ -21,8 +20,6 @@ class Stages:
 
     def __init__(self, seconds: MutableMapping[str, float], show: bool | None = None) -> None:
         self.seconds = seconds
-        self._lock = threading.Lock()
-        self._running: dict[str, tuple[int, float]] = {}
         self._bars: Bars | NoBars = NoBars()
         if sys.stderr.isatty() if show is None else show:
             self._bars = Bars()
@@ -34,32 +31,15 @@ class Stages:
         self._bars.stop()
 
     @contextlib.contextmanager
-    def stage(self, name: str, steps: int | None = None) -> Iterator[Callable[[], None]]:
-        """Times a ``with`` block, and yields the function that moves its bar by one step.
-
-        While several threads are in one stage, its time passes once.
-
-        Args:
-            name: The stage's name.
-            steps: How often the function will be called, where known.
-        """
-        self._enter(name)
+    def stage(self, name: str, steps: int | None = None) -> Iterator[None]:
+        """Times a ``with`` block. ``steps`` is how often ``advance`` will be called, where known."""
+        start = time.perf_counter()
         try:
-            with self._bars.bar(name, steps) as advance:
-                yield advance
+            with self._bars.bar(name, steps):
+                yield
         finally:
-            self._leave(name)
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def _enter(self, name: str) -> None:
-        with self._lock:
-            threads, start = self._running.get(name, (0, time.perf_counter()))
-            self._running[name] = threads + 1, start
-
-    def _leave(self, name: str) -> None:
-        with self._lock:
-            threads, start = self._running.pop(name)
-            if threads > 1:
-                self._running[name] = threads - 1, start
-            else:
-                spent = time.perf_counter() - start
-                self.seconds[name] = self.seconds.get(name, 0.0) + spent
+    def advance(self) -> None:
+        """Moves the current stage's bar by one step."""
+        self._bars.advance()

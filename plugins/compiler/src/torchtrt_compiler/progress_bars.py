@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 
 class Bars:
     """Progress bars, shown until ``stop``, which removes them."""
 
     def __init__(self) -> None:
+        self._task: TaskID | None = None
         self._progress = Progress(
             TextColumn("{task.description:<13}"),
             BarColumn(),
@@ -23,21 +24,23 @@ class Bars:
         self._progress.start()
 
     @contextmanager
-    def bar(self, name: str, steps: int | None) -> Iterator[Callable[[], None]]:
+    def bar(self, name: str, steps: int | None) -> Iterator[None]:
         """Shows a bar for a stage, which is full when the ``with`` block ends.
 
         Args:
             name: The stage's name.
-            steps: How often the function that it yields will be called, where known.
-
-        Yields:
-            The function that moves the bar by one step.
+            steps: How often ``advance`` will be called, where known.
         """
-        task = self._progress.add_task(name, total=steps)
+        task = self._task = self._progress.add_task(name, total=steps)
         try:
-            yield lambda: self._progress.advance(task)
+            yield
         finally:
             self._progress.update(task, total=steps or 1, completed=steps or 1)
+
+    def advance(self) -> None:
+        """Moves the last bar by one step."""
+        if self._task is not None:
+            self._progress.advance(self._task)
 
     def stop(self) -> None:
         """Removes the bars."""
@@ -47,14 +50,13 @@ class Bars:
 class NoBars:
     """Shows nothing, where nobody watches."""
 
-    def bar(self, name: str, steps: int | None) -> AbstractContextManager[Callable[[], None]]:
+    def bar(self, name: str, steps: int | None) -> AbstractContextManager[None]:
         """Returns a context that shows no bar."""
         del name, steps
-        return nullcontext(_advance_nothing)
+        return nullcontext()
+
+    def advance(self) -> None:
+        """Does nothing."""
 
     def stop(self) -> None:
         """Does nothing."""
-
-
-def _advance_nothing() -> None:
-    """Moves no bar."""

@@ -38,7 +38,6 @@ _LED_TO_THE_GRAPH = frozenset(
         "torch_executed_on_failure",
         "min_block_size",
         "max_engine_bytes",
-        "build_jobs",
         "offload_module_to_cpu",
         "require_full_compilation",
         "dryrun",
