@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,7 @@ from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, CacheWarning, SettingsError
 from torchtrt_cli import main
+from torchtrt_compiler import building
 from torchtrt_compiler.cache import EngineCache, store
 
 
@@ -49,6 +51,39 @@ def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
     assert {"given"} == used(given_folder, str(named))
     with pytest.raises(SettingsError, match="engine_cache=3"):
         torchtrt.compile(BASE, [VARYING], engine_cache=3)
+
+
+def test_processes_that_compile_one_model_divide_its_engines(tmp_path, monkeypatch):
+    """Each engine is built once, and none waits for an engine while another one needs to be built."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6))).eval()
+    builds = []
+    both = threading.Barrier(2)
+    build = building.build_plan
+
+    def observed(*given):
+        if len(builds) < 2:
+            builds.append(threading.get_ident())
+            both.wait(timeout=60)  # in the first build of each
+        else:
+            builds.append(threading.get_ident())
+        return build(*given)
+
+    monkeypatch.setattr(building, "build_plan", observed)
+    limit = 4 * (8 * 8 + 8)
+
+    def compile_in_a_thread(_):
+        return compiled(model, tmp_path, [torch.ones(2, 8)], max_engine_bytes=limit)
+
+    with ThreadPoolExecutor(2) as executor:
+        first, second = executor.map(compile_in_a_thread, range(2))
+    assert len(builds) == 6
+    assert len(set(builds)) == 2
+    built = [not (a and b) for a, b in zip(hits(first), hits(second), strict=True)]
+    assert built == [True] * 6
+    x = torch.randn(2, 8)
+    for each in (first, second):
+        torch.testing.assert_close(each(x), model(x))
 
 
 def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):

@@ -182,6 +182,7 @@ def build_engine(
     profiles: Sequence[Profile],
     settings: CompilationSettings,
     services: Services,
+    waits: bool = True,
 ) -> BuiltEngine:
     """Returns one block's engine as a module, and its row in the report.
 
@@ -191,10 +192,12 @@ def build_engine(
         profiles: The sizes to build for.
         settings: The settings of the compilation.
         services: What accompanies it.
+        waits: Whether to wait for another process that builds the same engine.
 
     Raises:
         ConversionError: A converter failed.
         BuildError: TensorRT refused the network.
+        BeingBuiltError: Another process builds the engine, and this one does not wait.
     """
     placeholders = block.graph.find_nodes(op="placeholder")
     names = ["".join(engine_names(node)) or node.name for node in placeholders]
@@ -202,7 +205,7 @@ def build_engine(
     inputs = [profile_input(*each, profiles) for each in zip(names, values, strict=True)]
     watcher = services.watcher.block(block)
     request = EngineRequest(name, block, inputs, settings, watcher.followed())
-    return services.cache.get_or_build(request, lambda: _build(request, watcher, services))
+    return services.cache.get_or_build(request, lambda: _build(request, watcher, services), waits)
 
 
 def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) -> BuiltEngine:

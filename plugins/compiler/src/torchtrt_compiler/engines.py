@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import time
 import warnings
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from torchtrt.registry import Resolution
 from torchtrt.registry.candidate import Rejection
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.building import Services, build_engine
-from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.cache.engines import BeingBuiltError, BuiltEngine
 from torchtrt_compiler.engine_checks import EngineChecks
 from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
 from torchtrt_compiler.lowering import Program
@@ -89,26 +91,20 @@ class EngineBuilder:
             self.program.graph_module, self.partition, self.program.mutated
         )
         name_tensors(graph_module, blocks, self.settings)
-        engines: dict[str, BuiltEngine] = {}
-        for (level, nodes), (name, block) in zip(
-            self.partition.blocks.items(), blocks.items(), strict=True
-        ):
+        levels = dict(zip(blocks, self.partition.blocks, strict=True))
+        nodes = {name: self.partition.blocks[level] for name, level in levels.items()}
+        for waits, name in itertools.product((False, True), blocks):
             try:
-                if nodes not in self.built:
-                    start = time.perf_counter()
-                    made = build_engine(name, block, self.profiles, self.settings, self.services)
-                    self.record.engine(*made, time.perf_counter() - start)
-                    self.built[nodes] = made
+                self.build(nodes[name], name, blocks[name], waits)
             except BuildError as error:
-                self.reduce(level, error)
+                self.reduce(levels[name], error)
                 return None
             except ConversionError as error:
-                self.leave_failed(nodes, error)
+                self.leave_failed(nodes[name], error)
                 return None
-            engines[name] = _named(self.built[nodes], name)
+        engines = {name: _named(self.built[nodes[name]], name) for name in blocks}
         modules = {name: engine for name, (engine, _) in engines.items()}
         if wrong := self.checks.objection(graph_module, blocks, modules):
-            levels = dict(zip(blocks, self.partition.blocks, strict=True))
             self.reduce(levels[wrong[0]], wrong[1])
             return None
         for name, (engine, _) in engines.items():
@@ -116,6 +112,19 @@ class EngineBuilder:
         self.report.blocks = [row for _, row in engines.values()]
         self.blocks = dict(blocks)
         return graph_module
+
+    def build(self, nodes: tuple[Node, ...], name: str, block: GraphModule, waits: bool) -> None:
+        """Builds the engine of a block, or takes it from the cache, unless it is there.
+
+        Processes that share a cache divide the work: none waits for a block while another one needs to be built.
+        """
+        if nodes in self.built:
+            return
+        start = time.perf_counter()
+        with contextlib.suppress(BeingBuiltError):
+            made = build_engine(name, block, self.profiles, self.settings, self.services, waits)
+            self.record.engine(*made, time.perf_counter() - start)
+            self.built[nodes] = made
 
     def reduce(self, level: int, error: BuildError) -> None:
         """Splits a block that TensorRT cannot build, or leaves it to PyTorch where it is a single op."""

@@ -19,6 +19,10 @@ BuiltEngine = tuple[EngineModule, BlockReport]
 """An engine and its row in the report."""
 
 
+class BeingBuiltError(Exception):
+    """Another process builds the engine."""
+
+
 @dataclass(frozen=True)
 class EngineRequest:
     """Everything that an engine follows from, but for TensorRT and the packs.
@@ -46,8 +50,19 @@ class EngineRequest:
 class EngineStore(Protocol):
     """Keeps engines, and the timings from which TensorRT chose their kernels."""
 
-    def get_or_build(self, request: EngineRequest, build: Callable[[], BuiltEngine]) -> BuiltEngine:
-        """Returns the engine of a block: one that was kept, or the one that ``build`` returns."""
+    def get_or_build(
+        self, request: EngineRequest, build: Callable[[], BuiltEngine], waits: bool
+    ) -> BuiltEngine:
+        """Returns the engine of a block: one that was kept, or the one that ``build`` returns.
+
+        Args:
+            request: The block.
+            build: Builds the engine.
+            waits: Whether to wait for another process that builds it.
+
+        Raises:
+            BeingBuiltError: Another process builds it, and this one does not wait.
+        """
         ...
 
     def use_timings(self, config: Any) -> None:
@@ -62,9 +77,11 @@ class EngineStore(Protocol):
 class NoCache:
     """Keeps nothing: each engine is built."""
 
-    def get_or_build(self, request: EngineRequest, build: Callable[[], BuiltEngine]) -> BuiltEngine:
+    def get_or_build(
+        self, request: EngineRequest, build: Callable[[], BuiltEngine], waits: bool
+    ) -> BuiltEngine:
         """Returns the engine that ``build`` returns."""
-        del request
+        del request, waits
         return build()
 
     def use_timings(self, config: Any) -> None:

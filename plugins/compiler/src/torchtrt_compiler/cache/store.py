@@ -23,14 +23,19 @@ from typing import Any
 
 import numpy as np
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from torch.fx import GraphModule
 
 from torchtrt.errors import CacheWarning, RefitError, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.settings import SWITCHES
 from torchtrt.tensorrt import Capability, selection, supports
-from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, BuiltEngine, EngineRequest
+from torchtrt_compiler.cache.engines import (
+    FOLDER_VARIABLE,
+    BeingBuiltError,
+    BuiltEngine,
+    EngineRequest,
+)
 from torchtrt_compiler.cache.key import engine_key
 from torchtrt_compiler.refit.refitting import engine_changes
 from torchtrt_compiler.refit.stripping import attributes_of
@@ -123,10 +128,19 @@ class EngineCache:
         self,
         request: EngineRequest,
         build: Callable[[], BuiltEngine],
+        waits: bool = True,
     ) -> BuiltEngine:
         """Returns a block's engine and its line in the report: those that were kept, or what ``build`` returns.
 
         An engine that was kept with other values of its replaceable weights gets the block's own.
+
+        Args:
+            request: The block.
+            build: Builds the engine.
+            waits: Whether to wait for another process that builds it.
+
+        Raises:
+            BeingBuiltError: Another process builds it, and this one does not wait.
         """
         key = engine_key(request)
         if key is None:
@@ -134,12 +148,15 @@ class EngineCache:
         weights = {name: digest(tensor) for name, tensor in request.replaceable.items()}
         found = self._read(request, key, weights)
         if found is None:
-            with self._lock(key[:2]):
-                # Another process may have built it meanwhile.
-                found = self._read(request, key, weights)
-                if found is None:
-                    found = build()
-                    self._keep(key, found, weights)
+            try:
+                with self._lock(key[:2], waits):
+                    # Another process may have built it meanwhile.
+                    found = self._read(request, key, weights)
+                    if found is None:
+                        found = build()
+                        self._keep(key, found, weights)
+            except Timeout as error:
+                raise BeingBuiltError from error
         return found
 
     def entries(self) -> list[CachedEngine]:
@@ -289,14 +306,21 @@ class EngineCache:
                 size -= bytes_
 
     @contextlib.contextmanager
-    def _lock(self, name: str) -> Iterator[None]:
-        """Holds a lock among all processes and threads; goes on without where the folder has none."""
+    def _lock(self, name: str, waits: bool = True) -> Iterator[None]:
+        """Holds a lock among all processes and threads; goes on without where the folder has none.
+
+        Raises:
+            Timeout: Another one holds it, and this one does not wait.
+        """
         with contextlib.ExitStack() as stack:
             try:
                 folder = self.folder / "locks"
                 folder.mkdir(parents=True, exist_ok=True)
                 path = str(folder / f"{name}.lock")
-                stack.enter_context(FileLock(path, thread_local=False))
+                timeout = -1 if waits else 0
+                stack.enter_context(FileLock(path, timeout, thread_local=False))
+            except Timeout:
+                raise
             except (OSError, NotImplementedError) as error:
                 self._warn(error)
             yield
