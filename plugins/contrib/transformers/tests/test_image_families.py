@@ -96,6 +96,10 @@ def with_images(build):
         grid = torch.tensor([[1, 4, 4], [1, 4, 6], [1, 2, 8]], device=DEVICE)
         pixels = torch.randn(int(grid.prod(-1).sum()), 96, generator=generator)
         images = {"image_grid_thw": grid, "mm_token_type_ids": (ids == IMAGE).int()}
+    elif build is mistral:
+        ids[0, 5:9] = ids[1, 4:8] = ids[1, 12:16] = IMAGE
+        pixels = torch.randn(3, 3, 16, 32, generator=generator)
+        images = {"image_sizes": torch.tensor([[16, 16], [8, 32], [16, 16]], device=DEVICE)}
     else:
         ids[0, 5:9] = ids[1, 4:8] = ids[1, 12:16] = IMAGE
         pixels = torch.randn(3, 3, 8, 8, generator=generator)
@@ -181,7 +185,7 @@ def intern():
 
 
 def mistral():
-    """Its tower takes the sizes of images besides, and stays in PyTorch."""
+    """Its tower takes the sizes of images besides."""
     tower = {**VISION, "model_type": "pixtral", "head_dim": 8, "num_hidden_layers": 1}
     return transformers.Mistral3ForConditionalGeneration(
         transformers.Mistral3Config(
@@ -196,7 +200,7 @@ def mistral():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "has_tower"),
-    [(paligemma_2, True), (qwen3_moe, True), (intern, True), (mistral, False)],
+    [(paligemma_2, True), (qwen3_moe, True), (intern, True), (mistral, True)],
 )
 def test_other_families_generate_what_eager_models_do(build, has_tower):
     pair = compiled_pair(build)
@@ -217,6 +221,33 @@ def test_other_families_generate_what_eager_models_do(build, has_tower):
     pair.assert_same_texts(ids, mask, max_new_tokens=12, **images)
 
     assert has_tower == (pair.compiled.vision is not None)
+
+
+def test_images_with_sizes_have_the_features_of_the_eager_tower(tmp_path):
+    """Images of several sizes in one batch, with padding; larger ones and other sides are refused."""
+    pair = compiled_pair(mistral, max_image_tokens=4, immutable_weights=False)
+    pair.compiled.save_pretrained(tmp_path)
+    eager = pair.model.base_model
+    compiled = CompiledVisionLanguage.from_pretrained(tmp_path).base_model
+    side = 2 * eager.vision_tower.patch_size
+    images = torch.randn(3, 3, 2 * side, 2 * side).to(DEVICE)
+    sizes = torch.tensor([[side, side], [2 * side, side], [2 * side, 2 * side]], device=DEVICE)
+    with torch.no_grad():
+        wanted = eager.get_image_features(images, image_sizes=sizes, return_dict=True)
+    found = compiled.get_image_features(images, image_sizes=sizes)
+    for one, other in zip(found.pooler_output, wanted.pooler_output, strict=True):
+        torch.testing.assert_close(one, other)
+
+    wide = torch.randn(1, 3, side, 5 * side).to(DEVICE)
+    with pytest.raises(InputError, match=r"An image has 5 tokens, .*max_image_tokens=4"):
+        compiled.get_image_features(wide, image_sizes=torch.tensor([[side, 5 * side]]))
+    with pytest.raises(InputError, match="are no multiples of"):
+        compiled.get_image_features(wide, image_sizes=torch.tensor([[side - 1, side]]))
+
+
+@pytest.mark.slow
+def test_texts_behind_images_with_sizes_are_eagers():
+    assert_texts_are_eagers(mistral, compiled_pair(mistral, prefill_engine=True))
 
 
 @pytest.mark.slow  # each compiles three engines, in fifteen seconds

@@ -34,6 +34,7 @@ from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.image_towers import takes_grids
 from torchtrt_converters_transformers.rotary import changing_rotary
+from torchtrt_converters_transformers.sized_towers import takes_sizes
 from torchtrt_converters_transformers.step import (
     Step,
     check_logits,
@@ -303,7 +304,7 @@ def _check_image_tokens(model: Any, number: int | None, max_length: int) -> None
         raise InputError(
             f"max_image_tokens={number!r} is not an integer from 1 to max_length={max_length}."
         )
-    if not takes_grids(model):
+    if not (takes_grids(model) or takes_sizes(model)):
         raise InputError(
             f"max_image_tokens={number}, but {type(model).__name__} takes no images of any size. Leave it out."
         )

@@ -192,11 +192,7 @@ class CompiledTower(torch.nn.Module):
         """
         counts = grid_thw.prod(-1).tolist()
         unit = self.indices.merge**2
-        if (largest := max(counts) // unit) > self.most:
-            raise InputError(
-                f"An image has {largest} tokens, but the model was compiled for max_image_tokens={self.most}. Make it "
-                "smaller, or compile the model again for more."
-            )
+        check_tokens(max(counts) // unit, self.most)
         parts = [
             self.engine(patches.unflatten(0, (-1, unit)), self.indices.tensors(grid[None]))
             for patches, grid in zip(hidden_states.split(counts), grid_thw, strict=True)
@@ -205,6 +201,15 @@ class CompiledTower(torch.nn.Module):
         if not features:
             return BaseModelOutputWithPooling(pooler_output=embeddings)
         return _WithFeatures(pooler_output=embeddings, deepstack_features=features)
+
+
+def check_tokens(count: int, most: int) -> None:
+    """Raises an ``InputError`` if an image has more tokens than an engine takes."""
+    if count > most:
+        raise InputError(
+            f"An image has {count} tokens, but the model was compiled for max_image_tokens={most}. Make it smaller, or "
+            "compile the model again for more."
+        )
 
 
 @dataclasses.dataclass
@@ -285,7 +290,7 @@ def packed_tower(model: Any) -> tuple[PackedPatches | None, str]:
                 wanted = sharing_copy(tower)(patches, grid_thw=grid, return_dict=True)
                 found = packed(patches.unflatten(0, (-1, side**2)), packed.indices.tensors(grid))
             further = getattr(wanted, "deepstack_features", None) or ()
-            if not _agree(found, [wanted.pooler_output, *further]):
+            if not agree(found, [wanted.pooler_output, *further]):
                 return None, "its tower computes something else from precomputed indices"
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         return None, f"its tower does not run with precomputed indices ({error})"
@@ -304,7 +309,7 @@ def patch_elements(tower: Any) -> int:
     return weight[0].numel()
 
 
-def _agree(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
+def agree(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
     """Returns whether the outputs of two towers are equal up to rounding."""
     limit = 1e-3 if wanted[0].dtype == torch.float32 else 5e-2
     return len(found) == len(wanted) and all(

@@ -42,6 +42,11 @@ from torchtrt_converters_transformers.saving import (
     renamed,
     write_folder,
 )
+from torchtrt_converters_transformers.sized_towers import (
+    ImagePatches,
+    sized_tower,
+    takes_sizes,
+)
 from torchtrt_runtime.serialization.folders import SavedFolder
 from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
@@ -163,14 +168,18 @@ class CompiledVisionLanguage(CompiledClass):
         self.set_output_embeddings(torch.nn.Identity())  # type: ignore[attr-defined]
         object.__setattr__(self, "language", language)  # a module once, inside of LanguageEngines
         self.vision = None if vision is None else vision.engine
-        if vision is not None and vision.image_tokens:
+        if vision is not None and hasattr(base, "visual"):
             base.visual = CompiledTower(
                 vision.engine, PatchIndices.of(base.visual), language.dtype, vision.image_tokens
             )
         elif vision is not None:
             config: Any = self.config  # type: ignore[attr-defined]
             settings = {name: getattr(config, name, None) for name in FEATURE_SETTINGS}
-            base.get_image_features = _ImageFeatures(vision, language.dtype, settings, type(base))
+            most = vision.image_tokens
+            patches = ImagePatches.of(config, most) if most else None
+            base.get_image_features = _ImageFeatures(
+                vision, language.dtype, settings, type(base), patches
+            )
         if hasattr(base, "compute_3d_position_ids"):
             base.compute_3d_position_ids = functools.partial(_positions_behind, base)
         module = cast("torch.nn.Module", self)
@@ -224,7 +233,7 @@ class CompiledVisionLanguage(CompiledClass):
     def with_saved_engines(cls, model: Any, saved: SavedFolder, weights: Weights | None) -> Any:
         """Returns a copy of a model without weights, with the engines of a folder."""
         description = saved.content
-        parts = _weights_of_parts(model, weights, is_packed=bool(description["image_tokens"]))
+        parts = _weights_of_parts(model, weights)
         engine = load_engines(saved, parts)("vision")
         compiled = hollow_copy(model, CompiledVisionLanguage)
         language = CompiledForCausalLM.read(inner_folder(saved, _LANGUAGE), parts["language"])
@@ -239,7 +248,7 @@ class CompiledVisionLanguage(CompiledClass):
 
 
 def _weights_of_parts(
-    model: Any, weights: Weights | None, *, is_packed: bool
+    model: Any, weights: Weights | None
 ) -> dict[str, Mapping[str, Tensor] | None]:
     """Returns a model's weights for its language model and its vision tower, by their names in compiled modules."""
     if weights is None:
@@ -248,7 +257,7 @@ def _weights_of_parts(
     language = prefix_of(model, base.language_model)
     inside = {language: "model.", prefix_of(model, model.get_output_embeddings()): "head."}
     seen = {prefix_of(model, base): "model."}
-    if is_packed:
+    if tower_of(model) is not None:
         seen = {prefix_of(model, tower_of(model)): "tower."}
     others = {name: each for name, each in named.items() if not name.startswith(language)}
     return {"language": renamed(named, inside), "vision": renamed(others, seen)}
@@ -259,7 +268,7 @@ class Vision:
     """A compiled vision tower.
 
     Attributes:
-        engine: The compiled ``ImageFeatures`` or ``PackedPatches``.
+        engine: The compiled ``ImageFeatures``, ``PackedPatches`` or ``SizedPatches``.
         stacked: Whether the model has the embeddings of images in one tensor, and not in a list.
         image_tokens: The maximum number of tokens of an image of any size; 0 where images have one size.
     """
@@ -338,12 +347,19 @@ class _ImageFeatures:
         dtype: The model's dtype.
         settings: What the engine has compiled in, by the names of options.
         kind: The class of the model that has the method.
+        patches: The patches of images of any size; None for images of one size.
     """
 
     def __init__(
-        self, vision: Vision, dtype: torch.dtype, settings: Mapping[str, Any], kind: type[Any]
+        self,
+        vision: Vision,
+        dtype: torch.dtype,
+        settings: Mapping[str, Any],
+        kind: type[Any],
+        patches: ImagePatches | None,
     ) -> None:
         self._vision, self._dtype, self._settings, self._kind = vision, dtype, settings, kind
+        self._patches = patches
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -355,9 +371,11 @@ class _ImageFeatures:
         """Returns the embeddings of images.
 
         Raises:
-            InputError: Other options are given than those that the engine has compiled in.
+            InputError: Other options are given than those that the engine has compiled in, or an image has sides or a
+                number of tokens that the engine does not take.
         """
         others.pop("return_dict", None)
+        sizes = others.pop("image_sizes", None) if self._patches is not None else None
         asked = {name: value for name, value in others.items() if value is not None}
         for name, value in asked.items():
             if name not in self._settings:
@@ -370,10 +388,21 @@ class _ImageFeatures:
                     f"Set model.config.{name}, and compile the model again."
                 )
         pixels = pixel_values.to(self._dtype)
-        features: Any = [self._vision.engine(image)[0] for image in pixels.split(1)]
+        engine = self._vision.engine
+        features: Any
+        if self._patches is None:
+            features = [engine(image)[0] for image in pixels.split(1)]
+        else:
+            images = zip(pixels, self._sizes(pixels, sizes), strict=True)
+            features = [engine(*self._patches.inputs(image, size)) for image, size in images]
         return BaseModelOutputWithPooling(
             pooler_output=torch.stack(features) if self._vision.stacked else features
         )
+
+    @staticmethod
+    def _sizes(pixels: Tensor, given: Any) -> Any:
+        """Returns the size of each image: by default, that of all."""
+        return [pixels.shape[-2:]] * len(pixels) if given is None else given
 
 
 def _listed(value: Any) -> Any:
@@ -395,6 +424,12 @@ def compile_vision(model: Any, image_tokens: int, settings: Mapping[str, Any]) -
         with torch.no_grad():
             one = program.model.get_image_features(pixels, return_dict=True).pooler_output
         return Vision(torchtrt.compile(program, [image], **settings), isinstance(one, Tensor))
+    if takes_sizes(model):
+        sized, _ = sized_tower(model, image_tokens)
+        if sized is None:
+            return None
+        engine = torchtrt.compile(sized, sized.inputs(), **settings)
+        return Vision(engine, image_tokens=image_tokens)
     packed, _ = packed_tower(model)
     if packed is None:
         return None
