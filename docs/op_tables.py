@@ -94,7 +94,7 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
         if not check.__module__.endswith(
             "aten_core.impl.checks"
-        ):  # what the introduction says of all
+        ):  # the introduction describes these for all
             yield from _messages(check)
 
 

@@ -1,4 +1,4 @@
-"""``make check`` runs the tests that a change asks for, and a few parameters of each."""
+"""``make check`` runs the tests that a change needs, and a few parameters of each."""
 
 import subprocess
 

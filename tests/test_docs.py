@@ -80,7 +80,7 @@ def test_every_setting_and_variable_is_in_a_table_of_settings():
 
 
 def test_every_exception_and_warning_is_in_a_table():
-    """And none that does not exist, so that whoever catches one finds when it is raised."""
+    """And none that does not exist, so that users who catch one find when it is raised."""
     raised = {
         name
         for name, value in vars(errors).items()

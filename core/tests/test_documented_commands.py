@@ -55,7 +55,7 @@ RUN = [(page, command) for page, command in commands() if why_not(command) is No
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the model that the pages speak of."""
+    """A folder with the model of the pages."""
     made = tmp_path_factory.mktemp("documented")
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     rows = {0: torch.export.Dim("rows", min=1, max=8)}
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("page", "command"), RUN, ids=lambda value: value)
 def test_a_documented_command_runs(folder: Path, page: str, command: str) -> None:
-    """It has an answer, or says that there is none; it never makes no sense."""
+    """It has a result, or an error that there is none; it never makes no sense."""
     program, *arguments = shlex.split(command)
     module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}

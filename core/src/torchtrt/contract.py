@@ -24,7 +24,7 @@ Converter = Callable[..., Any]
 """A function that adds one op to a network, in one of the forms of ``CallingConvention``."""
 
 Validator = Callable[..., Any]
-"""A function ``(node, settings)`` or ``(node)`` that says whether a converter can handle one node."""
+"""A function ``(node, settings)`` or ``(node)`` that checks whether a converter can handle one node."""
 
 
 class ConverterPriority(enum.Enum):
@@ -51,7 +51,7 @@ class AutocastRule(enum.Enum):
 
 
 class CallingConvention(enum.Enum):
-    """How a converter is called, told from its parameters.
+    """How a converter is called, which its parameters determine.
 
     Attributes:
         SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; the interpreter fills
@@ -211,7 +211,7 @@ class ConverterSupport:
 
     Attributes:
         converter_implementation: The function, or ``"module:function"`` to import it on first use.
-        capability_validator: Says whether the converter can handle one node.
+        capability_validator: Checks whether the converter can handle one node.
         supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
         requires_output_allocator: Whether an output's size depends on the data.
         keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
@@ -237,10 +237,10 @@ _FORMS = (
 
 
 def calling_convention(converter: Converter) -> CallingConvention:
-    """Returns how ``converter`` wants to be called, told from the names of its parameters.
+    """Returns how to call ``converter``, which the names of its parameters determine.
 
     Raises:
-        ConverterSignatureError: They do not tell.
+        ConverterSignatureError: They determine no convention.
     """
     first, *rest = _parameter_names(converter) or ("",)
     if first in ("net", "network"):
@@ -422,7 +422,7 @@ def _schema_defaults(target: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def value_of(argument: Any) -> Any:
-    """Returns what PyTorch knows of a node's argument: a fake tensor, a symbolic size, or the argument itself."""
+    """Returns PyTorch's value of a node's argument: a fake tensor, a symbolic size, or the argument itself."""
     return argument.meta.get("val") if isinstance(argument, Node) else argument
 
 

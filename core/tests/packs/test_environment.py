@@ -63,7 +63,7 @@ def test_disabling_outranks_the_allow_list() -> None:
     ],
 )
 def test_a_variable_that_does_not_exist_is_a_problem(variable: str, closest: str) -> None:
-    """A misspelled one would have no effect, and nobody would know."""
+    """A misspelled one would have no effect, and no warning."""
     (problem,) = read_selection({variable: "1", "PATH": "", "MY_TORCHTRT_X": ""}).problems
 
     assert problem.code == "unknown-variable"

@@ -78,7 +78,7 @@ def test_right_engines_stay_whole(wrong_together):
 def test_a_tensorrt_that_needs_it_is_compared_where_several_sizes_vary(
     wrong_together, monkeypatch, settings, is_compared
 ):
-    """And only there, unless the setting says no."""
+    """And only there, unless the setting turns it off."""
     monkeypatch.setattr(engine_checks, "is_real", lambda: True)
     with disabling(NEEDED):
         model = compiled(**settings)
@@ -156,7 +156,7 @@ class Nearest(nn.Module):
 
 @pytest.mark.parametrize("is_wrong", [False, True], ids=["rounded", "wrong"])
 def test_rounding_that_grows_is_no_mistake(monkeypatch, is_wrong):
-    """PyTorch, with its numbers rounded, tells how much it grows; a larger difference is a mistake."""
+    """PyTorch, with its numbers rounded, shows how much it grows; a larger difference is a mistake."""
     forward = EngineModule.forward
 
     def rounded(self, x):

@@ -129,7 +129,7 @@ def test_every_version_has_rules_and_a_description() -> None:
 
 
 def test_every_class_stands_behind_one_that_a_version_has() -> None:
-    """What the classes say they implement is described for a version, and no two classes say the same."""
+    """What the classes declare to implement is described for a version, and no two classes declare the same."""
     described: set[str] = set()
     for version in reference.VERSIONS:
         text = DESCRIPTIONS.joinpath(f"{version}.json").read_text("utf-8")

@@ -188,7 +188,7 @@ def test_zeros_without_memory_are_not_captured():
 
 
 def test_a_model_that_takes_no_tensors_runs_as_without():
-    """No input says where it runs, and PyTorch without CUDA knows no stream."""
+    """No input has a device, and PyTorch without CUDA has no stream."""
     assert cuda_graphs.StreamCapture.place_of(()) is None
     assert cuda_graphs.StreamCapture.place_of((3, None)) is None
 
@@ -253,7 +253,7 @@ def test_every_range_of_sizes_is_captured():
 
 
 def test_results_are_overwritten_where_that_is_asked_for():
-    """One captured graph serves all calls, whoever holds its results; they are the same memory each time."""
+    """One captured graph serves all calls, even while its results are in use; they are the same memory each time."""
     model, compiled = compiled_model()
     compiled.executor = CudaGraphs(overwrites=True, capture=Tape)
     x, y = torch.randn(2, 4), torch.randn(3)

@@ -41,7 +41,7 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         return
 
     if hasattr(shape_env, "_version_counter"):
-        # PyTorch remembers what it could not tell before exporting knew the ranges.
+        # PyTorch caches the questions that it could not decide before exporting had the ranges.
         shape_env._version_counter += 1
 
     def refuse(expression: Any, value: Any) -> None:

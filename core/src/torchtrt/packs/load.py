@@ -198,7 +198,7 @@ def _named_pack(module: ModuleType, implemented: Hooks, found: InstalledExtensio
     entry = f'The entry point {found.info.name} = "{found.entry_point}"'
     right = f"{found.object_name} = ConverterPack({found.info.name!r}, ...)"
     if "torchtrt_converter_pack" in implemented:
-        what = f"{entry} names the pack, so that nobody calls the hook torchtrt_converter_pack"
+        what = f"{entry} names the pack, so that nothing calls the hook torchtrt_converter_pack"
         raise _RefusalError("bad-hook", what, f"Delete the hook from {found.module}.")
     pack = getattr(module, found.object_name, None)
     if not isinstance(pack, ConverterPack):
@@ -259,7 +259,7 @@ def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> H
     for function_name, function in vars(module).items():
         is_named = function_name.startswith("torchtrt_") and inspect.isroutine(function)
         if is_named and not hasattr(function, f"{PROJECT}_impl"):
-            what = f"its function {function_name!r} is not marked, so that nobody would call it"
+            what = f"its function {function_name!r} is not marked, so that nothing would call it"
             hint = "Mark it @hookimpl, or name it otherwise: names that begin so are of hooks."
             raise _RefusalError("bad-hook", what, hint)
     try:

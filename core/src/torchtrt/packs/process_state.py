@@ -16,7 +16,7 @@ from typing import Any
 
 
 def process_state() -> dict[str, Any]:
-    """Returns what is common to a whole process, by a name that a user knows."""
+    """Returns what is common to a whole process, by a name that users see in messages."""
     import torch
     from torch._tensor_str import PRINT_OPTS
 

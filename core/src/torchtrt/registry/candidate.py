@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that its checks let pass; none where no check says."""
+        """The names of the dtypes that its checks accept; none where no check restricts them."""
         return declared_dtypes(self.support.capability_validator)
 
     @property
@@ -105,7 +105,7 @@ class Rejection:
         candidate: The candidate, or ``None`` when the reason is about the node as a whole.
         reason: Why, in words.
         code: What kind of reason it is.
-        advice: What the pack says can be done about it.
+        advice: What can be done about it, from the pack.
         traceback: Where it failed, if it failed rather than rejected the node.
     """
 

@@ -20,7 +20,7 @@ Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two third parties each put something HIGH before all others of one op, and nobody said which to prefer.
+    """Two third parties each put something HIGH before all others of one op, and no preference decides.
 
     Attributes:
         target: The op.

@@ -1,4 +1,4 @@
-"""ConverterRegistry: finds the converter for a node, and says why it is that one."""
+"""ConverterRegistry: finds the converter for a node, with the reason for the choice."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class ConverterRegistry:
         return list_everything(self._current_table(), problems())
 
     def is_folding_disabled(self, target: Target) -> bool:
-        """Returns whether a pack wants an op in the network even where all that it reads is constant."""
+        """Returns whether a pack keeps an op in the network even where all that it reads is constant."""
         later = self._current_table().is_pending(target)
         return target in self._current_table(rebuild=later).never_folded
 

@@ -75,7 +75,7 @@ def _import_pytorch(versions: dict[str, str]) -> Problem | None:
         import torch
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever stops it, this command is to tell
+    except BaseException as error:  # whatever stops it, this command reports
         versions["PyTorch"] = "cannot be imported"
         hint = (
             "Everything else needs it. If another problem here is of metadata, mend that first; else install PyTorch "

@@ -1,4 +1,4 @@
-"""Compares engines with PyTorch while a program is compiled, and says which one computes something else.
+"""Compares engines with PyTorch while a program is compiled, and reports which one computes something else.
 
 TensorRT 8.6 builds some networks with several dynamic sizes into engines that are right for the sizes they are
 optimized for, and wrong for others. Only a comparison shows it. The engine builder divides such a block, as it
@@ -207,7 +207,7 @@ def _comparing(
 
 
 def _run(graph_module: GraphModule, leaves: Sequence[Any]) -> None:
-    """Runs a graph. Sizes that the model itself does not take, or that the GPU has no room for, tell nothing.
+    """Runs a graph. Sizes that the model itself does not take, or that the GPU has no room for, are skipped.
 
     Raises:
         BuildError: The GPU cannot be used any more.
@@ -356,7 +356,7 @@ def _generated(node: Node, shape: Sequence[int]) -> torch.Tensor:
         return torch.rand(shape, device=device, generator=random).mul_(2).sub_(1).to(dtype)
     if dtype is torch.bool:
         return torch.ones(shape, dtype=dtype, device=device)
-    # Only an embedding tells which numbers are valid; an index that is out of range ends the use of a GPU.
+    # Only an embedding has a known range of valid numbers; an index that is out of range ends the use of a GPU.
     readers = [arguments_of(user) for user in node.users if user.target is aten.embedding.default]
     rows = [value_of(each.weight).shape[0] for each in readers if each.indices is node]
     if rows and not dtype.is_complex:

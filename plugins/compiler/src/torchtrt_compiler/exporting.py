@@ -114,7 +114,7 @@ def _exported(
                 model, dynamic_shapes = _with_shapes(model, *shapes)
             return export_module(model, args, kwargs, dynamic_shapes)
     except TorchTRTError:
-        raise  # TorchScript's runner says itself what cannot be compiled
+        raise  # the error of TorchScript's runner names what cannot be compiled
     except Exception as error:
         raise ExportError(
             f"torch.export could not trace {type(model).__name__}{_raised_in(error)}: {type(error).__name__}: {error}\n"
@@ -295,7 +295,7 @@ class _DynamicSize(NamedTuple):
             minimum = low if minimum <= 2 else max(low, minimum)
             maximum = high if maximum is None else min(high, maximum)
         else:
-            # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
+            # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
             minimum = max(minimum, 1)
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
@@ -356,7 +356,7 @@ def narrowed_sizes(
     kwarg_inputs: Mapping[str, Any],
     excluded: Mapping[Any, Excluded],
 ) -> Iterator[NarrowedSize]:
-    """Yields where sizes were asked for that the model's code, as PyTorch exported it, does not take."""
+    """Yields the requested sizes that the model's code, as PyTorch exported it, does not take."""
     leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
     for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
         for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):

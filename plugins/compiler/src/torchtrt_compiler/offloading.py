@@ -24,10 +24,10 @@ def offloaded(
     owners: Iterable[torch.nn.Module | ExportedProgram],
     watcher: ProgramWatcher,
 ) -> Iterator[None]:
-    """Has the weights of a model in the memory of the CPU inside a ``with`` block, if the settings say so.
+    """Keeps the weights of a model in the memory of the CPU inside a ``with`` block, if the settings specify it.
 
-    Each storage is moved as a whole, and comes back as the same storage. So tied weights stay tied, and views that
-    nobody here knows are views again.
+    Each storage is moved as a whole, and comes back as the same storage. So tied weights stay tied, and other
+    views of the same memory are views again.
 
     Args:
         settings: The settings of the compilation.

@@ -1,7 +1,7 @@
 """Where the time of a compiled model's call goes: by layer of its engines, by kernel, and by op that stays in PyTorch.
 
-TensorRT tells a profiler how long each layer took. Where it has made one layer of a whole block, as it does of
-transformers, that says nothing, and the kernels that the GPU ran do.
+TensorRT reports to a profiler how long each layer took. Where it has made one layer of a whole block, as it does of
+transformers, only the kernels that the GPU ran show where the time goes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ProfileEntry:
             ``"op"`` in PyTorch.
         name: The layer's name as TensorRT has it, the kernel's, or the op's qualified name.
         milliseconds: The median time per call.
-        nodes: The nodes of the model's graph that it computes, as far as its name tells.
+        nodes: The nodes of the model's graph that it computes, as far as its name contains them.
         calls: How often it runs in one call.
         position: Its place in the order of the first call, from 0; -1 for kernels, whose order is unknown.
     """
@@ -93,8 +93,8 @@ class CallProfile:
     def to_chrome_trace(self) -> dict[str, Any]:
         """Returns one call in the format of Chrome's traces, as data that ``json.dumps`` accepts.
 
-        Layers and ops follow each other in the order of a call, each with its median time. Nothing tells the order and
-        the gaps of kernels, so they follow each other in a row of their own.
+        Layers and ops follow each other in the order of a call, each with its median time. The order
+        and the gaps of kernels are unknown, so they follow each other in a row of their own.
         """
         from torchtrt_compiler.profile_traces import trace_of
 
@@ -321,7 +321,7 @@ class _Profiler(torch.fx.Interpreter):
 
 
 class _ProfiledEngine:
-    """An engine in an execution context that tells the times of its layers."""
+    """An engine in an execution context that reports the times of its layers."""
 
     def __init__(self, name: str, module: EngineModule) -> None:
         self.name, self.module = name, module
@@ -365,7 +365,7 @@ class _ProfiledEngine:
 
 
 def _listener(times: list[tuple[str, float]]) -> Any:
-    """Returns what TensorRT tells the time of each layer; its class is made of the TensorRT in use."""
+    """Returns what receives the time of each layer from TensorRT; its class is made of the TensorRT in use."""
 
     class Listener(trt.IProfiler):  # type: ignore[misc]
         def __init__(self) -> None:

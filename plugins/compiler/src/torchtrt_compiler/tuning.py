@@ -47,7 +47,7 @@ ALL_IN_TORCH: Mapping[bool | str, str] = {
     True: ", compiled by Inductor",
     "max-autotune": ", compiled by Inductor with max-autotune",
 }
-"""How a model without engines is tried: the setting ``inductor``, and what the report says of it."""
+"""How a model without engines is tried: the setting ``inductor``, and its words in the report."""
 _MEASURED: Mapping[str, Any] = {
     "reason": "the model is faster so, as tune=True measured",
     "reasons": ("the model is faster so, as tune=True measured",),
@@ -125,7 +125,7 @@ def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> It
 
 
 def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Returns what a function returns; what it warns of has been said, or, as having no engine, may be the fastest."""
+    """Returns what a function returns. Its warnings are repetitions, or are about models without engines."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*args, **kwargs)
@@ -192,7 +192,9 @@ class _Search:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
             return None
         failures = compiled.executor.failures
-        if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
+        if (
+            failures and "inductor" in changed
+        ):  # no matter how fast: it is not what the report would name
             self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
             return None
         with contextlib.suppress(*_FAILURES):  # it ran before

@@ -252,7 +252,7 @@ SLOW = (
     "torchtrt_reference",
     "torchtrt_testing",
 )
-"""Modules that take long to import, and that nobody needs before something is compiled."""
+"""Modules that take long to import, and that are not needed before something is compiled."""
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
 
 REASONS_EACH = 3
-"""The maximum number of reasons that are told of one sample: the first ones."""
+"""The maximum number of reasons that are kept of one sample: the first ones."""
 
 
 @dataclass(frozen=True)

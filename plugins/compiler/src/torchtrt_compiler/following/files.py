@@ -82,7 +82,7 @@ class SavedPrograms:
         return describe(model, state) == self.lines
 
     def drop(self, program: Program) -> None:
-        """Forgets a program."""
+        """Removes a program."""
         self._programs = [each for each in self._programs if each.program is not program]
 
 

@@ -36,7 +36,7 @@ class Program:
 
     Attributes:
         loaded: Whose weights are in the engines.
-        held: For each weight in the engines what told it from others.
+        held: For each weight in the engines, what identified it then.
         sharing: The weights that share memory with one that it writes to, as groups.
     """
 
@@ -202,7 +202,7 @@ class Binding:
         ]
 
     def marks(self, watched: Watch) -> dict[str, Any]:
-        """Returns what tells whether each weight of the program is another one, by the program's names."""
+        """Returns what identifies each weight of the program, by the program's names."""
         marks: dict[str, Any] = {name: mark for name, *mark in watched.tensors}
         marks |= {name: [value] for name, _, _, value in watched.numbers}
         for name, tensor in self.constants.items():
@@ -296,7 +296,7 @@ def _weights(
     for name, each in constants.items():
         if name not in exported.state_dict and _is_strided(each) and storage_of(each) in own:
             raise UnsupportedProgramError(
-                f"Its forward reads a weight through an object that is no module ({name}), and nothing says which."
+                f"Its forward reads a weight through an object that is no module ({name}), so the weight is unknown."
             )
     return {name: name for name in tensors}, constants
 

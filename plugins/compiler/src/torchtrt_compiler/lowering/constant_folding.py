@@ -142,7 +142,7 @@ def _computed(node: Node, args: Any, kwargs: Any) -> Any:
     """Returns what a node computes of constants.
 
     Raises:
-        UnsupportedProgramError: PyTorch has no kernel for them, which exporting does not ask for.
+        UnsupportedProgramError: PyTorch has no kernel for them; exporting needs none.
     """
     target: Any = node.target
     try:

@@ -231,7 +231,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _key(tensor: torch.Tensor) -> Any:
-    """Returns what tells a tensor from other views of the same memory."""
+    """Returns what distinguishes a tensor from other views of the same memory."""
     with DisableTorchFunction():
         return (
             _memory(tensor),
@@ -411,8 +411,8 @@ class BlockRecorder:
     def recipe(self) -> dict[str, Any]:
         """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
 
-        Some values of the network may have been made unobserved, as in another thread. Attributes that nobody saw being
-        read may have led to them, and must stay unchanged.
+        Some values of the network may have been made unobserved, as in another thread. Attributes whose
+        reads were not observed may have led to them, and must stay unchanged.
         """
         given = set(map(_memory, self._given.values()))
         for tensor in self._recorder.unread_sources() if self._has_unseen else ():

@@ -40,7 +40,7 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
         The pack. A failed adoption leaves nothing in it.
 
     Raises:
-        PackError: The module raised; the message names it, and what it asks for that torchtrt lacks.
+        PackError: The module raised; the message names it, and what it needs that torchtrt lacks.
     """
     given: object = module
     if not isinstance(given, str):

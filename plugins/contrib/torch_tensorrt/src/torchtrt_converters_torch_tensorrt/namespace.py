@@ -247,7 +247,7 @@ def _attribute(path: str, module: str, name: str) -> Any:
 
 
 def why_missing(module: str, name: str) -> str:
-    """Returns what a user reads who asks a module for a name that it has not."""
+    """Returns the message for a name that a module does not have."""
     names = [*NAMES.get(module, {}), *_submodules(module)]
     hint = INSTEAD.get(name)
     advice = (

@@ -215,7 +215,7 @@ def _unreadable(path: Path, reason: str) -> UnreadableFileError:
 
 
 def contradicted(path: Path, what: str) -> UnreadableFileError:
-    """Returns the error for a description that says otherwise than the engine.
+    """Returns the error for a description that contradicts the engine.
 
     Args:
         path: The description's file.

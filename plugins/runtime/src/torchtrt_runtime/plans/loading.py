@@ -56,10 +56,10 @@ def engine_module(
         as_dict: Whether a call returns a dictionary of the outputs by name; otherwise a tuple of them. They are in the
             order of the model's outputs, without a description in the engine's.
         version_compatible: Whether the plan may bring the code that runs it, as one of ``trtexec
-            --versionCompatible`` does. The description tells it of plans of ``export_engine``.
+            --versionCompatible`` does. The description has it for plans of ``export_engine``.
 
     Raises:
-        UnreadableFileError: There is no such file, or the description is none, or says otherwise than the engine.
+        UnreadableFileError: There is no such file, or the description is none, or contradicts the engine.
         EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
         EngineError: TensorRT cannot load the plan, or no module can run such an engine: the message has the reason.
     """
@@ -100,7 +100,7 @@ def engine_module(
 def _loaded_engine(
     plan: Any, file: Path, compatible: Sequence[str], described: Mapping[str, Any] | None
 ) -> EngineModule:
-    """Returns an engine whose inputs and outputs nobody has read yet."""
+    """Returns an engine whose inputs and outputs are not read yet."""
     targets = tuple(map(str, described["compute_capabilities"])) if described else ()
     gpu = str(described["gpu"]) if described else None
     engine = EngineModule(
@@ -172,10 +172,10 @@ _NARROWED = {(torch.int64, torch.int32), (torch.float64, torch.float32)}
 def _adopt(
     described: Mapping[str, Any], engine: EngineModule, tensors: PlanTensors
 ) -> tuple[InputChecks, list[str]]:
-    """Returns what a description says of inputs and of the order of outputs, and gives the engine its dtypes.
+    """Returns a description's inputs and its order of outputs, and gives the engine its dtypes.
 
     Raises:
-        UnreadableFileError: The engine says otherwise.
+        UnreadableFileError: The description contradicts the engine.
     """
     known = {each.name: each for each in tensors.inputs}
     names = [each["name"] for each in described["inputs"]]
@@ -227,7 +227,7 @@ def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
     """Returns an input with the dtype of its description.
 
     Raises:
-        UnreadableFileError: The engine says otherwise of its dtype or its profiles.
+        UnreadableFileError: The engine has another dtype or other profiles.
     """
     dtype = _agreed_dtype(each, mine.dtype)
     if tuple(each["shape"]) != mine.shape:

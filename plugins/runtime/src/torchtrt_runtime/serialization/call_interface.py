@@ -49,7 +49,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
-    """Returns everything about a compiled model that its graph does not say.
+    """Returns everything about a compiled model that its graph does not contain.
 
     Raises:
         UnsupportedProgramError: An input has a form that cannot be written.
@@ -92,7 +92,7 @@ def trees_of(data: Mapping[str, Any]) -> tuple[pytree.TreeSpec, pytree.TreeSpec]
 
 
 def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
-    """Returns a compiled model of a graph and what ``describe_interface`` said about it.
+    """Returns a compiled model of a graph and of what ``describe_interface`` returned for it.
 
     Raises:
         UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
@@ -228,7 +228,7 @@ def _default_to_json(value: Any) -> dict[str, Any]:
 
 
 def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
-    """Returns the parameters of ``forward`` from what a file says of them."""
+    """Returns the parameters of ``forward`` from a file's description of them."""
 
     def forward() -> None: ...
 

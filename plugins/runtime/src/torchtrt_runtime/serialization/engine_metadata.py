@@ -48,8 +48,8 @@ def describe_engine(
 
     Args:
         engine: The engine.
-        inputs: What PyTorch knows of the inputs: fake tensors.
-        outputs: What it knows of the outputs, likewise. A size that follows from the inputs' is described.
+        inputs: PyTorch's values of the inputs: fake tensors.
+        outputs: Those of the outputs, likewise. A size that follows from the inputs' is described.
     """
     plan = buffer_of(engine.plan)
     sizes = _Sizes(inputs)
@@ -110,7 +110,7 @@ def _shapes(sizes: Sequence[SizeRange]) -> list[list[int]]:
 
 
 def _input_from_json(data: dict[str, Any]) -> InputProfile:
-    # Files that were written when engines had one range each say it in three.
+    # Files that were written when engines had one range each have it as three entries.
     ranges = data.get("ranges") or [[data[bound] for bound in ("min", "opt", "max")]]
     profiles = (tuple(map(SizeRange, *bounds)) for bounds in ranges)
     dtype = dtype_from_json(data["dtype"])
@@ -129,7 +129,7 @@ class _Sizes:
                     self._places.setdefault(size.node.expr, [index, dim])
 
     def describe(self, size: Any) -> Any:
-        """Returns a number, an expression, or the name of a size that only running tells."""
+        """Returns a number, an expression, or the name of a size that depends on data."""
         if isinstance(size, int):
             return size
         expression = size.node.expr
