@@ -15,7 +15,7 @@ PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
 OPS_OF_THE_COMPILER = {
-    "engine_checks": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
+    "trial_calls": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "composites that may return their argument although their schema does not declare it",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
@@ -35,7 +35,7 @@ def test_no_module_imports_itself_through_others(package):
     assert [] == circles(package.dependencies())
 
 
-def test_a_room_of_the_core_imports_only_from_rooms_below():
+def test_a_layer_of_the_core_imports_only_from_layers_below():
     """The layers are those that docs/design.md lists, from the ground up."""
     text = (
         (ROOT / "docs/design.md")

@@ -10,7 +10,7 @@ import torch
 import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_cli import main
-from torchtrt_compiler.profiling import example_leaves
+from torchtrt_compiler.trial_calls import example_leaves
 
 VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 

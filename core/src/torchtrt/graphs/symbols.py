@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -30,6 +30,20 @@ def shape_env_of(graph: Graph) -> ShapeEnv | None:
         if mode is not None:
             return mode.shape_env  # type: ignore[no-any-return]
     return None
+
+
+def size_at(size: Any, sizes: Mapping[Any, int]) -> Any:
+    """Returns a size where the symbols have these values; an expression if it depends on others, such as on data.
+
+    Args:
+        size: An ``int``, a ``torch.SymInt``, or an expression of SymPy.
+        sizes: The value of each symbol.
+    """
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr if isinstance(size, torch.SymInt) else size
+    value = expression.xreplace(sizes)
+    return value if getattr(value, "free_symbols", ()) else int(value)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
 from torchtrt_compiler.partitioning.blocks import is_scalar
-from torchtrt_compiler.profiling import WARM_UPS, Clock, example_leaves, unchanged
+from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
 
@@ -224,14 +224,9 @@ def _leaves(
     compiled: CompiledModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
 ) -> list[Any]:
     """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
-    leaves = example_leaves(compiled)
-    if not (inputs or kwarg_inputs):  # those of an exported program
-        return leaves
-    for place, given in enumerate(compiled.flatten(tuple(inputs), kwarg_inputs)):
-        is_example = type(given) in (torch.Tensor, torch.nn.Parameter)
-        if is_example and given.shape == leaves[place].shape:
-            leaves[place] = given.detach().clone()
-    return leaves
+    is_program = not (inputs or kwarg_inputs)  # an exported one has inputs of its own
+    given = () if is_program else compiled.flatten(tuple(inputs), kwarg_inputs)
+    return with_given(example_leaves(compiled), given)
 
 
 def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:

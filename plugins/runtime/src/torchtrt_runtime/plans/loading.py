@@ -27,7 +27,6 @@ from torchtrt_runtime.input_checks import InputChecks, TensorCheck
 from torchtrt_runtime.plans.description import (
     beside,
     contradicted,
-    profiles_from,
     read_description,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
@@ -188,15 +187,11 @@ def _adopt(
             raise UnreadableFileError(
                 f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
             )
-    symbols: dict[str, Any] = {}
-
-    def symbol(name: str) -> Any:
-        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
-
+    symbols = expressions.SymbolsByName()
     inputs, checks = [], []
     for each in described["inputs"]:
         profile = _agreed(each, known[each["name"]])
-        sizes = tuple(expressions.from_json(size, symbol) for size in each["sizes"])
+        sizes = tuple(expressions.from_json(size, symbols.__getitem__) for size in each["sizes"])
         fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
         if fixed != profile.shape:
             raise UnreadableFileError(f"it has the sizes {each['sizes']} for {each['name']!r}")
@@ -214,7 +209,7 @@ def _adopt(
     )
     engine.inputs = tuple(inputs)
     engine.outputs = {name: outputs[name] for name in order}
-    ranges = profiles_from(described["sizes"], symbol)
+    ranges = symbols.profiles_from(described["sizes"])
     missing = [
         name for name, each in symbols.items() if any(each not in profile for profile in ranges)
     ]
