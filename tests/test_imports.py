@@ -54,11 +54,11 @@ def test_a_layer_of_the_core_imports_only_from_layers_below():
         f"{module} -> {name}"
         for module, names in direct.items()
         for name in names
-        if CORE.room(module) != CORE.room(name)
-        and height[CORE.room(name)] >= height[CORE.room(module)]
+        if CORE.top_level(module) != CORE.top_level(name)
+        and height[CORE.top_level(name)] >= height[CORE.top_level(module)]
     ]
 
-    assert set(height) == {CORE.room(module) for module in direct}
+    assert set(height) == {CORE.top_level(module) for module in direct}
     assert [] == upward
 
 
