@@ -144,6 +144,14 @@ def test_pages_that_are_tested_elsewhere_show_code():
     assert set(TESTED_ELSEWHERE) <= set(pages_with_code())
 
 
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_code_is_no_wider_than_its_column(name):
+    """On a screen of 1280 pixels, a wider line scrolls. ``docs/ruff.toml`` has the same width."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL)
+
+    assert [] == [line for block in blocks for line in block.splitlines() if len(line) > 87]
+
+
 def test_quoted_code_is_in_its_file():
     """A page that shows a part of the repository follows it."""
     quotes = [

@@ -100,7 +100,11 @@ def known_files() -> list[str]:
         ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()
     return [
-        path for path in listed if "tests" not in Path(path).parts and not path.startswith("notes")
+        path
+        for path in listed
+        if "tests" not in Path(path).parts
+        and not path.startswith("notes")
+        and (ROOT / path).is_file()  # git lists a deleted file until the commit
     ]
 
 

@@ -37,7 +37,7 @@ def commands() -> list[tuple[str, str]]:
     for page in PAGES:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
             is_shell = language in ("", "sh", "bash", "shell", "console")
-            for line in block.splitlines():
+            for line in block.replace("\\\n", "").splitlines():
                 command = line.removeprefix("$ ").split("  #")[0].strip()
                 if line.startswith("$ ") or (is_shell and COMMAND.match(command)):
                     found[command] = page.name
