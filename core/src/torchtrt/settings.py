@@ -351,6 +351,14 @@ class CompilationSettings:
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Checks the settings that exclude each other.
+
+        Raises:
+            SettingsError: Some do.
+        """
         if operator.getitem in self.torch_executed_ops:
             raise SettingsError(
                 "torch_executed_ops names getitem, which takes one of an op's results and runs where the op runs. "

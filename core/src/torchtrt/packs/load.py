@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
@@ -104,13 +104,7 @@ def load(
             raise PackError(str(problem))
         problems.append(problem)
 
-    known = {found.info.name for found in (*scan.packs, *scan.others)}
-    known.update(*map(_names_of, scan.problems))
-    for problem in (
-        *selection.problems,
-        *(each for each in scan.problems if not _names_of(each) & selection.disabled),
-        *selection.unknown_names(known),
-    ):
+    for problem in _problems_before_loading(scan, selection):
         note(problem)
     disabled = {
         found.info.name: f"disabled by {DISABLE}"
@@ -144,6 +138,17 @@ def load(
         strict=selection.strict,
     )
     return packs, problems
+
+
+def _problems_before_loading(scan: Scan, selection: Selection) -> Iterator[Problem]:
+    """Yields the problems of the environment and of the search, but for packs that are disabled."""
+    yield from selection.problems
+    for problem in scan.problems:
+        if not _names_of(problem) & selection.disabled:
+            yield problem
+    known = {found.info.name for found in (*scan.packs, *scan.others)}
+    known.update(*map(_names_of, scan.problems))
+    yield from selection.unknown_names(known)
 
 
 def _names_of(problem: Problem) -> set[str]:

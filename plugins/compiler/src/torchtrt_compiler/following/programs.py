@@ -31,7 +31,7 @@ class Program:
 
     Args:
         compiled: The compiled model; None where no op became an engine.
-        print_: What it computes; None if that is unknown.
+        fingerprint: What it computes; None if that is unknown.
         written: The weights that it writes to.
 
     Attributes:
@@ -43,11 +43,11 @@ class Program:
     def __init__(
         self,
         compiled: CompiledModule | None,
-        print_: Fingerprint | None,
+        fingerprint: Fingerprint | None,
         written: frozenset[str] = frozenset(),
     ) -> None:
         self.compiled = compiled
-        self.print = print_
+        self.fingerprint = fingerprint
         self.written = written
         self.loaded: Binding | None = None
         self.held: dict[str, Any] = {}
@@ -262,15 +262,15 @@ def bind(
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
         exported = export_traced(model, args, kwargs, None)
-        print_ = None if options.get("tune") else fingerprint(exported)
+        new = None if options.get("tune") else fingerprint(exported)
         names, constants = _weights(exported, state)
         for program in known:
             if (
-                print_ is not None
-                and program.print is not None
-                and program.print.text == print_.text
+                new is not None
+                and program.fingerprint is not None
+                and program.fingerprint.text == new.text
             ):
-                pairs = zip(program.print.weights, print_.weights, strict=True)
+                pairs = zip(program.fingerprint.weights, new.weights, strict=True)
                 return Binding(program, dict(pairs), constants, ())
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
@@ -278,7 +278,7 @@ def bind(
             compiled = compile_exported(model, exported, args, kwargs, options)
     places = filter(None, map(place_of, _destinations(compiled.graph_module).values()))
     written = _at(list(places), {**state.weights, **constants}, names)
-    return Binding(Program(_freed(compiled), print_, written), names, constants, ())
+    return Binding(Program(_freed(compiled), new, written), names, constants, ())
 
 
 def _weights(

@@ -179,14 +179,8 @@ def _adopt(
     known = {each.name: each for each in tensors.inputs}
     names = [each["name"] for each in described["inputs"]]
     order = [each["name"] for each in described["outputs"]]
-    for what, mine, theirs in (
-        ("inputs", names, list(known)),
-        ("outputs", order, list(tensors.outputs)),
-    ):
-        if sorted(mine) != sorted(theirs):
-            raise UnreadableFileError(
-                f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
-            )
+    _check_names("inputs", names, list(known))
+    _check_names("outputs", order, list(tensors.outputs))
     symbols = expressions.SymbolsByName()
     inputs, checks = [], []
     for each in described["inputs"]:
@@ -209,13 +203,29 @@ def _adopt(
     )
     engine.inputs = tuple(inputs)
     engine.outputs = {name: outputs[name] for name in order}
-    ranges = symbols.profiles_from(described["sizes"])
+    return InputChecks(tuple(checks), _profiles(symbols, described["sizes"])), order
+
+
+def _check_names(what: str, mine: Sequence[str], theirs: Sequence[str]) -> None:
+    if sorted(mine) != sorted(theirs):
+        raise UnreadableFileError(
+            f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
+        )
+
+
+def _profiles(symbols: expressions.SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
+    """Returns the profiles of a description.
+
+    Raises:
+        UnreadableFileError: There is none, or one lacks a symbol.
+    """
+    profiles = symbols.profiles_from(sizes)
     missing = [
-        name for name, each in symbols.items() if any(each not in profile for profile in ranges)
+        name for name, each in symbols.items() if any(each not in profile for profile in profiles)
     ]
-    if missing or not ranges:
+    if missing or not profiles:
         raise UnreadableFileError(f"its entry 'sizes' lacks {', '.join(missing) or 'a profile'}")
-    return InputChecks(tuple(checks), ranges), order
+    return profiles
 
 
 def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
