@@ -19,8 +19,8 @@ from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
 from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
-from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.scan import InstalledExtension, Scan, scan
+from torchtrt.packs.standard_streams import output_as_errors
 
 Loaded = tuple[PackSet, list[Problem]]
 

@@ -26,9 +26,9 @@ from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
+from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
 from torchtrt.registry.listing import list_everything
 from torchtrt.registry.order import Conflict
-from torchtrt.registry.symbolic import has_symbolic_dimensions
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name

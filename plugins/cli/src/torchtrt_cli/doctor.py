@@ -18,9 +18,9 @@ from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
 from torchtrt_cli.installation import installation_problems, pieces
+from torchtrt_cli.loading_effects import Watch
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.parser import NO_LOAD
-from torchtrt_cli.watching import Watch
 from torchtrt_runtime.tables import Listing
 
 NO_TENSORRT = "none can be used"

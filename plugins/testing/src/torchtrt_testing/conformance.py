@@ -33,7 +33,7 @@ from torchtrt.packs import (
 from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
-from torchtrt_testing import fresh, nodes
+from torchtrt_testing import loading_effects, nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import (
     check_case,
@@ -53,8 +53,8 @@ from torchtrt_testing.conformance_checks import (
     validators_of,
     why_missing,
 )
+from torchtrt_testing.joint_checks import agreeing
 from torchtrt_testing.tensors import USUAL
-from torchtrt_testing.together import agreeing
 
 FIXED, VARYING = "fixed sizes", "varying sizes"
 _AGREEING: dict[Any, frozenset[OpCase]] = {}
@@ -158,8 +158,8 @@ class PackConformance:
 
     def test_loading_it_is_light(self) -> None:
         """It imports nothing but torchtrt, PyTorch and its own modules, and of PyTorch nothing that takes long."""
-        imported = fresh.load_in_new_process(self.pack, tuple(self.imports)).imported
-        found = fresh.foreign(imported, self.may_import)
+        imported = loading_effects.load_in_new_process(self.pack, tuple(self.imports)).imported
+        found = loading_effects.foreign(imported, self.may_import)
 
         assert not found, (
             f"Loading {self.pack} imports {', '.join(found)}. Import it in the functions that need it, or add the "
@@ -168,7 +168,7 @@ class PackConformance:
 
     def test_loading_it_changes_nothing_else(self) -> None:
         """Neither Python's settings nor PyTorch's, nor functions of others; and it prints nothing."""
-        found = fresh.load_in_new_process(self.pack, tuple(self.imports))
+        found = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
 
         assert not found.changed, (
             f"Loading {self.pack} has side effects: {'; '.join(found.changed)}."
@@ -177,8 +177,8 @@ class PackConformance:
 
     def test_loading_it_twice_gives_the_same(self) -> None:
         """In one process after its modules are forgotten, and in another with other hashes."""
-        first = fresh.load_in_new_process(self.pack, tuple(self.imports))
-        other = fresh.load_in_new_process(self.pack, tuple(self.imports), seed=1)
+        first = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
+        other = loading_effects.load_in_new_process(self.pack, tuple(self.imports), seed=1)
 
         assert first.contents == first.again
         assert first.contents == other.contents

@@ -24,8 +24,8 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt_testing import nodes
 from torchtrt_testing.cases import OpCase
+from torchtrt_testing.joint_checks import AT_ONCE
 from torchtrt_testing.pack_cases import first_party_cases
-from torchtrt_testing.together import AT_ONCE
 from torchtrt_testing.versions import tensorrts
 
 

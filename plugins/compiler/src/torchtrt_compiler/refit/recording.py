@@ -29,7 +29,7 @@ from torchtrt_compiler.torch_internals import (
     is_functorch_wrapped_tensor,
 )
 from torchtrt_runtime.serialization.dtype_names import dtype_to_json
-from torchtrt_runtime.weights.given import inner_tensors
+from torchtrt_runtime.weights.given_weights import inner_tensors
 from torchtrt_runtime.weights.recipe import (
     SAME,
     NoFormError,
@@ -315,13 +315,14 @@ class ProgramRecorder:
             by_memory.setdefault(_memory(tensor), []).append(name)
         self._overlapping = [names for names in by_memory.values() if len(names) > 1]
         # What shares memory with another weight has its new values, and none of its own to keep.
+        kept = {
+            name for name in tensors if name in optional and _memory(tensors[name]) not in others
+        }
         self.weights = {
             name: {
                 "dtype": dtype_to_json(tensor.dtype),
                 "shape": list(tensor.shape),
-                "default": encode_tensor(tensor)
-                if name in optional and _memory(tensor) not in others
-                else None,
+                "default": encode_tensor(tensor) if name in kept else None,
             }
             for name, tensor in tensors.items()
         }

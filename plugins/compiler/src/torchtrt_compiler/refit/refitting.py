@@ -20,7 +20,7 @@ from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.usage_checks import UsageChecks
-from torchtrt_runtime.weights.given import (
+from torchtrt_runtime.weights.given_weights import (
     GivenWeights,
     GraphAttributes,
     form_of,
