@@ -109,9 +109,8 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
         yield f"a TensorRT without {capability.title}"
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
-        if not check.__module__.endswith(
-            "aten_core.impl.checks"
-        ):  # the introduction describes these for all
+        # The introduction describes the common checks.
+        if not check.__module__.endswith("aten_core.impl.checks"):
             yield from _messages(check)
 
 

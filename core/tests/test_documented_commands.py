@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("page", "command"), RUN, ids=lambda value: value)
 def test_a_documented_command_runs(folder: Path, page: str, command: str) -> None:
-    """It has a result, or an error that there is none; it never makes no sense."""
+    """It prints a result, or that there is none; its arguments are never wrong."""
     program, *arguments = shlex.split(command)
     module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}

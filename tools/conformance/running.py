@@ -60,9 +60,8 @@ def run(ops: Sequence[str], versions: Sequence[str], jobs: int) -> Iterator[Foun
             if worker.answers not in ready:
                 if time.monotonic() - worker.since > SECONDS:
                     assert worker.process.pid is not None
-                    os.kill(
-                        worker.process.pid, signal.SIGKILL
-                    )  # the end of the pipe is handled where it is read
+                    # The end of its pipe is handled below, in a later round.
+                    os.kill(worker.process.pid, signal.SIGKILL)
                 continue
             try:
                 message = worker.answers.recv()

@@ -118,7 +118,7 @@ class NoEngineWarning(UserWarning):
 
 
 class DequantizedWeightsWarning(UserWarning):
-    """Packed weights are compiled in floating point, because no pack has their format."""
+    """Packed weights are compiled in floating point, because no pack supports their format."""
 
 
 class FollowWarning(UserWarning):

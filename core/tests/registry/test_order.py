@@ -116,7 +116,7 @@ def test_a_third_partys_high_overrides_first_party_converters(
 def test_installing_a_pack_of_standard_converters_never_changes_an_existing_choice(
     registry_for: Callable[..., ConverterRegistry], everything: Contents, pack: str, ops: list[Any]
 ) -> None:
-    """It can only add converters for ops that neither a first-party pack nor a HIGH of any pack converts.
+    """It can only add converters for ops that neither a first-party pack nor any pack's HIGH converts.
 
     Between the standard converters of third parties, and of the program, the order of packs decides.
     """

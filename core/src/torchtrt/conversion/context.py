@@ -100,11 +100,8 @@ class ConversionContext:
         tensor = as_torch_tensor(value, dtype)
         if tensor.numel() > 1 or isinstance(value, torch.Tensor) or is_array(value):
             return self.add_constant(tensor)
-        key = (
-            tensor.dtype,
-            tuple(tensor.shape),
-            repr(tensor.tolist()),
-        )  # distinguishes -0.0 from 0.0
+        # The text distinguishes -0.0 from 0.0.
+        key = (tensor.dtype, tuple(tensor.shape), repr(tensor.tolist()))
         if key not in self._constants:
             self._constants[key] = self.add_constant(tensor)
         return self._constants[key]

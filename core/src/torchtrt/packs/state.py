@@ -36,7 +36,7 @@ class _LocalPack(ConverterPack):
             )
 
     def _changed(self) -> None:
-        # By a new object, code that keeps something derived from the old one sees that it is out of date.
+        # Code that keeps something derived from the old object sees by the new one that it is out of date.
         with _state.lock:
             _state.packs = dataclasses.replace(_state.packs)
 

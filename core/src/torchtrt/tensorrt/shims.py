@@ -40,7 +40,7 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
     Args:
         network: The network.
         config: The configuration of its build.
-        known: The names of the tensors that are float16 in PyTorch. Dequantize's outputs need them.
+        known: The names of the tensors that are float16 in PyTorch. Outputs of Dequantize need it.
     """
     if supports(Capability.STRONG_TYPING):
         return []

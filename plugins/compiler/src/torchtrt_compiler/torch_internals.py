@@ -182,7 +182,7 @@ def without_size_guards() -> Iterator[None]:
 def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[None]:
     """Lets ``run_decompositions`` check only the composite ops that a program calls.
 
-    PyTorch keeps composite ops without aliases whole. For each of its thousand it replaces kernels, which
+    PyTorch keeps composite ops without aliases whole. For each of its thousand such ops it replaces kernels, which
     takes longer than to trace a small program. Where the program calls a composite op that PyTorch takes apart, and
     whose parts may be composites again, it checks all.
 

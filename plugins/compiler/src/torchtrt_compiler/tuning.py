@@ -192,9 +192,8 @@ class _Search:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
             return None
         failures = compiled.executor.failures
-        if (
-            failures and "inductor" in changed
-        ):  # no matter how fast: it is not what the report would name
+        # No matter how fast: it is not what the report would name.
+        if failures and "inductor" in changed:
             self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
             return None
         with contextlib.suppress(*_FAILURES):  # it ran before

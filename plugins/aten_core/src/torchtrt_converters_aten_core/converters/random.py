@@ -449,7 +449,7 @@ def multinomial(
 
 
 def _keys(ctx: ConversionContext, weights: NetworkTensor, extents: Sequence[Size]) -> NetworkTensor:
-    """Returns random numbers of the given sizes. Each place has the smallest one as often as its weight is large."""
+    """Returns random numbers of the given sizes. The place of the smallest one is drawn by the weights."""
     logarithm = _log_of_rest(ctx, extents)
     noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
     return elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)

@@ -47,9 +47,8 @@ def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> N
     result = _converted(ctx, tensor, source, target)
     known = ctx.known_value(tensor)
     if isinstance(known, torch.Tensor):  # how its sizes relate to those of others
-        with contextlib.suppress(
-            NewAssumptionError
-        ):  # PyTorch checks whether a new tensor is empty
+        # PyTorch checks whether a new tensor is empty.
+        with contextlib.suppress(NewAssumptionError):
             ctx.set_known_value(result, known.to(target))
     return result
 

@@ -115,7 +115,7 @@ def _content(live: Any, labels: frozenset[str]) -> tuple[list[Any] | None, list[
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Returns whether two values are the same object, or equal numbers or text of one type."""
+    """Returns whether two values are the same object, or numbers or text of one type that ``repr`` writes alike."""
     if one is other:
         return True
     if type(one) is not type(other):

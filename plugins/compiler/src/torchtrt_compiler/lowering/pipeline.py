@@ -61,7 +61,7 @@ def _warn_of(unpacked: list[Unpacked]) -> None:
     """Warns that packed weights become larger than they were."""
     before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
     warnings.warn(
-        f"No pack has the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
+        f"No pack supports the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
         f"They are compiled in floating point: {after} bytes in place of {before}. Quantize the model in a way that "
         "the page quantized-models of the documentation lists, or set allow_dequantized_weights=True to accept this.",
         DequantizedWeightsWarning,
