@@ -227,7 +227,7 @@ class CompilationSettings:
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
         assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
             the converter does not declare that it supports them.
-        converter_preferences: For an op, the pack whose converters are asked first, whatever the order law is.
+        converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group

@@ -95,7 +95,7 @@ def test_every_variable_that_a_module_reads_is_known() -> None:
 
 
 def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:
-    """The first named is asked first."""
+    """The first named is tried first."""
     selection = read_selection({"TORCHTRT_PACKS_PREFER": "b a,b"})
 
     assert selection.preferred == ("b", "a")

@@ -305,7 +305,7 @@ def test_a_pack_registers_all_or_nothing(report: dict[str, Any]) -> None:
 
 
 def test_the_contract_is_checked_before_more_is_imported(report: dict[str, Any]) -> None:
-    """A pack for a newer contract is asked who it is, and no further."""
+    """The name of a pack for a newer contract is read, and nothing more."""
     assert "torchtrt_converters_future._pack" in report["modules"]
     assert "torchtrt_converters_future.converters" not in report["modules"]
 

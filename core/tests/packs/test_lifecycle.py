@@ -154,7 +154,7 @@ class Site(RuleBasedStateMachine):
 
     @invariant()
     def what_is_in_use_is_what_the_model_has(self) -> None:
-        """Packs in use, problems, and who is asked first for each op."""
+        """Packs in use, problems, and which is tried first for each op."""
         visible = {}
         disabled = self.named("TORCHTRT_PACKS_DISABLE")
         damaged = [name for _, name in self.unreadable]

@@ -150,11 +150,11 @@ def test_the_candidates_are_tried_in_order_until_one_accepts(
     assert resolution.chosen is not None
     assert resolution.chosen.pack.name == "vision"
     assert [rejection.candidate.pack.name for rejection in resolution.rejections] == ["aten_core"]
-    assert [candidate.pack.name for candidate in resolution.not_asked] == ["zebra"]
+    assert [candidate.pack.name for candidate in resolution.not_tried] == ["zebra"]
 
 
 def test_an_explanation_has_a_line_for_every_candidate(registry_of: RegistryOf, call: Call) -> None:
-    """Who converts, who declined, and who was not asked."""
+    """The converter, what rejected the node, and what was not tried."""
     registry = registry_of(
         pack("aten_core", capability_validator=lambda node: Reject("only 2-D")),
         pack("vision"),
@@ -166,7 +166,7 @@ def test_an_explanation_has_a_line_for_every_candidate(registry_of: RegistryOf, 
         "aten.relu.default (node %relu_default) is converted by vision (torchtrt-converters-vision 1.0): "
         f"{function}.\n"
         "  aten_core  rejected: only 2-D\n"
-        f"  zebra      not asked: {function} comes later"
+        f"  zebra      not tried: {function} comes later"
     )
 
 

@@ -52,7 +52,7 @@ def build(name: str, entries: Sequence[Registered]) -> ConverterPack:
 
 
 def order(registry: ConverterRegistry, op: Any) -> list[str]:
-    """Returns the candidates for an op as ``pack:place`` in the order in which they are asked."""
+    """Returns the candidates for an op as ``pack:place`` in the order in which they are tried."""
     return [candidate.qualified_function for candidate in registry.candidates(op)]
 
 

@@ -295,7 +295,7 @@ ANSWERS = [
 
 
 def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack):
-    """It is a problem of the pack, and the others are asked."""
+    """It is a problem of the pack, and the checks of the others run."""
     healthy = "from torchtrt.packs import Problem\n    return [Problem('asked')]"
     for number, answer in enumerate((*(row[0] for row in ANSWERS), healthy)):
         check = f"\n@hookimpl\ndef torchtrt_check(pack):\n    {answer}\n"

@@ -59,8 +59,8 @@ class PackSet:
     Attributes:
         found: Every installed pack, in pack order, whether in use or not.
         loaded: The packs in use, in pack order. ``local`` is the last.
-        disabled: For a pack that was asked not to be loaded, who asked.
-        preferred: Names of the packs whose converters are asked first, in this order.
+        disabled: For each pack that is not to be loaded, the reason.
+        preferred: Names of the packs whose converters are tried first, in this order.
         preferred_for: What the environment prefers for one op each: the op, as it was written, and the pack's name.
         strict: Whether a problem is an error.
         others: The extensions of the other entry-point groups: implementations of TensorRT and front ends.

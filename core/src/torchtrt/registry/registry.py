@@ -47,7 +47,7 @@ class _Lookup:
         table: The converters in use.
         node: The node to convert.
         settings: The settings of the compilation.
-        decomposition_failed: Whether converters behind the op's decomposition are asked.
+        decomposition_failed: Whether converters behind the op's decomposition are tried.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ConverterRegistry:
             node: A ``call_function`` node.
             settings: The settings of this compilation; the defaults if omitted.
             decomposition_failed: Whether the op's decomposition was tried and does not serve the node,
-                so that converters behind it in the order are asked.
+                so that converters behind it in the order are tried.
         """
         if settings is None:
             settings = _DEFAULT_SETTINGS
@@ -203,7 +203,7 @@ class ConverterRegistry:
         return MappingProxyType({name: MappingProxyType(own) for name, own in merged.items()})
 
     def candidates(self, target: Target | str) -> tuple[Candidate, ...]:
-        """Returns the converters for an op, in any spelling, in the order in which they are asked.
+        """Returns the converters for an op, in any spelling, in the order in which they are tried.
 
         A packet stands for its only overload.
 

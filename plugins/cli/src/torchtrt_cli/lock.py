@@ -26,7 +26,7 @@ class Lock:
 
     Attributes:
         packs: For each pack in use its distribution and version.
-        converters: For each op its converters in the order in which they are asked, as ``"pack module:function"``.
+        converters: For each op its converters in the order in which they are tried, as ``"pack module:function"``.
         decompositions: For each op its decompositions, likewise.
         passes: The passes over the graph in the order in which they run, as ``"pack name"``.
     """

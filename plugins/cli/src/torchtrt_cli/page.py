@@ -169,7 +169,7 @@ def describe_value(node: Node) -> str:
 def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
     """Returns what became of each candidate in turn, and the reasons about the node as a whole."""
     rejected = {id(each.candidate): each.reason for each in resolution.rejections}
-    later = {id(each) for each in resolution.not_asked}
+    later = {id(each) for each in resolution.not_tried}
     return [
         {"pack": "", "origin": "", "converter": "", "outcome": each.reason}
         for each in resolution.rejections
@@ -181,7 +181,7 @@ def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
             "converter": candidate.qualified_function,
             "outcome": "takes it"
             if candidate is resolution.chosen
-            else "not asked"
+            else "not tried"
             if id(candidate) in later
             else f"rejected: {rejected[id(candidate)]}"
             if id(candidate) in rejected

@@ -99,7 +99,7 @@ def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any)
 
 
 def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
-    """Returns why nodes stayed in PyTorch: each op, and the reason of the last converter that was asked."""
+    """Returns why nodes stayed in PyTorch: each op, and the reason of the last converter that was tried."""
     if isinstance(error, UnsupportedProgramError):
         return str(error)
     reasons = dict.fromkeys(

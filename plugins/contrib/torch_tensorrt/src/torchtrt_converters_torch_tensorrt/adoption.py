@@ -124,7 +124,7 @@ def _pack_name(name: str) -> str:
 def adopt_torch_tensorrt() -> ConverterPack:
     """Puts the converters of the installed Torch-TensorRT into use, as a pack of its name and version.
 
-    They are asked where the real TensorRT is in use, and come after first-party packs.
+    They are tried where the real TensorRT is in use, and come after first-party packs.
 
     Returns:
         The pack, ``torch_tensorrt_registry``.

@@ -201,7 +201,7 @@ def _convert(ctx: Any, graph: GraphModule, inputs: list[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=32)
 def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> CompilationSettings:
-    """Returns settings by which the project's own converters and decompositions are asked first.
+    """Returns settings by which the project's own converters and decompositions are tried first.
 
     The block that a converter for an op is built of would otherwise lead back to the converter.
     """
