@@ -11,7 +11,7 @@ PEER := .cache/torch-tensorrt
 SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
-# Python keeps what it compiles, whatever the environment says: a hundred tests start processes that import all modules.
+# Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance clean
@@ -22,7 +22,7 @@ BESIDE := $(MAKE) --no-print-directory --jobs=2
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
 
-# The loop while you write: what has changed. CONTRIBUTING.md says when to use which.
+# The loop while you write: what has changed. CONTRIBUTING.md describes when to use which.
 check: $(VENV)/ready $(MODELS)/ready
 	$(BESIDE) check-lint check-tests
 

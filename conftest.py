@@ -105,7 +105,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_configure() -> None:
     """Keeps pytest from logging what PyTorch traces: it gives loggers a handler that do not pass messages on.
 
-    PyTorch then describes each symbol and each tensor of an export, with a stack, for nobody.
+    PyTorch then describes each symbol and each tensor of an export, with a stack, which nothing reads.
     """
     logging.getLogger("torch.__trace").propagate = True
 

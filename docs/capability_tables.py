@@ -42,7 +42,12 @@ def tables() -> Iterator[str]:
         for capability in Capability:
             if capability.group == group:
                 cells = (_cell(each, capability) for each in found)
-                facts = (f"`{capability.name}`", capability.description, capability.since, *cells)
+                facts = (
+                    f"`{capability.name}`",
+                    capability.description,
+                    capability.since,
+                    *cells,
+                )
                 yield f"| {' | '.join(facts)} |"
         yield ""
 

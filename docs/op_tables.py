@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from torchtrt.contract import RejectIf
-from torchtrt.packs.coverage import LABELS, NOT_EXPORTABLE, Coverage, OpCoverage, count, share
+from torchtrt.packs.coverage import (
+    LABELS,
+    NOT_EXPORTABLE,
+    Coverage,
+    OpCoverage,
+    count,
+    share,
+)
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.targets import qualified_name
 from torchtrt_cli.coverage import coverages, totals
@@ -21,7 +28,9 @@ MARK = "<!-- tables -->"
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Returns the text of a page, with the tables in place of the mark."""
-    tables = {"ops.md": op_tables, "coverage.md": coverage_tables}.get(page.file.src_path)
+    tables = {"ops.md": op_tables, "coverage.md": coverage_tables}.get(
+        page.file.src_path
+    )
     return markdown if tables is None else markdown.replace(MARK, "\n".join(tables()))
 
 
@@ -37,7 +46,9 @@ def coverage_tables() -> Iterator[str]:
     """Yields the lines of the tables of coverage, from the files of the installed packs."""
     parts = list(coverages().values())
     merged = {name: op for part in parts for name, op in part.ops.items()}
-    coverage = Coverage(parts[0].torch, parts[0].versions, dict(sorted(merged.items())))
+    coverage = Coverage(
+        parts[0].torch, parts[0].versions, dict(sorted(merged.items()))
+    )
     yield f"PyTorch {coverage.torch}, {len(coverage.ops)} ops:"
     yield f"\n| TensorRT | share | {' | '.join(LABELS.values())} |"
     yield "|---|---:|" + "---:|" * len(LABELS)
@@ -49,12 +60,18 @@ def coverage_tables() -> Iterator[str]:
 
 
 def _coverage_row(name: str, op: OpCoverage) -> tuple[str, ...]:
+    """Returns an op's row: its name, the number of its samples, the share of each version, and the reasons."""
     letters = list(map(op.letters, range(len(next(iter(op.samples.values()), ())))))
     reasons = [reason for reason, _ in op.reason_counts()]
     not_exportable = letters[0].count(NOT_EXPORTABLE)
     if not_exportable:
         reasons.append(f"torch.export refuses {not_exportable}")
-    return f"`{name}`", str(len(letters[0])), *map(share, letters), "<br>".join(reasons)
+    return (
+        f"`{name}`",
+        str(len(letters[0])),
+        *map(share, letters),
+        "<br>".join(reasons),
+    )
 
 
 def _lines(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -92,9 +109,8 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
         yield f"a TensorRT without {capability.title}"
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
-        if not check.__module__.endswith(
-            "aten_core.impl.checks"
-        ):  # what the introduction says of all
+        # The introduction describes the common checks.
+        if not check.__module__.endswith("aten_core.impl.checks"):
             yield from _messages(check)
 
 
@@ -128,7 +144,8 @@ def _texts(value: ast.expr) -> Iterator[str]:
         yield value.value
     elif isinstance(value, ast.JoinedStr):
         yield "".join(
-            str(part.value) if isinstance(part, ast.Constant) else "…" for part in value.values
+            str(part.value) if isinstance(part, ast.Constant) else "…"
+            for part in value.values
         )
     elif isinstance(value, ast.IfExp):
         yield from _texts(value.body)

@@ -9,7 +9,9 @@ _OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./([^)\s]*)\)")
 
 
 def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:
-    """Returns a page's text for the site: mkdocs knows only what is in its folder."""
+    """Returns a page's text for the site: mkdocs reads only its folder."""
     if config.repo_url:
-        return _OUTSIDE.sub(rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown)
+        return _OUTSIDE.sub(
+            rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown
+        )
     return _OUTSIDE.sub(r"\1", markdown)

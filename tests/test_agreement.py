@@ -72,7 +72,7 @@ def test_the_reference_does_what_tensorrt_did(case: Case) -> None:
 
 
 def test_the_table_has_at_least_600_cases() -> None:
-    """The table is as large as promised."""
+    """The table is as large as documented."""
     assert len(CASES) >= 600
 
 

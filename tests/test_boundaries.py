@@ -1,4 +1,4 @@
-"""Boundaries between distributions: who may import whom, and what works with few of them installed."""
+"""Boundaries between distributions: which may import which, and what works with few of them installed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def imported_at_once(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", MAY_IMPORT)
 def test_imports_run_from_the_core_up(name):
-    """Core, runtime, compiler, everything else: nobody imports upwards, neither by a statement nor by a string."""
+    """Core, runtime, compiler, everything else: none imports upwards, neither by a statement nor by a string."""
     wrong = []
     for module, path in PACKAGES[name].modules().items():
         if module in FORWARDING:
@@ -89,7 +89,7 @@ def test_imports_run_from_the_core_up(name):
 
 
 def test_only_tests_import_cases_and_the_test_kit():
-    """A pack works where the test kit is not installed, and the kit knows no pack."""
+    """A pack works where the test kit is not installed, and the kit imports no pack."""
     wrong = [
         f"{module}: {name}"
         for package in PACKAGES.values()
@@ -280,7 +280,7 @@ except torchtrt.errors.MissingDistributionError as error:
 
 
 def test_a_server_loads_and_runs_a_saved_model_with_the_core_and_the_runtime(server, tmp_path):
-    """It needs no pack and no compiler, and says so where somebody compiles."""
+    """It needs no pack and no compiler, and its error for compiling says so."""
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
     x = torch.rand(3, 4)
     torchtrt.save(torchtrt.compile(model, [x], min_block_size=1), tmp_path / "model.pt2")

@@ -180,7 +180,7 @@ def test_threads_have_their_own_memory():
 
 
 def test_a_saved_model_shares_nothing(tmp_path):
-    """The engine says which input an output aliases."""
+    """The engine has the input that an output aliases."""
     model, compiled = compiled_for(FUNCTIONS["alone"])
     with torchtrt.use_tensorrt("reference@11.4.0"):
         torchtrt.save(compiled, tmp_path / "model.ttrt")

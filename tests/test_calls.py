@@ -65,7 +65,7 @@ def test_pytorchs_own_names_are_taken():
     ],
 )
 def test_defaults_may_be_given(args, kwargs):
-    """What is compiled in may be said again."""
+    """What is compiled in may be given again."""
     model = Masked()
     torch.testing.assert_close(compiled_as(model, X)(*args, **kwargs), model(*args, **kwargs))
 

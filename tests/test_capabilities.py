@@ -1,4 +1,4 @@
-"""Only one module looks for names in TensorRT, and code asks for capabilities by what it needs."""
+"""Only one module looks for names in TensorRT, and code checks capabilities by what it needs."""
 
 import ast
 import importlib
@@ -25,7 +25,7 @@ STRONG_TYPING = {
     "torchtrt_converters_aten_core.impl.shims": "a Fill layer of a strongly typed network takes its dtype",
     "torchtrt_converters_aten_core.impl.types": "a weakly typed network calls float16 Float",
 }
-"""The modules that ask how networks are typed, and why no other capability is meant."""
+"""The modules that check how networks are typed, and why no other capability is meant."""
 
 
 def modules():
@@ -37,7 +37,7 @@ def modules():
 
 
 def probes_of(tree):
-    """Returns the calls that ask TensorRT's module, or one of its objects, whether it has a name."""
+    """Returns the calls that check whether TensorRT's module, or one of its objects, has a name."""
     found = []
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
@@ -68,7 +68,7 @@ def test_a_probe_is_recognized(source):
 
 
 def test_strong_typing_means_strong_typing():
-    """Who means "not TensorRT 8.6" asks for the capability that 8.6 lacks."""
+    """Code that means "not TensorRT 8.6" checks the capability that 8.6 lacks."""
     asking = {
         name
         for name, tree in modules()

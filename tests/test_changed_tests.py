@@ -1,4 +1,4 @@
-"""``make check`` runs the tests that a change asks for, and a few parameters of each."""
+"""``make check`` runs the tests that a change needs, and a few parameters of each."""
 
 import subprocess
 
@@ -18,7 +18,7 @@ ATEN = "plugins/aten_core/src/torchtrt_converters_aten_core"
         (f"{ATEN}/converters/softmax.py", ["plugins/aten_core/tests"]),
         ("core/src/torchtrt/settings.py", ["core/tests"]),
         ("plugins/contrib/torchvision/README.md", ["tests/test_docs.py"]),
-        ("plugins/testing/src/torchtrt_testing/fresh.py", ["plugins/testing/tests"]),
+        ("plugins/testing/src/torchtrt_testing/loading_effects.py", ["plugins/testing/tests"]),
         (f"{ATEN}/cases/softmax.py", ["plugins/aten_core/tests"]),
         ("plugins/compiler/tests/test_cache.py", ["plugins/compiler/tests/test_cache.py"]),
         ("plugins/runtime/tests/conftest.py", ["plugins/runtime/tests"]),

@@ -244,7 +244,7 @@ def test_buffers_that_are_none_hide_no_other():
 
 
 def test_a_model_in_training_mode_is_compiled_with_a_warning():
-    """Dropout that drops is probably not what a person wants in an engine. The warning names the person's line."""
+    """Dropout that drops is probably a mistake in an engine. The warning names the user's line."""
     with pytest.warns(UserWarning, match="training mode") as warned:
         torchtrt.compile(
             nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.rand(1, 2),), min_block_size=1

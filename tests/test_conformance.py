@@ -1,4 +1,4 @@
-"""A slice of the conformance suite: outcomes are what the pack's coverage file says, no worse and no better."""
+"""A slice of the conformance suite: outcomes are those of the pack's coverage file, no worse and no better."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one_sample(name: str) -> tuple[torch.dtype, int, int] | None:
         (dtype, index)
         for dtype, of_versions in op.samples.items()
         for index, letter in enumerate(of_versions[0])
-        if letter != NOT_EXPORTABLE  # torch.export takes its time to say no
+        if letter != NOT_EXPORTABLE  # torch.export takes its time to refuse
     ]
     if not places:
         return None
@@ -102,7 +102,7 @@ def test_nothing_is_wrong_and_nothing_crashes(kind: str) -> None:
 
 
 def test_reasons_are_of_no_machine() -> None:
-    """No reason holds a place in somebody's files."""
+    """No reason contains a place in a user's files."""
     assert 'File "' not in "".join(coverage_tables())
 
 
@@ -163,7 +163,7 @@ def test_what_is_kept_only_improves(
 
 
 def test_a_wrong_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite tells a result that differs from PyTorch's."""
+    """The suite finds a result that differs from PyTorch's."""
     sample = samples_of("add", torch.float32)[0]
 
     def function(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:

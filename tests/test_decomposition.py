@@ -39,7 +39,7 @@ def test_a_decomposition_is_used_however_it_is_written(
 
 
 def test_the_reason_of_a_part_is_told() -> None:
-    """A decomposition that does not help says which part is not converted, and why."""
+    """For a decomposition that does not help, the reason names the part that is not converted, and why."""
     with pytest.raises(
         FullCompilationError, match=r"needs aten\.reshape\.default: .* 8 dimensions"
     ):
@@ -58,7 +58,7 @@ IMAGES = torchtrt.Input(
 
 
 def test_a_decomposition_knows_the_ranges_of_sizes() -> None:
-    """PyTorch remembers from exporting that it could not tell whether a computed size is 1."""
+    """PyTorch caches from exporting that it could not decide whether a computed size is 1."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.AdaptiveAvgPool2d((2, 3))).eval()
     compiled = torchtrt.compile(model, [IMAGES], require_full_compilation=True)
     for shape in (IMAGES.bounds[0], (2, 3, 33, 100), IMAGES.bounds[2]):

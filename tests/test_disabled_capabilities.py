@@ -130,7 +130,7 @@ def test_a_lookup_reads_the_setting():
 
 
 def test_engines_in_the_cache_differ(tmp_path):
-    """GELU is chosen inside a converter: no node of the graph tells."""
+    """GELU is chosen inside a converter: no node of the graph shows it."""
     settings = {"engine_cache": tmp_path, "min_block_size": 1}
     cached = []
     for off in ((), "GELU", ()):

@@ -80,7 +80,7 @@ def test_every_setting_and_variable_is_in_a_table_of_settings():
 
 
 def test_every_exception_and_warning_is_in_a_table():
-    """And none that does not exist, so that whoever catches one finds when it is raised."""
+    """And none that does not exist, so that users who catch one find when it is raised."""
     raised = {
         name
         for name, value in vars(errors).items()
@@ -142,6 +142,14 @@ def test_the_code_of_a_page_runs(page, tmp_path):
 def test_pages_that_are_tested_elsewhere_show_code():
     """So that nothing is excused that is not there."""
     assert set(TESTED_ELSEWHERE) <= set(pages_with_code())
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_code_is_no_wider_than_its_column(name):
+    """On a screen of 1280 pixels, a wider line scrolls. ``docs/ruff.toml`` has the same width."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL)
+
+    assert [] == [line for block in blocks for line in block.splitlines() if len(line) > 87]
 
 
 def test_quoted_code_is_in_its_file():

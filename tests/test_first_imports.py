@@ -113,7 +113,7 @@ print("cached_attention" in str(compiled.graph_module.graph))
 
 
 def test_a_saved_model_finds_the_operators_that_packs_define(tmp_path):
-    """The process that loads it may have asked for no pack yet."""
+    """The process that loads it may have loaded no pack yet."""
     pytest.importorskip("torchtrt_converters_transformers")
 
     run_python("-c", SAVE, tmp_path / "model.pt2", check=True)

@@ -15,17 +15,17 @@ PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
 OPS_OF_THE_COMPILER = {
-    "engine_checks": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
+    "trial_calls": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
-    "lowering/aliasing": "composites that may return their argument although their schema does not say so",
+    "lowering/aliasing": "composites that may return their argument although their schema does not declare it",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
-    "lowering/functionalization": "what schemas do not tell: normalizations that write, composites that are views",
+    "lowering/functionalization": "what schemas do not declare: normalizations that write, composites that are views",
     "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
     "tuning": "casts, which cost an engine nothing",
 }
-"""The modules of the compiler that name ops, and why nobody else can."""
+"""The modules of the compiler that name ops, and why no other can."""
 COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
 
 
@@ -35,7 +35,7 @@ def test_no_module_imports_itself_through_others(package):
     assert [] == circles(package.dependencies())
 
 
-def test_a_room_of_the_core_imports_only_from_rooms_below():
+def test_a_layer_of_the_core_imports_only_from_layers_below():
     """The layers are those that docs/design.md lists, from the ground up."""
     text = (
         (ROOT / "docs/design.md")
@@ -54,11 +54,11 @@ def test_a_room_of_the_core_imports_only_from_rooms_below():
         f"{module} -> {name}"
         for module, names in direct.items()
         for name in names
-        if CORE.room(module) != CORE.room(name)
-        and height[CORE.room(name)] >= height[CORE.room(module)]
+        if CORE.top_level(module) != CORE.top_level(name)
+        and height[CORE.top_level(name)] >= height[CORE.top_level(module)]
     ]
 
-    assert set(height) == {CORE.room(module) for module in direct}
+    assert set(height) == {CORE.top_level(module) for module in direct}
     assert [] == upward
 
 
@@ -204,7 +204,7 @@ def private_names(source: str) -> set[str]:
 
 @pytest.mark.parametrize("package", USERS_OF_PYTORCH, ids=lambda package: package.name)
 def test_one_module_imports_what_pytorch_may_change(package):
-    """Whoever supports another PyTorch looks there first. The attributes of objects are not in it."""
+    """Support for another PyTorch begins there. The attributes of objects are not in it."""
     users = {
         module for module, path in package.modules().items() if private_names(path.read_text())
     }

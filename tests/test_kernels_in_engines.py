@@ -181,7 +181,7 @@ def test_a_tensorrt_without_plugins_leaves_the_op_to_pytorch(kernels: ConverterP
 @pytest.mark.parametrize(
     ("op", "expected"),
     [
-        (wrong, r"float32 \(2, 4\), and its fake implementation says torch\.float32 \(3, 4\)"),
+        (wrong, r"float32 \(2, 4\), and its fake implementation gives torch\.float32 \(3, 4\)"),
         (failing, "ValueError: the kernel gave up"),
         (sparse, r"The result 0 of .*sparse is torch\.sparse_coo\. Return a tensor with strides"),
     ],

@@ -1,4 +1,4 @@
-"""Sizes that a model takes in a smaller range than was asked for: said when it is compiled."""
+"""Sizes that a model takes in a smaller range than was requested: reported when it is compiled."""
 
 import json
 import warnings
@@ -56,7 +56,7 @@ CASES = [
 
 @pytest.mark.parametrize(("model", "inputs", "expected"), CASES)
 def test_a_narrowed_size_is_a_warning_and_in_the_report(model, inputs, expected):
-    """It has the input, the dimension, what was asked for and what there is."""
+    """It has the input, the dimension, the requested range and the compiled one."""
     with pytest.warns(UserWarning, match="You asked for") as caught:
         compiled = torchtrt.compile(model().eval(), inputs, min_block_size=1)
 

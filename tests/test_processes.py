@@ -1,4 +1,4 @@
-"""A process that a fork server makes cannot be told from a new Python, but for the time that it takes to start."""
+"""A process that a fork server makes behaves as a new Python, but for the time that it takes to start."""
 
 import json
 import os

@@ -74,7 +74,7 @@ def test_each_reason_has_its_code(function, settings, expected):
 )
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.PackWarning")
 def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expected):
-    """An op that nobody else converts, with a size that varies."""
+    """An op that no other pack converts, with a dynamic size."""
     vision.add("aten._linalg_eigh.default", lambda ctx, **_: None, **options)
     add_pack(vision, VISION)
     sizes = torchtrt.Input(min_shape=(2, 4, 4), opt_shape=(3, 4, 4), max_shape=(4, 4, 4))
@@ -87,7 +87,7 @@ def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expec
 
 
 def test_a_reason_is_told_by_itself_too(vision):
-    """Beside the text for people, which says whose it is."""
+    """Beside the text for users, which names its pack."""
     vision.add(
         "aten._linalg_eigh.default", lambda ctx, **_: None, reject_if=lambda node: "it is odd"
     )

@@ -19,7 +19,7 @@ def half(**options):
 
 
 class Layers(nn.Module):
-    """A model with a layer of each kind that autocast knows."""
+    """A model with a layer of each kind that autocast casts."""
 
     def __init__(self):
         super().__init__()
@@ -92,7 +92,7 @@ class Branching(Layers):
 
 
 class Composites(Layers):
-    """Ops that autocast does not know, of others that it does."""
+    """Ops that autocast does not cast, made of others that it casts."""
 
     def __init__(self):
         super().__init__()
@@ -199,7 +199,7 @@ def test_a_region_may_have_sizes_that_vary(is_exported):
 
 
 def test_a_branch_that_pytorch_exports_in_another_dtype_is_refused():
-    """PyTorch does not know that autocast casts inside of ``inner`` in a branch."""
+    """In a branch, PyTorch does not record that autocast casts inside of ``inner``."""
 
     class Inner(Layers):
         def forward(self, x):
@@ -318,7 +318,7 @@ def test_a_region_is_seen_by_the_passes_of_autocast():
 
 
 def test_a_recurrent_layer_in_a_region_whose_sequence_varies_is_refused():
-    """Its casts are inside its steps. PyTorch takes the steps apart, and asks for their number by a TorchScript op."""
+    """Its casts are inside its steps. PyTorch takes the steps apart, and reads their number by a TorchScript op."""
 
     class Recurrent(nn.Module):
         def __init__(self):

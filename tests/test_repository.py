@@ -1,4 +1,4 @@
-"""The repository keeps its own promises: versions, names, layout."""
+"""The repository keeps its own rules: versions, names, layout."""
 
 import re
 import sys

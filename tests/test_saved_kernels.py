@@ -91,7 +91,7 @@ def test_a_saved_model_wants_the_version_that_it_was_built_with(
 def test_a_pack_may_keep_earlier_versions(
     plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New engines ask for the version that is registered first."""
+    """New engines use the version that is registered first."""
     model, path = saved(tmp_path)
     packs = state.current_packs()
     without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
@@ -108,7 +108,7 @@ def test_a_pack_may_keep_earlier_versions(
 
 
 def test_a_process_without_the_pack_names_it(plugins: ConverterPack, tmp_path: Path) -> None:
-    """A plan alone tells its namespace, which is the pack."""
+    """A plan alone has its namespace, which is the pack."""
     _, path = saved(tmp_path)
     engine = engines_of(torchtrt.load(path))[0]
     (tmp_path / "model.plan").write_bytes(bytes(engine.plan))

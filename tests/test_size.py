@@ -45,7 +45,7 @@ print((kilobytes("VmHWM") - before) / weights, (kilobytes("VmRSS") - before) / w
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of a process")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's record of a process")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_compiling_copies_weights_once(version):
     """The plan holds every weight once, tied and transposed ones too, and is itself never copied."""

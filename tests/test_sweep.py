@@ -213,7 +213,7 @@ def test_what_fails_together_is_tried_in_halves(engines, monkeypatch):
 
 
 def test_what_is_wrong_only_together_is_right_and_told(monkeypatch):
-    """Values that differ in company, and not alone, are no error of the sample; the row says so."""
+    """Values that differ in company, and not alone, are no error of the sample, as its row shows."""
     run_together = together._run
 
     def spoiling(candidates, settings):

@@ -12,7 +12,7 @@ import torchtrt
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo():
-    """Forgets what Dynamo compiled for other tests."""
+    """Clears what Dynamo compiled for other tests."""
     yield
     torch._dynamo.reset()
 

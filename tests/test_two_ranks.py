@@ -25,7 +25,7 @@ SLOW = {"check_generated_texts"}
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory, request):
-    """For each check, the errors of both ranks; one pair of processes makes all but slow ones that nobody chose."""
+    """For each check, the errors of both ranks; one pair of processes makes all but unselected slow ones."""
     folder = tmp_path_factory.mktemp("ranks")
     chosen = {item.name for item in request.session.items if item.path == request.path}
     left_out = [name for name in SLOW if f"test_two_processes[{name}]" not in chosen]
@@ -41,7 +41,7 @@ def outcomes(tmp_path_factory, request):
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
 )
 def test_two_processes(name, outcomes):
-    """What a check's docstring says holds in both ranks, over gloo."""
+    """The docstring of a check holds in both ranks, over gloo."""
     found, printed = outcomes
 
     for rank in range(2):
@@ -66,7 +66,7 @@ def test_the_program_of_the_page_runs(tmp_path):
 
 
 def test_a_part_needs_the_other_processes():
-    """A program that is started alone says how to start several."""
+    """A program that is started alone prints how to start several."""
     with pytest.raises(ProcessGroupError, match="torchrun --nproc-per-node 2"):
         PROCESSES.check()
 

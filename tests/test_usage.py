@@ -74,7 +74,7 @@ def test_a_weight_that_was_replaced_is_an_error_that_names_it(model, replace):
 
 
 def test_a_weight_of_another_kind_is_the_same(model):
-    """As where somebody freezes it by making a buffer of it."""
+    """As where a user freezes it by making a buffer of it."""
     fast, expected = compiled(model), model(X)
 
     bias = model[0].bias
@@ -182,7 +182,7 @@ def test_a_view_of_a_buffer_that_the_model_writes_to_changes_with_it():
 
 
 def test_gradients_are_refused_where_they_are_asked_for(model):
-    """A result requires grad where eager's does, be it for a weight or an input, and says at backward what to do."""
+    """A result requires grad where eager's does, and its ``backward`` is an error that says what to do."""
     fast, frozen = compiled(model), compiled(copy.deepcopy(model).requires_grad_(False))
 
     for function, x in ((fast, X), (frozen, X.clone().requires_grad_())):
@@ -221,7 +221,7 @@ def test_transforms_of_functions_are_refused(model):
 
 
 def test_a_stale_model_is_not_pickled(model):
-    """Whoever reads the pickle could not know."""
+    """A reader of the pickle could not see it."""
     fast = compiled(model)
     fast(X)
     nn.init.zeros_(model[2].bias)
@@ -391,7 +391,7 @@ def test_a_number_must_be_the_one_that_was_compiled(number):
 
 @pytest.mark.filterwarnings("ignore:.*treespec.*:FutureWarning")  # PyTorch about its own class
 def test_a_copy_and_a_loaded_module_work_without_the_model(model):
-    """Their engines are the same; what they watch is nobody's."""
+    """Their engines are the same; what they watch belongs to no model."""
     fast = compiled(model.requires_grad_(False))
     file = io.BytesIO()
     torch.save(fast, file)

@@ -1,4 +1,4 @@
-"""Where every warning is an error, all that a person does with torchtrt works and says nothing on standard error."""
+"""Where every warning is an error, all that a user does with torchtrt works, and standard error stays empty."""
 
 import os
 
@@ -35,7 +35,7 @@ same(torchtrt.compile(model, (images,), min_block_size=1, autocast=torch.float16
     "torch.compile": f"{MODEL}\nsame(torch.compile(model, backend='torchtrt', options={{'min_block_size': 1}}))",
     "scripted": f"""{MODEL}
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # TorchScript is deprecated, which PyTorch says
+    warnings.simplefilter("ignore")  # PyTorch warns that TorchScript is deprecated
     scripted = torch.jit.freeze(torch.jit.script(model))
 same(torchtrt.compile(scripted, (images,), min_block_size=1))
 """,
@@ -80,7 +80,7 @@ for command in (*asked, *(f"{{each}} --json" for each in asked), "new-pack visio
 
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_nothing_warns(what, tmp_path):
-    """In a new process, with Python's own development mode on, which tells of files that are not closed."""
+    """In a new process, with Python's own development mode on, which warns of files that are not closed."""
     done = run_python(
         *("-X", "dev", "-W", "error", "-c", PROGRAMS[what]),
         cwd=tmp_path,

@@ -42,8 +42,8 @@ class Package:
             for module, path in known.items()
         }
 
-    def room(self, module: str) -> str:
-        """Returns the folder or file under the package's root that a module is in; the root itself is the roof."""
+    def top_level(self, module: str) -> str:
+        """Returns the folder or file under the package's root that a module is in; its own name for the root."""
         return module.split(".")[1] if "." in module else self.name
 
 

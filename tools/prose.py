@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status: 0 if nothing was found, or textlint cannot be installed.
     """
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
-    parser.add_argument("paths", nargs="*", help="files; by default all that git knows")
+    parser.add_argument("paths", nargs="*", help="files; by default all that git tracks")
     parser.add_argument("--changed", action="store_true", help="only those that differ from main")
     given = parser.parse_args(arguments)
     paths = given.paths or known_files()
@@ -95,12 +95,16 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def known_files() -> list[str]:
-    """Returns the Markdown pages and Python modules that git knows, tests and notes excepted."""
+    """Returns the Markdown pages and Python modules that git tracks, tests and notes excepted."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()
     return [
-        path for path in listed if "tests" not in Path(path).parts and not path.startswith("notes")
+        path
+        for path in listed
+        if "tests" not in Path(path).parts
+        and not path.startswith("notes")
+        and (ROOT / path).is_file()  # git lists a deleted file until the commit
     ]
 
 

@@ -1,7 +1,7 @@
 """Prints what the builder of TensorRT for RTX refuses, in its own words: ``python -m tools.rtx_refusals``.
 
-Each network has one layer. docs/rtx.md has the table, and a test of torchtrt-rtx compares it with what the installed
-version says.
+Each network has one layer. docs/rtx.md has the table, and a test of torchtrt-rtx compares it with the installed
+version.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def commands() -> list[tuple[str, str]]:
     for page in PAGES:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
             is_shell = language in ("", "sh", "bash", "shell", "console")
-            for line in block.splitlines():
+            for line in block.replace("\\\n", "").splitlines():
                 command = line.removeprefix("$ ").split("  #")[0].strip()
                 if line.startswith("$ ") or (is_shell and COMMAND.match(command)):
                     found[command] = page.name
@@ -55,7 +55,7 @@ RUN = [(page, command) for page, command in commands() if why_not(command) is No
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the model that the pages speak of."""
+    """A folder with the model of the pages."""
     made = tmp_path_factory.mktemp("documented")
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     rows = {0: torch.export.Dim("rows", min=1, max=8)}
@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("page", "command"), RUN, ids=lambda value: value)
 def test_a_documented_command_runs(folder: Path, page: str, command: str) -> None:
-    """It has an answer, or says that there is none; it never makes no sense."""
+    """It prints a result, or that there is none; its arguments are never wrong."""
     program, *arguments = shlex.split(command)
     module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}

@@ -1,4 +1,4 @@
-"""CompilationSettings: what it accepts, and what it says otherwise."""
+"""CompilationSettings: what it accepts, and its errors otherwise."""
 
 import copy
 import dataclasses
@@ -84,7 +84,7 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
     ],
     ids=str,
 )
-def test_an_unusable_value_is_an_error_that_says_what_is_wanted(keywords):
+def test_an_unusable_value_is_an_error_that_lists_the_usable_ones(keywords):
     """Values out of range are refused when the settings are made."""
     with pytest.raises(SettingsError, match="it must be"):
         CompilationSettings(**keywords)
@@ -102,7 +102,7 @@ def test_an_unusable_value_is_an_error_that_says_what_is_wanted(keywords):
         ("autocast_excluded_nodes", ["("], "a collection of regular expressions"),
     ],
 )
-def test_an_unusable_value_is_told_in_the_words_of_its_setting(setting, value, wanted):
+def test_the_error_for_an_unusable_value_has_the_words_of_its_setting(setting, value, wanted):
     """Each setting has its own check, and every check its own words."""
     with pytest.raises(SettingsError) as caught:
         CompilationSettings(**{setting: value})
@@ -136,7 +136,7 @@ def test_preferences_are_by_op():
 
 
 def test_settings_do_not_change():
-    """Settings are shared between threads, so nobody may change them."""
+    """Settings are shared between threads, so they cannot be changed."""
     with pytest.raises(AttributeError):
         CompilationSettings().min_block_size = 3
 

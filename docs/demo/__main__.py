@@ -35,13 +35,20 @@ console = Console(width=None if sys.stdout.isatty() else 110)
 def main() -> None:
     """Runs the demo on the CPU, or on the GPU where the real TensorRT is in use."""
     parser = argparse.ArgumentParser(prog="python -m docs.demo", description=__doc__)
-    parser.add_argument("--half", action="store_true", help="compile the CNN in float16 (GPU only)")
-    parser.add_argument("--calls", type=int, default=10, help="timed calls of each model")
+    parser.add_argument(
+        "--half", action="store_true", help="compile the CNN in float16 (GPU only)"
+    )
+    parser.add_argument(
+        "--calls", type=int, default=10, help="timed calls of each model"
+    )
     options = parser.parse_args()
-    warnings.filterwarnings("ignore", category=FutureWarning)  # from PyTorch's own export
+    # PyTorch's own export warns.
+    warnings.filterwarnings("ignore", category=FutureWarning)
     device = torch.device("cuda" if is_real() else "cpu")
     torch.manual_seed(0)
-    console.print(f"[bold]torchtrt {torchtrt.__version__}[/bold] with {describe()} on {device}\n")
+    console.print(
+        f"[bold]torchtrt {torchtrt.__version__}[/bold] with {describe()} on {device}\n"
+    )
     console.print(pack_table())
     settings: dict[str, Any] = {}
     if is_real():
@@ -56,8 +63,11 @@ def main() -> None:
     console.print(ranking(query[0], compiled(ids, mask)))
 
     batch = torch.export.Dim("batch", min=1, max=16)
-    console.rule("Convolutional network: ResNet-18's shape, random weights, dynamic batch")
-    network, images = ResNet18().eval().to(device), torch.rand(4, 3, 224, 224, device=device)
+    console.rule(
+        "Convolutional network: ResNet-18's shape, random weights, dynamic batch"
+    )
+    network = ResNet18().eval().to(device)
+    images = torch.rand(4, 3, 224, 224, device=device)
     if options.half:
         network, images = network.half(), images.half()
     show(network, (images,), ({0: batch},), options.calls, settings)
@@ -65,7 +75,13 @@ def main() -> None:
     console.rule("Decoder: GPT style, random weights, dynamic batch and length")
     length = torch.export.Dim("length", min=2, max=256)
     tokens = torch.randint(0, 5000, (2, 48), device=device)
-    show(Decoder().eval().to(device), (tokens,), ({0: batch, 1: length},), options.calls, settings)
+    show(
+        Decoder().eval().to(device),
+        (tokens,),
+        ({0: batch, 1: length},),
+        options.calls,
+        settings,
+    )
 
 
 def pack_table() -> Table:
@@ -73,11 +89,16 @@ def pack_table() -> Table:
     table = Table(title="Converter packs", title_justify="left")
     for heading in ("pack", "distribution", "version", "ops", "HIGH", "summary"):
         right = heading in ("ops", "HIGH")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold"
+        )
     for row in list_packs(current_packs(), problems()):
-        note = row.summary if row.status == IN_USE else f"[red]{row.status}: {row.reason}[/red]"
+        note = row.summary
+        if row.status != IN_USE:
+            note = f"[red]{row.status}: {row.reason}[/red]"
         info = row.info
-        table.add_row(info.name, info.distribution, info.version, str(row.ops), str(row.high), note)
+        names = (info.name, info.distribution, info.version)
+        table.add_row(*names, str(row.ops), str(row.high), note)
     return table
 
 
@@ -89,7 +110,9 @@ def show(
     settings: dict[str, Any],
 ) -> CompiledModule:
     """Compiles a model, prints its report, and compares a call with eager PyTorch."""
-    compiled = torchtrt.compile(model, inputs, dynamic_shapes=dynamic_shapes, **settings)
+    compiled = torchtrt.compile(
+        model, inputs, dynamic_shapes=dynamic_shapes, **settings
+    )
     report = compiled.report
     console.print(converter_table(report.tensorrt, report.converted))
     console.print(block_table(report.blocks))

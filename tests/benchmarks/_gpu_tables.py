@@ -85,7 +85,7 @@ def _row(*cells: str) -> str:
 
 
 def section(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns what ``docs/benchmarks.md`` says of a run."""
+    """Returns the part of ``docs/benchmarks.md`` about a run."""
     places = sorted({row["on"] for row in rows.values() if "on" in row})
     return f"""{circumstances()} {"; ".join(places)}.
 

@@ -1,7 +1,7 @@
 """Programs that are made ready side by side and measured one after the other, alone.
 
-Building engines and compiling kernels takes minutes and many cores; timing wants the machine to itself. So every
-program of a benchmark is a process that gets ready, says so, waits for its turn, measures and answers.
+Building engines and compiling kernels takes minutes and many cores; timing needs the machine to itself. So every
+program of a benchmark is a process that gets ready, reports it, waits for its turn, measures and answers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def in_turns(
         seconds: How long all together may take to get ready. Who is not ready then fails.
         note: Called with a name and its answer, as they come.
         after: A file that must exist before the first is measured. Once all are ready, a file of the same name with
-            the suffix ``.waiting`` says so.
+            it has the suffix ``.waiting``.
     """
     places = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
     end = time.monotonic() + seconds

@@ -1,6 +1,6 @@
 """Torch-TensorRT's registry and interpreter beside ours: the same graphs, in turn, in one run.
 
-``make compare`` downloads Torch-TensorRT and runs this. ``tests.benchmarks.peer`` says how it runs without CUDA.
+``make compare`` downloads Torch-TensorRT and runs this. ``tests.benchmarks.peer`` lets it run without CUDA.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def difference(network: Any, inputs: Sequence[torch.Tensor], expected: torch.Ten
 
 
 def look_up(lookup: Callable[[Node], object], nodes: Sequence[Node]) -> None:
-    """Asks a registry about each node."""
+    """Looks up each node in a registry."""
     for node in nodes:
         lookup(node)
 

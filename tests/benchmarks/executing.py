@@ -26,7 +26,7 @@ _START = """
 import importlib, re, torch
 import torchtrt_reference as reference
 
-def peak():  # of this process image; what resource.getrusage says begins with the parent's
+def peak():  # of this process image; resource.getrusage begins with the parent's
     with open("/proc/self/status") as file:
         return int(re.search(r"VmHWM:\\s+(\\d+) kB", file.read())[1])
 

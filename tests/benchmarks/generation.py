@@ -2,7 +2,7 @@
 
 Run with ``python -m tests.benchmarks.generation``; with ``TORCHTRT_TENSORRT=real`` on a machine that has a GPU.
 Models have random weights and, on the GPU, a published size. Times are medians of runs that take turns.
-Building large engines takes minutes, and timing wants the machine to itself: ``--engines FOLDER --build`` only builds,
+Building large engines takes minutes, and timing needs the machine to itself: ``--engines FOLDER --build`` only builds,
 next to other work, and a second call with the same folder measures.
 """
 

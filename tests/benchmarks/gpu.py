@@ -33,7 +33,7 @@ from tests.benchmarks.published import MODELS
 
 PROGRAMS = ("pytorch", "ours", "onnx", "inductor")
 TOGETHER = 7
-"""How many rows get ready at a time, if not told: each has four processes, which hold their memory until their turn."""
+"""The default number of rows that prepare at a time: each has four processes, which hold memory until their turn."""
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
 ONNX_BYTES = 2**31

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 VOCABULARY = 30_000
-"""Token ids are drawn below this; every model here knows more."""
+"""Token ids are drawn below this; every model here has more."""
 
 
 @dataclass(frozen=True)

@@ -269,7 +269,7 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
 
 
 def section(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns what ``docs/benchmarks.md`` says of a run."""
+    """Returns the part of ``docs/benchmarks.md`` about a run."""
     places = sorted({row["on"] for row in rows.values() if "on" in row})
     lines = gpu._head("model", "float16 engine", "INT8 engine", "float16 build", "INT8 build")
     for label, row in rows.items():

@@ -351,7 +351,7 @@ class Measurement:
         graphs: bool,
         **changed: Any,
     ) -> Any:
-        """Compiles a model for this rank, and tells the first process how long it took."""
+        """Compiles a model for this rank, and sends the time that it took to the first process."""
         start = time.perf_counter()
         compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs), **changed)
         self.tell(

@@ -82,7 +82,7 @@ def test_the_decoder_matches_eager_at_every_length():
 
 
 def test_outputs_of_unknown_size_come_out_at_their_own():
-    """An output allocator provides memory once the engine knows how much."""
+    """An output allocator provides memory once the engine has its size."""
 
     class Positions(torch.nn.Module):
         def forward(self, x):
@@ -147,7 +147,7 @@ class Mixed(torch.nn.Module):
 
 
 def test_float32_beside_float16_keeps_its_digits():
-    """TensorRT 8.6 computes in float16 whatever nobody holds to float32, where it may."""
+    """TensorRT 8.6 computes in float16 whatever is not held to float32, where it may."""
     model = Mixed().eval().cuda()
     x = torch.randn(8, 16, device="cuda")
 

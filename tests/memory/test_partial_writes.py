@@ -20,7 +20,7 @@ def slots(position, keys):
 
 
 def by_index_copy(cache, position, keys):
-    """At positions that a tensor tells."""
+    """At positions in a tensor."""
     cache.index_copy_(2, position, keys)
 
 
@@ -201,7 +201,7 @@ def test_torch_compile_writes_parts_of_buffers(write):
 
 
 def test_torch_compile_writes_what_is_viewed_without_saying_so():
-    """AOTAutograd reshapes what is not contiguous by ``_unsafe_view``, of which PyTorch knows no other form."""
+    """AOTAutograd reshapes what is not contiguous by ``_unsafe_view``, of which PyTorch has no other form."""
 
     class Model(nn.Module):
         def __init__(self):

@@ -1,4 +1,4 @@
-"""What tests ask of a compiled model."""
+"""What tests read from a compiled model."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _(x: Tensor) -> Tensor:
 
 @torch.library.custom_op("engine_kernels::wrong", mutates_args=())
 def wrong(x: Tensor) -> Tensor:
-    """Returns one row less than its fake implementation says."""
+    """Returns one row less than its fake implementation."""
     return x[1:].clone()
 
 

@@ -10,15 +10,13 @@ import pytest
 
 
 class _Later:
-    """Stands for a module, and imports it when it is first asked for something."""
+    """Stands for a module, and imports it when a name of it is first read."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith(
-            ("_", "pytest")
-        ):  # pytest asks for such names of all that a file has
+        if attribute.startswith(("_", "pytest")):  # pytest reads such names of all that a file has
             raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)
 

@@ -169,7 +169,7 @@ class Case:
         build: Builds the network; returns its output tensors, or a layer whose outputs they are.
         flags: Builder flags to set, by name.
         types: Types to declare on the outputs, by name; empty for their natural types.
-        undeclared: Whether the outputs' types must stay undeclared, even if TensorRT wants them declared.
+        undeclared: Whether the outputs' types must stay undeclared, even if TensorRT requires them to be declared.
         within: For random outputs: the bounds, which are all that is compared of the values.
         tolerance: Relative and absolute tolerance of values; by default what the types allow.
     """

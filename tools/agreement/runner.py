@@ -137,7 +137,7 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
     types = dict(enumerate(case.types))
     plan, names = _build_with(trt, session, case, types)
     may_declare = not case.types and not case.undeclared
-    # TensorRT 8 takes some layers' outputs for floats until told otherwise: declare what it says they are.
+    # TensorRT 8 takes some layers' outputs for floats unless a type is set: set the type that it reports.
     while plan is None and may_declare:
         matches = map(_UNDECLARED_OUTPUT.search, session.errors)
         natural = {int(match[1]): match[2].upper() for match in matches if match is not None}

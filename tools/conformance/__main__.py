@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.conformance", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("run", help="run samples and say what became of them")
+    one = commands.add_parser("run", help="run samples and record what became of them")
     one.add_argument("--op", action="append", help="only ops of this name, with * and ?")
     one.add_argument("--version", action="append", choices=VERSIONS)
     one.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

@@ -31,7 +31,7 @@ class _Worker:
 
     Attributes:
         process: The process.
-        answers: Where it tells what it starts with, and what became of it.
+        answers: Where it sends what it starts with, and what became of it.
         op: The op.
         done: How many samples are done, in this process and in those before it.
         current: The sample it works on: dtype, place and arguments.
@@ -60,7 +60,8 @@ def run(ops: Sequence[str], versions: Sequence[str], jobs: int) -> Iterator[Foun
             if worker.answers not in ready:
                 if time.monotonic() - worker.since > SECONDS:
                     assert worker.process.pid is not None
-                    os.kill(worker.process.pid, signal.SIGKILL)  # the pipe's end tells the rest
+                    # The end of its pipe is handled below, in a later round.
+                    os.kill(worker.process.pid, signal.SIGKILL)
                 continue
             try:
                 message = worker.answers.recv()

@@ -204,7 +204,7 @@ def _input(program: Program, spec: Any) -> Any:
 
 
 def _dims(program: Program) -> Any:
-    """Returns what ``torch.export`` is told of the sizes."""
+    """Returns the ``dynamic_shapes`` for ``torch.export``."""
     dims = {
         name: torch.export.Dim(name, min=least, max=most)
         for name, (least, _, most) in program.profiles[0].items()
@@ -269,7 +269,7 @@ class _Call(NamedTuple):
 
 
 def _unexplained(program: Program, call: _Call, wanted: _Result, found: _Result) -> str:
-    """Returns how a result differs from eager's, and from the exported program's where the compiler knew no more."""
+    """Returns how a result differs from eager's, and from the exported program's if the compiler had only that."""
     difference = _difference(wanted, found, program.is_half())
     if not difference or program.how != "program":
         return difference

@@ -71,7 +71,7 @@ class Attention:
 
     @property
     def label(self) -> str:
-        """The name that tells it from the others."""
+        """The name that distinguishes it from the others."""
         kind = str(self.dtype).removeprefix("torch.")
         size = f"{self.queries}x{self.keys}x{self.width}"
         grouped = f"-groups{self.groups}" if self.groups > 1 else ""

@@ -1,7 +1,7 @@
 """A step of a language model over its cache: the forms that attention may have there, as one engine or divided.
 
 A form is a way to write the same numbers. TensorRT may find no kernel for a form as a whole; torchtrt then divides the
-block, and the outcome says so. This part therefore finds the forms that a TensorRT takes.
+block, and the outcome records it. This part therefore finds the forms that a TensorRT takes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Step:
 
     @property
     def label(self) -> str:
-        """The name that tells it from the others."""
+        """The name that distinguishes it from the others."""
         kind = str(self.dtype).removeprefix("torch.")
         rotary = "-rotary" if self.rotates else ""
         return f"{self.form}{rotary}-groups{self.groups}-{kind}{'-varying' if self.varies else ''}"

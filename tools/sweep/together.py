@@ -22,9 +22,9 @@ from torchtrt.errors import FullCompilationError, UnsupportedProgramError
 from torchtrt.packs.coverage import CRASHED, REJECTED, WRONG
 from torchtrt.tensorrt import is_real
 from torchtrt_testing.comparison import difference, eager
+from torchtrt_testing.joint_checks import Calls
 from torchtrt_testing.op_info import Sample
 from torchtrt_testing.outcome import export_sample, outcome, quietly
-from torchtrt_testing.together import Calls
 
 GPU_FAILED = 70
 """The exit status of a process whose GPU does nothing any more, as after an access to memory that is not there."""

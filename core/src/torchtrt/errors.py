@@ -1,6 +1,6 @@
 """Every exception and warning that torchtrt raises on purpose.
 
-Each message says what happened, where (the pack, the layer or the node), and what to do about it.
+Each message contains what happened, where (the pack, the layer or the node), and what to do about it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class UnknownTargetError(TorchTRTError, ValueError):
     """An op was named that this PyTorch, with the libraries imported so far, does not have."""
 
     def __str__(self) -> str:
-        # The closest name is searched for when somebody reads the message: packs may name many
+        # The closest name is searched for when the message is read: packs may name many
         # ops that this PyTorch does not have, which is no error.
         message = self.args[0]
         return str(message() if callable(message) else message)
 
 
 class AmbiguousTargetError(TorchTRTError, ValueError):
-    """A name stands for several ops where exactly one is wanted."""
+    """A name stands for several ops where exactly one is needed."""
 
 
 class ConverterSignatureError(TorchTRTError, TypeError):
-    """The calling convention of a converter or validator cannot be told from its parameters."""
+    """The parameters of a converter or validator determine no calling convention."""
 
 
 class NoConverterError(TorchTRTError, KeyError):
@@ -118,7 +118,7 @@ class NoEngineWarning(UserWarning):
 
 
 class DequantizedWeightsWarning(UserWarning):
-    """Packed weights are compiled in floating point, because no pack knows their format."""
+    """Packed weights are compiled in floating point, because no pack supports their format."""
 
 
 class FollowWarning(UserWarning):

@@ -227,7 +227,7 @@ class CompilationSettings:
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
         assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
             the converter does not declare that it supports them.
-        converter_preferences: For an op, the pack whose converters are asked first, whatever the order law says.
+        converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
@@ -278,7 +278,7 @@ class CompilationSettings:
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
             With ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
-            folder. ``None`` does what ``TORCHTRT_CACHE`` says.
+            folder. ``None`` does what ``TORCHTRT_CACHE`` specifies.
         inductor: Compile what stays in PyTorch as ``torch.compile`` does, ``"max-autotune"`` with that mode.
         tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
@@ -351,6 +351,14 @@ class CompilationSettings:
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Checks the settings that exclude each other.
+
+        Raises:
+            SettingsError: Some do.
+        """
         if operator.getitem in self.torch_executed_ops:
             raise SettingsError(
                 "torch_executed_ops names getitem, which takes one of an op's results and runs where the op runs. "

@@ -174,7 +174,7 @@ def test_the_two_older_conventions_still_work(first: str) -> None:
 
 @pytest.mark.parametrize("decorate", ["converter", "lowering_pass"])
 def test_a_decorator_without_parentheses_is_an_error(decorate: str) -> None:
-    """It would register nothing, and say nothing."""
+    """It would register nothing, without an error."""
 
     def convert(ctx: Any, self: Any) -> None: ...
 
@@ -183,7 +183,7 @@ def test_a_decorator_without_parentheses_is_an_error(decorate: str) -> None:
 
 
 def test_a_flag_must_be_a_boolean() -> None:
-    """A string is true, whatever it says."""
+    """A string is true, whatever it contains."""
     with pytest.raises(PackError, match="True or False is meant"):
         ConverterPack("vision").add(
             aten.relu.default,
@@ -208,7 +208,7 @@ def test_a_validator_has_one_form(answer: Any, reason: str | None) -> None:
 
 @pytest.mark.parametrize("answer", [1, [], Reject, object(), 0.5])
 def test_any_other_answer_is_a_problem_of_the_pack(answer: Any) -> None:
-    """It counts as a rejection, is said once, and the next converter is asked."""
+    """It counts as a rejection, is reported once, and the next converter is tried."""
     before = len(problems())
     override(aten.relu.default, lambda ctx, self: None, reject_if=lambda node: answer)
     x = torch.randn(2, 3)
@@ -250,7 +250,7 @@ def test_checks_are_composed_and_shown_by_their_names() -> None:
 
 
 def test_a_refused_layer_raises_where_it_is_added_with_tensorrts_words() -> None:
-    """Nobody tests for None; the error names pack, op, node and what was asked for."""
+    """No converter tests for None; the error names pack, op, node and argument."""
 
     def relu(ctx: Any, self: Any) -> Any:
         other = ctx.tensor(torch.zeros(5, 7))
@@ -351,7 +351,7 @@ def test_a_wrong_number_of_results_is_blamed_too() -> None:
 
 
 def test_errors_belong_to_the_thread_that_caused_them() -> None:
-    """Two builds at once each get their own; a thread that collects nothing tells everybody."""
+    """Two builds at once each get their own; errors of a thread that collects none go to all."""
     log, ready = logger(), threading.Barrier(2)
     severity = trt.ILogger.ERROR if hasattr(trt.ILogger, "ERROR") else trt.ILogger.Severity.ERROR
     found: dict[str, str] = {}
@@ -390,8 +390,8 @@ def test_a_context_made_by_hand_has_a_checked_network() -> None:
         context.net.add_gather(tensor, context.tensor(1.0), 0)
 
 
-def test_the_reason_is_told_where_the_converter_had_seen_the_invalid_shape() -> None:
-    """TensorRT says only once what it finds invalid."""
+def test_the_reason_is_in_the_error_where_the_converter_had_seen_the_invalid_shape() -> None:
+    """TensorRT logs only once what it finds invalid."""
     builder = trt.Builder(logger())
     context = ConversionContext(create_network(builder))
     tensor = context.net.add_input("x", trt.DataType.FLOAT, (2, 3))

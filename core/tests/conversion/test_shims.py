@@ -29,7 +29,7 @@ def test_each_side_of_a_cast_is_computed_in_its_own_precision():
 
 
 def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
-    """TensorRT 8.6 makes whole transformers float32, of twice the size, where nobody insists."""
+    """TensorRT 8.6 makes whole transformers float32, of twice the size, where no layer requires its type."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
         builder = trt.Builder(trt.Logger())
         network, config = shims.create_network(builder), builder.create_builder_config()
@@ -137,7 +137,7 @@ def test_weights_of_few_bits_need_a_tensorrt_that_has_them():
         shims.weights_of(tensor)
 
 
-def test_what_lies_between_int8_and_int8_insists_on_no_precision():
+def test_what_lies_between_int8_and_int8_requires_no_precision():
     """TensorRT 8.6 fuses a product, a sum, an activation and a Quantize where none of them does."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
         builder = trt.Builder(trt.Logger())

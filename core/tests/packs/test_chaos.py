@@ -168,7 +168,7 @@ node = graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),
 resolution = DYNAMO_CONVERTERS.resolve(node)
 loading = time.process_time() - start
 peak = tracemalloc.get_traced_memory()[1] if TRACED else 0
-gc.disable()  # it goes through all that lives, whoever looks something up
+gc.disable()  # it goes through all that lives, whatever is looked up
 start = time.process_time()
 for _ in range(5000):
     DYNAMO_CONVERTERS.resolve(node)

@@ -63,7 +63,7 @@ def test_disabling_outranks_the_allow_list() -> None:
     ],
 )
 def test_a_variable_that_does_not_exist_is_a_problem(variable: str, closest: str) -> None:
-    """A misspelled one would have no effect, and nobody would know."""
+    """A misspelled one would have no effect, and no warning."""
     (problem,) = read_selection({variable: "1", "PATH": "", "MY_TORCHTRT_X": ""}).problems
 
     assert problem.code == "unknown-variable"
@@ -95,7 +95,7 @@ def test_every_variable_that_a_module_reads_is_known() -> None:
 
 
 def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:
-    """The first named is asked first."""
+    """The first named is tried first."""
     selection = read_selection({"TORCHTRT_PACKS_PREFER": "b a,b"})
 
     assert selection.preferred == ("b", "a")

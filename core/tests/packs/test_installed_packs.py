@@ -73,7 +73,7 @@ class Installed:
     site: Any
 
     def report(self, **variables: str) -> dict[str, Any]:
-        """Returns what a fresh Python sees, with only the stand-ins allowed unless said otherwise."""
+        """Returns what a fresh Python sees, with only the stand-ins allowed unless ``variables`` names others."""
         variables = {"TORCHTRT_PACKS": STAND_INS, **variables}
         done = self.site.run("-c", REPORT, libraries=ONLY_TORCH, **variables)
         assert done.returncode == 0, done.stderr
@@ -286,7 +286,7 @@ def test_every_problem_is_one_warning(report: dict[str, Any]) -> None:
 def test_a_problem_names_distribution_version_and_folder(
     report: dict[str, Any], installed: Installed
 ) -> None:
-    """Whoever reads it can find the files."""
+    """Its readers can find the files."""
     (problem,) = [problem for problem in report["problems"] if problem[0] == "broken"]
 
     assert problem[2:4] == ["torchtrt-converters-broken", "1.0"]
@@ -305,7 +305,7 @@ def test_a_pack_registers_all_or_nothing(report: dict[str, Any]) -> None:
 
 
 def test_the_contract_is_checked_before_more_is_imported(report: dict[str, Any]) -> None:
-    """A pack for a newer contract is asked who it is, and no further."""
+    """The name of a pack for a newer contract is read, and nothing more."""
     assert "torchtrt_converters_future._pack" in report["modules"]
     assert "torchtrt_converters_future.converters" not in report["modules"]
 

@@ -1,4 +1,4 @@
-"""Packs come, go, break and hide each other on a real site; the registry is what a model of ten lines says."""
+"""Packs come, go, break and hide each other on a real site; the registry is that of a model of ten lines."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ class Site(RuleBasedStateMachine):
         return self.environment.get(variable, "").replace(",", " ").split()
 
     @invariant()
-    def what_is_in_use_is_what_the_model_says(self) -> None:
-        """Packs in use, problems, and who is asked first for each op."""
+    def what_is_in_use_is_what_the_model_has(self) -> None:
+        """Packs in use, problems, and which is tried first for each op."""
         visible = {}
         disabled = self.named("TORCHTRT_PACKS_DISABLE")
         damaged = [name for _, name in self.unreadable]

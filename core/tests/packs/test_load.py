@@ -19,8 +19,8 @@ from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
 from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
-from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.scan import InstalledExtension, Scan, scan
+from torchtrt.packs.standard_streams import output_as_errors
 
 Loaded = tuple[PackSet, list[Problem]]
 
@@ -147,7 +147,7 @@ def torchtrt_check(): ...
         ("pack", "pack = 3", "bad-entry", "names a value of type int", "Write pack = Conv"),
         (
             "pack", "@hookimpl\ndef torchtrt_converter_pack(): return pack", "bad-hook",
-            "nobody calls the hook torchtrt_converter_pack", "Delete the hook",
+            "nothing calls the hook torchtrt_converter_pack", "Delete the hook",
         ),
         ("pack", "pack.modules = ('no',)", "import-failed", "no module torchtrt_converters_probe.no", "Name modules"),
         ("pack", "pack.name = 'other'", "bad-name", "calls itself 'other'", "ConverterPack('probe'"),
@@ -157,7 +157,7 @@ def torchtrt_check(): ...
 def test_an_entry_point_that_does_not_lead_to_the_pack_says_what_to_do(
     load_object: Callable[..., Loaded], entry: str, more: str, code: str, what: str, hint: str
 ) -> None:
-    """The problem names the distribution and what its entry point says."""
+    """The problem names the distribution and contains its entry point."""
     problem = only_problem(load_object(entry, more))
 
     assert problem.code == code
@@ -237,7 +237,7 @@ def test_a_hook_wrapper_is_refused(
 def test_a_function_that_is_named_like_a_hook_and_not_marked_is_refused(
     load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
 ) -> None:
-    """Nobody would call it, and its author would wonder why."""
+    """Nothing would call it, and its author would wonder why."""
     source = source_of_pack("probe").replace("@hookimpl\ndef torchtrt_reg", "def torchtrt_reg")
 
     problem = only_problem(load_pack(source))
@@ -364,7 +364,7 @@ def test_a_pack_that_changes_after_it_was_made_is_checked_as_it_is(
 def test_a_pack_cannot_take_another_name_while_it_is_filled(
     load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
 ) -> None:
-    """Its provenance and its own package are what the metadata says."""
+    """Its provenance and its own package are those of the metadata."""
     body = "pack.name = 'aten_core'\npack.add('aten.relu', 'torchtrt_converters_aten_core.x:y')"
 
     problem = only_problem(load_pack(source_of_pack("probe", body)))
@@ -419,7 +419,7 @@ def test_no_value_that_a_hook_returns_gets_through(
 def test_packs_are_loaded_once_more_after_one_of_them_broke_off_the_loading(
     site: Any, source_of_pack: Callable[..., str]
 ) -> None:
-    """Each use of a strict process says the same, and not that the good packs are loaded already."""
+    """Each use in a strict process raises the same error, and not that the good packs are loaded already."""
     site.unpack(site.wheel("probe", source_of_pack("probe", "pack.add('aten.relu', convert)")))
     site.unpack(site.wheel("unsound", "1 / 0"))
     found = scan(importlib_metadata.distributions(path=[str(site.path)]))

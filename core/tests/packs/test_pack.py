@@ -65,7 +65,7 @@ def test_a_converter_that_is_not_enabled_is_not_registered() -> None:
 
 
 def test_a_registration_carries_every_argument() -> None:
-    """What the author says about a converter arrives in its ConverterSupport."""
+    """What the author declares about a converter arrives in its ConverterSupport."""
     pack = ConverterPack("vision")
 
     pack.add(
@@ -128,7 +128,7 @@ def test_a_target_may_be_an_op_a_packet_or_a_name(target: Any, expected: Any) ->
 
 @pytest.mark.parametrize("target", [torch.ops.aten.add, "aten.add"])
 def test_a_packet_of_several_overloads_is_an_error_that_names_them(target: Any) -> None:
-    """The author has to say which one is meant."""
+    """The author has to choose one."""
     with pytest.raises(
         AmbiguousTargetError, match=r"aten\.add has several overloads.*aten\.add\.Tensor"
     ):
@@ -272,7 +272,7 @@ def test_a_table_needs_a_converter_with_one_parameter_for_its_values() -> None:
 
 
 def test_a_sealed_pack_refuses_registrations() -> None:
-    """A converter that nobody would see is an error, not a surprise."""
+    """A converter that would have no effect is an error, not a surprise."""
     pack = ConverterPack("vision")
     pack.seal()
 
@@ -313,7 +313,7 @@ def test_a_pack_carries_decompositions_and_passes() -> None:
 
 
 def test_a_pack_can_be_added_by_a_program() -> None:
-    """It takes its place in the order, counts again when it has grown, and takes nobody's name."""
+    """It takes its place in the order, counts again when it has grown, and takes no other pack's name."""
     pack = ConverterPack("zz_added")
     before = current_packs()
     try:

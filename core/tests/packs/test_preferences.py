@@ -1,4 +1,4 @@
-"""A preference for one op, by the settings of a compilation or by the environment, holds or is told."""
+"""A preference for one op, by the settings of a compilation or by the environment, holds or is reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 def test_a_setting_that_prefers_in_vain_is_an_error(
     install: Install, preferences: dict[Any, str], message: str
 ) -> None:
-    """Somebody counts on it."""
+    """A user counts on it."""
     install()
 
     with pytest.raises(SettingsError, match=message):
@@ -59,7 +59,7 @@ def test_a_setting_that_prefers_in_vain_is_an_error(
 
 
 def test_a_packet_stands_for_the_overloads_that_the_pack_converts(install: Install) -> None:
-    """ReLU has an overload that writes to its result, which nobody converts."""
+    """ReLU has an overload that writes to its result, which has no converter."""
     install()
 
     settings = settings_from({"converter_preferences": {"aten.relu": "Other"}})
@@ -68,7 +68,7 @@ def test_a_packet_stands_for_the_overloads_that_the_pack_converts(install: Insta
 
 
 def test_the_environment_prefers_where_the_settings_do_not(install: Install) -> None:
-    """What a program asks for itself is nearer."""
+    """What a program sets itself is nearer."""
     install(("aten::relu", "other"))
 
     assert settings_from({}).converter_preferences[RELU] == "other"

@@ -129,7 +129,7 @@ def test_unreadable_metadata_is_one_problem_and_the_others_are_found(
 def test_broken_metadata_of_a_distribution_that_is_no_pack_is_not_our_business(
     tmp_path: Path,
 ) -> None:
-    """No warning about somebody else's files."""
+    """No warning about files of other packages."""
     write_metadata(tmp_path, "other-1.0", METADATA=b"\xff", entry_points=b"[console_scripts]\n\xff")
     write_metadata(
         tmp_path, "another-1.0", METADATA=b"\xff", entry_points=b"[console_scripts]\nno equals\n"

@@ -1,4 +1,4 @@
-"""Which ops a pack can make plugins of, and what it says about the others."""
+"""Which ops a pack can make plugins of, and its errors for the others."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def call() -> Callable[..., Node]:
 
 @pytest.fixture(autouse=True)
 def without_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts each test without the problems that others recorded: registries over made packs tell of them too."""
+    """Starts each test without the problems that others recorded: registries over made packs report them too."""
     monkeypatch.setattr(_state, "problems", [])
 
 

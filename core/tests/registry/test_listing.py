@@ -112,7 +112,7 @@ problem: Converter packs (torchtrt_converters_odd-1.0.dist-info, /site): the
 
 not in this PyTorch: vision.fold.default
 
-Converters, in the order in which they are asked
+Converters, in the order in which they are tried
 
 aten.gelu.default
   1. HIGH vision (torchtrt-converters-vision 0.3.0)

@@ -77,8 +77,8 @@ def test_a_decomposition_of_the_program_is_used(local: ConverterPack) -> None:
     assert info.name == "local"
 
 
-def test_a_decomposition_that_raises_is_told_with_its_line(local: ConverterPack) -> None:
-    """A mistake in it is no way to say that nobody converts the op."""
+def test_a_decomposition_that_raises_is_reported_with_its_line(local: ConverterPack) -> None:
+    """A mistake in it does not mean that the op has no converter."""
 
     @register_torch_trt_decomposition("aten.igamma.default", priority=ConverterPriority.HIGH)
     def decompose(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -153,7 +153,7 @@ def test_a_pack_cannot_hide_behind_local_while_it_loads(
 
 
 def test_the_same_packs_are_the_same_object_until_something_changes(local: ConverterPack) -> None:
-    """It is how a registry knows that its table still holds."""
+    """By it, a registry sees that its table still holds."""
     before = packs.current_packs()
     assert packs.current_packs() is before
 

@@ -51,7 +51,7 @@ def test_a_converter_of_the_older_convention_says_so(registry_of: RegistryOf, ca
 def test_a_node_without_a_converter_is_a_key_error_that_carries_every_reason(
     registry_of: RegistryOf, call: Call
 ) -> None:
-    """And says where to read more."""
+    """And refers to the page about it."""
     registry = registry_of(
         pack("vision", capability_validator=lambda node: Reject("only 2-D kernels")),
         pack("zebra", capability_validator=lambda node: False),
@@ -73,7 +73,7 @@ def test_a_node_without_a_converter_is_a_key_error_that_carries_every_reason(
 def test_a_rejection_in_other_than_words_is_a_fault_of_the_pack(
     registry_of: RegistryOf, call: Call, answer: Reject
 ) -> None:
-    """Said as one, and nothing that a compilation would fail for."""
+    """Reported as one, and nothing that a compilation would fail for."""
     registry = registry_of(pack("vision", capability_validator=lambda node: answer))
 
     with pytest.warns(PackWarning, match="not both strings"):
@@ -95,7 +95,7 @@ def test_get_returns_a_default_instead_of_raising(registry_of: RegistryOf, call:
 def test_asking_for_a_node_validates_and_asking_for_an_op_does_not(
     registry_of: RegistryOf, call: Call
 ) -> None:
-    """An op is there when anybody has a converter for it."""
+    """An op is there when any pack has a converter for it."""
     registry = registry_of(pack(capability_validator=lambda node: False))
 
     assert relu in registry
@@ -124,10 +124,10 @@ def test_assignment_is_refused(registry_of: RegistryOf) -> None:
         registry_of(pack())[relu] = convert
 
 
-def test_the_candidates_are_asked_in_order_until_one_accepts(
+def test_the_candidates_are_tried_in_order_until_one_accepts(
     registry_of: RegistryOf, call: Call
 ) -> None:
-    """The one after the chosen is not asked."""
+    """The one after the chosen is not tried."""
     asked = []
 
     def validator(answer: bool, name: str) -> Callable[[Node], bool]:
@@ -150,11 +150,11 @@ def test_the_candidates_are_asked_in_order_until_one_accepts(
     assert resolution.chosen is not None
     assert resolution.chosen.pack.name == "vision"
     assert [rejection.candidate.pack.name for rejection in resolution.rejections] == ["aten_core"]
-    assert [candidate.pack.name for candidate in resolution.not_asked] == ["zebra"]
+    assert [candidate.pack.name for candidate in resolution.not_tried] == ["zebra"]
 
 
 def test_an_explanation_has_a_line_for_every_candidate(registry_of: RegistryOf, call: Call) -> None:
-    """Who converts, who declined, and who was not asked."""
+    """The converter, what rejected the node, and what was not tried."""
     registry = registry_of(
         pack("aten_core", capability_validator=lambda node: Reject("only 2-D")),
         pack("vision"),
@@ -166,14 +166,14 @@ def test_an_explanation_has_a_line_for_every_candidate(registry_of: RegistryOf, 
         "aten.relu.default (node %relu_default) is converted by vision (torchtrt-converters-vision 1.0): "
         f"{function}.\n"
         "  aten_core  rejected: only 2-D\n"
-        f"  zebra      not asked: {function} comes later"
+        f"  zebra      not tried: {function} comes later"
     )
 
 
 def test_a_validator_that_raises_is_a_rejection_with_a_traceback(
     registry_of: RegistryOf, call: Call, local: ConverterPack
 ) -> None:
-    """The next candidate is asked; the problem is recorded and shown once."""
+    """The next candidate is tried; the problem is recorded and shown once."""
 
     def broken(node: Node) -> bool:
         raise ZeroDivisionError("oops")
@@ -242,7 +242,7 @@ def test_a_lazy_implementation_is_imported_when_it_is_chosen(
 def test_a_disallowed_target_has_no_converter_in_any_spelling(
     registry_of: RegistryOf, call: Call, spelling: Any
 ) -> None:
-    """torch_executed_ops keeps an op in PyTorch, whoever could convert it."""
+    """torch_executed_ops keeps an op in PyTorch, even with converters for it."""
     registry = registry_of(pack(target=add))
     settings = CompilationSettings(torch_executed_ops=frozenset({spelling}))
 

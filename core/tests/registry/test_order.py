@@ -40,7 +40,7 @@ Contents = dict[str, list[Registered]]
 
 
 def build(name: str, entries: Sequence[Registered]) -> ConverterPack:
-    """Returns a pack whose converters know their pack and their place in it."""
+    """Returns a pack whose converters record their pack and their place in it."""
     pack = ConverterPack(name)
     for index, entry in enumerate(entries):
 
@@ -52,7 +52,7 @@ def build(name: str, entries: Sequence[Registered]) -> ConverterPack:
 
 
 def order(registry: ConverterRegistry, op: Any) -> list[str]:
-    """Returns the candidates for an op as ``pack:place`` in the order in which they are asked."""
+    """Returns the candidates for an op as ``pack:place`` in the order in which they are tried."""
     return [candidate.qualified_function for candidate in registry.candidates(op)]
 
 
@@ -77,7 +77,7 @@ def registry_for(registry_of: Callable[..., ConverterRegistry]) -> Callable[...,
 def test_the_candidates_are_one_list_with_standard_at_the_back_and_high_at_the_front(
     registry_for: Callable[..., ConverterRegistry], everything: Contents
 ) -> None:
-    """The law itself, as the list that it speaks of."""
+    """The law itself, as the list that it describes."""
     registry = registry_for(everything)
 
     for op in OPS:
@@ -116,7 +116,7 @@ def test_a_third_partys_high_overrides_first_party_converters(
 def test_installing_a_pack_of_standard_converters_never_changes_an_existing_choice(
     registry_for: Callable[..., ConverterRegistry], everything: Contents, pack: str, ops: list[Any]
 ) -> None:
-    """It can only add converters for ops that neither a first-party pack nor anybody's HIGH converts.
+    """It can only add converters for ops that neither a first-party pack nor any pack's HIGH converts.
 
     Between the standard converters of third parties, and of the program, the order of packs decides.
     """
@@ -185,7 +185,7 @@ def test_two_third_parties_with_high_for_one_op_are_a_conflict(
 
 
 def test_a_preference_settles_a_conflict(registry_for: Callable[..., ConverterRegistry]) -> None:
-    """Once somebody has said which to use there is nothing to report."""
+    """With a preference, there is nothing to report."""
     everything = {name: [Registered(OPS[0], HIGH)] for name in ("vision", "zebra")}
 
     assert len(registry_for(everything).conflicts()) == 1
@@ -195,7 +195,7 @@ def test_a_preference_settles_a_conflict(registry_for: Callable[..., ConverterRe
 def test_the_last_high_by_name_wins_between_third_parties(
     registry_for: Callable[..., ConverterRegistry],
 ) -> None:
-    """What the law says where nobody has a preference."""
+    """The law's order where no preference is set."""
     everything = {name: [Registered(OPS[0], HIGH)] for name in ("zebra", "abacus", "vision")}
 
     assert order(registry_for(everything), OPS[0]) == ["zebra:0", "vision:0", "abacus:0"]
@@ -227,7 +227,7 @@ def test_decompositions_follow_the_same_law(registry_of: Callable[..., Converter
 def test_a_standard_converter_takes_no_op_that_a_first_party_pack_decomposes(
     registry_of: Callable[..., ConverterRegistry],
 ) -> None:
-    """It is asked where the decomposition does not serve; HIGH and a preference come before it."""
+    """It is tried where the decomposition does not serve; HIGH and a preference come before it."""
 
     def convert(ctx: Any, self: Any) -> None: ...
 
@@ -251,7 +251,7 @@ def test_a_standard_converter_takes_no_op_that_a_first_party_pack_decomposes(
 def test_a_conflict_of_converters_names_the_setting_for_one_op(
     registry_of: Callable[..., ConverterRegistry],
 ) -> None:
-    """Preferring a pack for all ops may be more than the person wants."""
+    """Preferring a pack for all ops may be more than the user needs."""
     packs = [ConverterPack(name) for name in ("vision", "zebra")]
     for pack in packs:
         pack.add("aten.silu.default", f"torchtrt_converters_{pack.name}:convert", priority=HIGH)

@@ -33,7 +33,7 @@ def test_a_version_has_what_came_with_it_or_before(number):
 
 
 def test_every_capability_has_a_probe_or_is_declared():
-    """Nothing is missing from the table because nobody looks for it."""
+    """No capability is missing from both."""
     assert DECLARED == set(Capability) - set(probes._PROBES)
 
 
@@ -83,8 +83,8 @@ def declaring(monkeypatch):
         token.__exit__(None, None, None)
 
 
-def test_an_implementation_declares_what_its_names_do_not_tell(declaring):
-    """A reason, an empty text, and nothing for what its names tell."""
+def test_an_implementation_declares_what_its_names_do_not_show(declaring):
+    """A reason, an empty text, and nothing for what its names show."""
     answers = {"INT64": "it is slow", "ATTENTION": ""}
     declaring(capability_objection=answers.get)
 

@@ -1,4 +1,4 @@
-"""Constant masks of attention that say nothing, or say causal, are no masks."""
+"""Constant masks of attention that hide nothing, or are causal, are no masks."""
 
 import copy
 import math

@@ -50,7 +50,7 @@ def test_a_transformer_layer_with_varying_sizes_is_the_same():
 
 
 def test_projecting_comes_before_transposing():
-    """Only where the projected dimension stays the last, and whoever else reads the transposed tensor still does."""
+    """Only where the projected dimension stays the last, and other nodes that read the transposed tensor still do."""
 
     class Transposed(torch.nn.Module):
         def __init__(self):

@@ -13,7 +13,7 @@ from torchtrt.testing import first_party_cases
 TARGETS = json.loads((Path(__file__).parent / "torch_tensorrt_targets.json").read_text())["targets"]
 
 TRAINING = "it is for training, and engines are for inference"
-MEMORY = "it is about how PyTorch lays out memory, of which a network knows nothing"
+MEMORY = "it is about how PyTorch lays out memory, which a network does not control"
 OUT = "it writes into a tensor that is given; exporting writes the functional form"
 PACKET = "it is another name of an op that is converted"
 QUANTIZED = "it is another library's op for quantized networks"
@@ -99,5 +99,5 @@ def test_what_is_left_out_is_not_served():
 
 
 def test_what_is_left_out_is_in_a_list():
-    """No reason is given for an op that nobody asks for."""
+    """No reason is given for an op outside of the lists."""
     assert set() == set(LEFT_OUT) - set(TARGETS) - set(core_overloads())

@@ -160,7 +160,7 @@ def check(function, x, **tolerances):
     ],
 )
 def test_what_pytorch_promotes_to_float32_is_computed_in_it(version, function):
-    """Of an operand in float16 and one in float32, and what asks only of float32."""
+    """Of an operand in float16 and one in float32, and what checks only float32."""
     torch.manual_seed(0)
     check(function, (torch.randn(4, 8) * 1000).half(), rtol=2e-6, atol=2e-6)
 

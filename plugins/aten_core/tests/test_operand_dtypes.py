@@ -43,7 +43,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_operands_of_several_dtypes_are_refused_where_pytorch_refuses_them(case):
-    """Exporting does not ask the kernels."""
+    """Exporting does not call the kernels."""
     function, *inputs = case
     with pytest.raises(RuntimeError):
         function(*inputs)

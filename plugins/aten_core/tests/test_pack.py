@@ -50,7 +50,7 @@ class TestAtenCore(PackConformance):
         """TensorRT 8.6 lacks exact integers and bfloat16."""
         return is_expected_rejection(error)
 
-    @pytest.mark.slow  # 2,700 nodes; the test of each case asks about the case's own nodes
+    @pytest.mark.slow  # 2,700 nodes; the test of each case checks the case's own nodes
     def test_validators_answer_and_change_nothing(self):
         """Of every op."""
         super().test_validators_answer_and_change_nothing()
@@ -154,7 +154,7 @@ def test_whole_numbers_beyond_32_bits_are_exact_or_rejected(version, function):
 
 
 def test_numel_of_sizes(version):
-    """The number of elements of a tensor can be asked for as one op."""
+    """The number of elements of a tensor can be one op."""
 
     def function(x):
         return x.reshape(x.shape[0] * x.shape[1])
@@ -279,7 +279,7 @@ def test_a_roll_by_more_than_there_is(version):
 
 
 def test_a_case_that_disagrees_fails():
-    """The harness tells a wrong result: a case whose engine computes something else does not pass."""
+    """The harness finds a wrong result: a case whose engine computes something else does not pass."""
     calls = iter(range(100))
     wrong = op_case("aten.add.Tensor", "3", function=lambda x: x + (1 if next(calls) == 0 else 2))
     with pytest.raises(AssertionError):

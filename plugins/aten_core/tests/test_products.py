@@ -102,7 +102,7 @@ def test_what_the_second_operand_may_be(layers, shape, matrix, rank):
 @pytest.mark.parametrize("varying", [("n", "depth"), ("n", "width"), ("depth", "width")])
 @pytest.mark.usefixtures("version")
 def test_an_empty_batch_where_the_matrix_varies(varying):
-    """No size is then one that only the number of elements tells."""
+    """No size then follows only from the number of elements."""
     sizes = {"n": 2, "depth": 6, "width": 5}
     low = {name: 0 if name in varying else size for name, size in sizes.items()}
     high = {name: 9 if name in varying else size for name, size in sizes.items()}
@@ -194,7 +194,7 @@ def test_masked_attention_of_a_batch_that_varies(layers, queries, dtype):
 
 @pytest.mark.usefixtures("version")
 def test_rows_of_several_dynamic_sizes_and_a_matrix_of_another():
-    """There may be no rows, of which nothing tells the number of columns."""
+    """There may be no rows, and the number of columns does not follow from no elements."""
     ranges = [[(0, 0, 6), (3, 2, 6), (7, 5, 6)]], [[(6, 1), (6, 4), (6, 9)]]
     inputs = [torchtrt.Input(ranges=each) for each in ranges]
     model = OfTwoInputs().eval()

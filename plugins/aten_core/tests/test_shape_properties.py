@@ -50,7 +50,7 @@ def runs(draw: Any) -> tuple[str, torch.dtype, bool]:
 
 
 def numbers(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Returns a tensor that tells every place from the others, as far as its dtype can."""
+    """Returns a tensor with another value at every place, as far as its dtype can."""
     return torch.arange(1, prod(shape) + 1).reshape(tuple(shape)).remainder(7 * 11).to(dtype)
 
 

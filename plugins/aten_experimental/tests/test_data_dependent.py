@@ -129,7 +129,7 @@ SIZES_OF_WHAT_IS_CHOSEN = [
     ids=[row[0] for row in SIZES_OF_WHAT_IS_CHOSEN],
 )
 def test_what_needs_a_size_that_depends_on_data_has_pytorchs_values(function, tensorrt):
-    """In the engine, or in PyTorch where this TensorRT tells no such size."""
+    """In the engine, or in PyTorch where this TensorRT returns no such size."""
     model = Function(lambda x: function(x[x > 1])).eval()
     x = torch.tensor([[0.5, 1.5, 2.5], [3.0, -1.0, 7.0]])
     with torchtrt.use_tensorrt(tensorrt):

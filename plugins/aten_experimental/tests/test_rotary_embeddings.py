@@ -152,7 +152,7 @@ def test_heads_may_follow_positions(rotate, interleaved):
 
 
 def test_as_many_heads_as_positions_are_no_confusion():
-    """Only the angles tell which dimension is which."""
+    """Only the angles show which dimension is which."""
     x = features(2, 3)  # three heads
     for model, given in (
         (Rotary(*ROTATIONS["halves"]), x),

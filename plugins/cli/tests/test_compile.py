@@ -208,7 +208,7 @@ def test_a_collection_that_is_given_twice_has_the_elements_of_both():
     ],
 )
 def test_a_text_that_is_no_setting_is_an_error_with_name_and_values(text, said):
-    """The check of the setting itself says what is accepted."""
+    """The check of the setting itself lists what is accepted."""
     with pytest.raises(SettingsError, match=said):
         parse_settings([text])
 

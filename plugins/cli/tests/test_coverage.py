@@ -1,4 +1,4 @@
-"""``torchtrt coverage``: what packs tell of themselves, in tables and in JSON."""
+"""``torchtrt coverage``: the coverage that packs declare, in tables and in JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VISION = Coverage(
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The package of a pack ``vision`` that tells of its coverage; ``quiet`` tells nothing, ``bare`` has no package."""
+    """The package of a pack ``vision`` that declares its coverage; ``quiet`` declares none, ``bare`` has no package."""
     for name in ("vision", "quiet"):
         folder = tmp_path / f"torchtrt_converters_{name}"
         folder.mkdir()
@@ -71,7 +71,7 @@ def ask(site: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[i
 
 
 def test_a_packs_file_is_found_in_its_package(site: Path) -> None:
-    """Packs without a file tell nothing, and that is no problem."""
+    """Packs without a file declare nothing, and that is no problem."""
     assert coverages() == {"vision": VISION}
 
 
@@ -129,7 +129,7 @@ def test_json_has_counts(ask: Callable[..., Any]) -> None:
 def test_a_broken_file_is_an_error_that_names_the_pack(
     site: Path, ask: Callable[..., Any], text: str
 ) -> None:
-    """And says whom to tell."""
+    """With the distribution of the pack."""
     (site / "torchtrt_converters_vision" / FILE).write_text(text)
     status, output, errors = ask()
 

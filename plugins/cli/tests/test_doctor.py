@@ -55,7 +55,7 @@ def test_what_a_pack_prints_is_not_part_of_the_answer(
 
 
 def test_a_broken_pack_does_not_stop_the_import_where_warnings_are_errors(site: Any) -> None:
-    """The import is whole, and the problem is told all the same."""
+    """The import is whole, and the problem is printed all the same."""
     site.unpack(site.wheel("broken", "raise ImportError('libfoo.so.2')"))
     program = "import torchtrt, torchtrt; print(len(torchtrt.packs.problems()), torchtrt.compile)"
 

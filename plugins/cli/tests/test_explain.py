@@ -21,7 +21,7 @@ from torchtrt.packs.coverage import share
 from torchtrt_cli.coverage import coverages
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
-"""What the installed pack tells of its coverage."""
+"""The coverage that the installed pack declares."""
 
 
 def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., Any]) -> None:
@@ -129,7 +129,7 @@ def test_explaining_a_model_reports_every_node(ask: Callable[..., Any], tmp_path
 
 
 class Pair(dict):  # type: ignore[type-arg]
-    """A container that only who knows its class can read."""
+    """A container that can be read only with its class."""
 
 
 def test_a_program_that_cannot_be_read_is_one_sentence_with_its_cause(
@@ -156,7 +156,7 @@ def test_a_program_that_cannot_be_read_is_one_sentence_with_its_cause(
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """Lets PyTorch know the class ``Pair`` in a ``with`` block."""
+    """Registers the class ``Pair`` with PyTorch in a ``with`` block."""
     register_pytree_node(
         Pair,
         lambda pair: (list(pair.values()), list(pair)),

@@ -1,4 +1,4 @@
-"""``torchtrt inspect``: what a saved model says of itself."""
+"""``torchtrt inspect``: what a saved model contains."""
 
 from __future__ import annotations
 

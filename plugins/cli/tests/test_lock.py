@@ -1,4 +1,4 @@
-"""A lock says who converts what, and the doctor says what has changed since."""
+"""A lock records what converts each op, and the doctor prints what has changed since."""
 
 import json
 import shutil
@@ -81,7 +81,7 @@ A = Lock({"a": "a 1"}, {"x": ["a m:f"]}, {"y": ["a m:g"]}, ["a p"])
     [
         (A, []),
         (Lock({"a": "a 2"}, A.converters, A.decompositions, A.passes), ["the pack a was a 1 and is a 2"]),
-        (Lock(A.packs, {}, A.decompositions, A.passes), ["x was converted by a m:f and is by nobody"]),
+        (Lock(A.packs, {}, A.decompositions, A.passes), ["x was converted by a m:f and is by nothing"]),
         (
             Lock(A.packs, {"x": ["b m:f", "a m:f"]}, A.decompositions, A.passes),
             ["x was converted by a m:f and is by b m:f, then a m:f"],

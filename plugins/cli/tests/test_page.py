@@ -138,7 +138,7 @@ def test_the_page_asks_for_nothing_over_the_network(page):
 
 
 def test_every_node_is_on_the_page(program, page):
-    """In the order in which they run, with op, value, line and converters; and all that ``--json`` tells."""
+    """In the order in which they run, with op, value, line and converters; and all that ``--json`` contains."""
     compiled = torchtrt.compile(torch.export.load(program), dryrun=True)
     blocks = {name: getattr(compiled.graph_module, name) for name in ("block_0", "block_1")}
     data = data_of(page.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What must work whatever is broken, works: the commands that say what is wrong."""
+"""What must work whatever is broken, works: the commands that print what is wrong."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, co
 def test_a_command_that_needs_pytorch_says_so_in_a_sentence(
     site, install, tmp_path, command, start
 ):
-    """And which command knows what to do."""
+    """And which command prints what to do."""
     install(WITHOUT_PYTORCH)
     script = tmp_path / "torchtrt"
     script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
@@ -96,7 +96,7 @@ def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
 
 
 def test_metadata_that_stops_pytorchs_import_is_named(site, install):
-    """Whoever it belongs to; and the way past it is one."""
+    """Whatever it belongs to; and the way past it is one."""
     install(distribution("somebodys-tool", entry_points=b"[console_scripts]\nrun = caf\xe9:main\n"))
 
     doctor = ("-m", "torchtrt", "doctor", "--json")
@@ -153,7 +153,7 @@ def test_a_folder_that_is_on_the_path_twice_is_no_second_install(site, install, 
 
 
 def test_what_is_required_and_not_there_is_named(site, install):
-    """Of torchtrt's own pieces and of packs; extras and other platforms are nobody's need."""
+    """Of torchtrt's own pieces and of packs; extras and other platforms are not needed."""
     needs = (
         "torchtrt-core<0.1",
         "nosuch-library>=2",
@@ -238,7 +238,7 @@ def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of
     ],
 )  # each waits until the name is printed
 def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, place, command):
-    """Python cannot end it; a person can, and is told how to go on without."""
+    """Python cannot end it; a user can, and reads how to go on without."""
     hang = "import time\ntime.sleep(3600)\n"
     source = hang if place == "module" else source_of_pack("hangs", hang)
     site.unpack(site.wheel("hangs", source))
@@ -267,7 +267,7 @@ CHANGES = {
 
 
 def test_the_doctor_says_which_pack_changes_the_process(site, source_of_pack):
-    """In its module or in its hook; each is told its own changes, and nobody another's."""
+    """In its module or in its hook; each problem has the changes of its own pack, and no other's."""
     for number, change in enumerate(CHANGES.values()):
         source = source_of_pack(f"odd{number}", "pass" if number % 2 else change)
         site.unpack(site.wheel(f"odd{number}", f"{change if number % 2 else ''}\n{source}"))
@@ -295,7 +295,7 @@ ANSWERS = [
 
 
 def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack):
-    """It is a problem of the pack, and the others are asked."""
+    """It is a problem of the pack, and the checks of the others run."""
     healthy = "from torchtrt.packs import Problem\n    return [Problem('asked')]"
     for number, answer in enumerate((*(row[0] for row in ANSWERS), healthy)):
         check = f"\n@hookimpl\ndef torchtrt_check(pack):\n    {answer}\n"

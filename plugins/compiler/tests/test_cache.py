@@ -293,7 +293,7 @@ def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch
 
 
 def test_the_fingerprint_of_a_package_changes_with_its_code(tmp_path, monkeypatch):
-    """Whatever its version says: packs in development are found by what they are."""
+    """Whatever its version is: packs in development are found by their content."""
     package = tmp_path / "some_pack"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -314,7 +314,7 @@ def test_the_fingerprint_of_a_package_changes_with_its_code(tmp_path, monkeypatc
 
 
 def test_a_programs_own_converter_is_never_kept(tmp_path, fresh):
-    """Nothing says whether its code is the same in the next session."""
+    """Its code may be another in the next session."""
     code = (
         "import sys, torch, torchtrt\n"
         "from torchtrt.registry import ConverterPriority\n"

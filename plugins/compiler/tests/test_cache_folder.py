@@ -183,7 +183,7 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
     assert "0" == fresh(COMPILE, tmp_path)
     assert "1" == fresh(COMPILE, tmp_path)
     for kind in ("engines", "timings"):
-        (tmp_path / kind / "written.tmp").write_bytes(b"half")  # by somebody, now
+        (tmp_path / kind / "written.tmp").write_bytes(b"half")  # by another process, now
         (tmp_path / kind / "left.tmp").write_bytes(b"half")
         os.utime(tmp_path / kind / "left.tmp", (0, 0))
     compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])

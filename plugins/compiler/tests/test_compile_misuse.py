@@ -1,4 +1,4 @@
-"""What torchtrt.compile says of inputs that are none, and which forms of ``forward`` it takes."""
+"""The errors of torchtrt.compile for inputs that are none, and which forms of ``forward`` it takes."""
 
 import copy
 
@@ -56,7 +56,7 @@ def test_an_exported_program_needs_a_sequence_too():
     ids=["sparse", "csr", "nested", "jagged"],
 )
 def test_an_example_that_no_engine_can_read_is_refused_before_it_is_exported(example, kind):
-    """Whatever torch.export would say of it."""
+    """Whatever error torch.export would raise for it."""
     with pytest.raises(InputError, match=f"plain strided tensors, and an input is a {kind}"):
         torchtrt.compile(torch.nn.ReLU(), [example()])
 
@@ -172,7 +172,7 @@ def test_what_is_no_model_is_refused_with_what_is_one(model):
 
 @pytest.mark.parametrize("inputs", [[X], [X.to("meta")]], ids=["values", "meta"])
 def test_a_model_without_values_is_refused_before_it_is_exported(inputs):
-    """Nobody can build an engine of it."""
+    """It cannot become an engine."""
     with pytest.raises(InputError, match="on the device meta"):
         torchtrt.compile(linear().to("meta"), inputs)
 

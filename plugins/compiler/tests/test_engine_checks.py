@@ -13,6 +13,7 @@ from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import disabling
 from torchtrt_compiler import engine_checks
 from torchtrt_compiler.engine_checks import sizes_to_compare
+from torchtrt_compiler.trial_calls import ProgramInputs
 from torchtrt_runtime.engine_module import EngineModule
 
 VARYING = torchtrt.Input(min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8))
@@ -78,7 +79,7 @@ def test_right_engines_stay_whole(wrong_together):
 def test_a_tensorrt_that_needs_it_is_compared_where_several_sizes_vary(
     wrong_together, monkeypatch, settings, is_compared
 ):
-    """And only there, unless the setting says no."""
+    """And only there, unless the setting turns it off."""
     monkeypatch.setattr(engine_checks, "is_real", lambda: True)
     with disabling(NEEDED):
         model = compiled(**settings)
@@ -126,14 +127,14 @@ def test_an_engine_that_destroys_the_context_ends_the_compilation(monkeypatch):
 
 def test_sizes_that_the_model_does_not_take_are_left_out(monkeypatch):
     """Here PyTorch fails for them, as for lack of memory."""
-    run, calls = engine_checks.EngineChecks._inputs, []
+    run, calls = ProgramInputs.of, []
 
     def inputs(self, sizes):
         calls.append(sizes)
         leaves = run(self, sizes)
         return [leaves[0][..., :3]] if len(calls) == 2 else leaves
 
-    monkeypatch.setattr(engine_checks.EngineChecks, "_inputs", inputs)
+    monkeypatch.setattr(ProgramInputs, "of", inputs)
     model = torchtrt.compile(nn.Linear(8, 4).eval(), [VARYING], min_block_size=1, verify="engines")
 
     assert 5 == len(calls)
@@ -156,7 +157,7 @@ class Nearest(nn.Module):
 
 @pytest.mark.parametrize("is_wrong", [False, True], ids=["rounded", "wrong"])
 def test_rounding_that_grows_is_no_mistake(monkeypatch, is_wrong):
-    """PyTorch, with its numbers rounded, tells how much it grows; a larger difference is a mistake."""
+    """PyTorch, with its numbers rounded, shows how much it grows; a larger difference is a mistake."""
     forward = EngineModule.forward
 
     def rounded(self, x):

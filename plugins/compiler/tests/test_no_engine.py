@@ -90,7 +90,7 @@ def test_what_the_warning_advises_builds_engines():
     ids=["returns its input", "writes", "no input", "dry run", "asked for"],
 )
 def test_nothing_warns_where_no_engine_was_to_be_expected(model, settings):
-    """Nothing could be in an engine, or somebody asked for none."""
+    """Nothing could be in an engine, or the settings allow none."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compiled = torchtrt.compile(model.eval(), [X], **settings)

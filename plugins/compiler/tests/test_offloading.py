@@ -63,7 +63,7 @@ def compiled_of(model, **settings):
 def test_weights_are_elsewhere_during_a_build_and_the_same_after_it(while_building, settings):
     """Their own memory is free meanwhile; objects, ties, views and versions are what they were."""
     model = Model().eval()
-    row = model.first.weight.detach()[2]  # which nobody but the test knows
+    row = model.first.weight.detach()[2]  # which only the test holds
     values = {name: each.clone() for name, each in model.state_dict().items()}
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     versions = {name: each._version for name, each in tensors.items()}
@@ -166,6 +166,6 @@ def test_weights_whose_memory_is_not_pytorchs_stay(while_building):
 
 
 def test_a_model_on_the_cpu_has_nothing_to_move():
-    """The setting is told to have no effect."""
+    """A warning says that the setting has no effect."""
     with pytest.warns(torchtrt.errors.SettingsWarning, match="no weights on a GPU"):
         compiled_of(Model().eval())

@@ -112,7 +112,7 @@ def test_sizes_between_the_ranges_are_refused_before_anything_runs(monkeypatch):
 
 
 def test_an_engine_itself_refuses_what_no_profile_takes():
-    """As where PyTorch runs it, which knows one range of each size."""
+    """As where PyTorch runs it, which has one range of each size."""
     _, made = compiled(OneBlock)
     with pytest.raises(EngineError, match=r"built for \(1 to 8, 1, 4\) or \(1 to 4, 16 to 32, 4\)"):
         engines_of(made)[0](torch.randn(2, 8, 4))
@@ -150,7 +150,7 @@ def test_an_input_of_one_range_goes_with_every_profile(every_tensorrt, first):
 
 
 def test_inputs_of_different_numbers_of_ranges_are_refused():
-    """Nothing says which go together."""
+    """It is unknown which go together."""
     two = torchtrt.Input(ranges=[((1,),) * 3, ((4,),) * 3])
     three = torchtrt.Input(ranges=[((1,),) * 3, ((4,),) * 3, ((8,),) * 3])
     one = torchtrt.Input(shape=(3,))
@@ -208,7 +208,7 @@ def test_copies_and_files_carry_all_profiles(every_tensorrt, tmp_path, kind):
 
 
 def test_a_file_from_when_there_was_one_profile_loads(tmp_path):
-    """Its ranges are said in fewer words."""
+    """Its ranges have another form."""
     sizes = torchtrt.Input(min_shape=(1, 1, 4), opt_shape=(2, 2, 4), max_shape=(8, 32, 4))
     model = OneBlock().eval()
     made = torchtrt.compile(model, [sizes], min_block_size=1)

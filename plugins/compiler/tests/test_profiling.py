@@ -10,7 +10,7 @@ import torch
 import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_cli import main
-from torchtrt_compiler.profiling import example_leaves
+from torchtrt_compiler.trial_calls import example_leaves
 
 VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_profiled_says_so(arguments, message):
 
 
 def test_a_program_and_a_saved_model_from_the_command_line(tmp_path, capsys):
-    """A program is compiled with the settings that are given, and its lines are told."""
+    """A program is compiled with the settings that are given, and its lines are shown."""
     exported = torch.export.export(Counting().eval(), ({"rows": torch.rand(4, 6)},))
     program, saved = tmp_path / "program.pt2", tmp_path / "saved.pt2"
     torch.export.save(exported, program)

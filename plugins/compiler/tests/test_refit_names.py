@@ -36,7 +36,7 @@ class Unmerged(Adapted):
 
 
 def test_a_state_dict_of_some_weights_is_enough(tmp_path):
-    """The others stay as they were, also in a loaded model, which knows none of them."""
+    """The others stay as they were, also in a loaded model, which has none of them."""
     old, new = made(Unmerged, 0), made(Unmerged, 1)
     new.base.load_state_dict(old.base.state_dict())
     adapter = {"adapter.weight": new.adapter.weight}
@@ -134,7 +134,7 @@ class View(nn.Module):
 
 
 def test_a_view_of_a_weight_never_keeps_the_old_values():
-    """A model has the new ones; a state dict has to tell them."""
+    """A model has the new ones; a state dict must contain them."""
     old, new = made(View, 0), made(View, 1)
 
     agree(new, torchtrt.refit_module_weights(compiled(old), new))
@@ -155,7 +155,7 @@ class Listed(nn.Module):
 
 
 def test_tensors_in_containers_are_the_same_or_refused_by_name():
-    """Exporting tells no names of theirs."""
+    """Exported programs have no names for them."""
     old, new = made(Listed, 0), made(Listed, 1)
     model = compiled(old)
     with pytest.raises(

@@ -58,13 +58,13 @@ def tuned(model=None, **settings):
     return torchtrt.compile(model or Model().eval(), [X], min_block_size=1, tune=True, **settings)
 
 
-def test_the_calls_of_the_search_are_forgotten(times, monkeypatch):
+def test_the_calls_of_the_search_are_dropped(times, monkeypatch):
     """They had inputs of their own: CUDA graphs would copy those of the calls that follow."""
-    forgotten = []
-    monkeypatch.setattr(PlainExecutor, "forget_calls", lambda self: forgotten.append(self))
+    dropped = []
+    monkeypatch.setattr(PlainExecutor, "drop_calls", lambda self: dropped.append(self))
     times[frozenset()] = 1
     monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
-    assert forgotten == [tuned().executor]
+    assert dropped == [tuned().executor]
 
 
 @pytest.mark.parametrize(

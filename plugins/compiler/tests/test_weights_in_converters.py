@@ -107,7 +107,7 @@ def test_a_converter_may_compute_with_weights_in_any_way(fresh):
 
 
 def test_what_a_converter_computes_in_another_thread_is_right_or_refused(fresh):
-    """Nobody sees what happens there: the weight must stay what it is, and others need not."""
+    """What happens there is not observed: the weight must stay what it is, and others need not."""
     code = (
         "import torch, torchtrt\n"
         "from concurrent.futures import ThreadPoolExecutor\n"

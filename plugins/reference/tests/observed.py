@@ -294,7 +294,7 @@ def conditional(condition: bool) -> Any:
 
 
 def expanded(n: Any) -> Any:
-    """One row repeated as often as a shape tensor says."""
+    """One row repeated by the value of a shape tensor."""
     x, like = n.input(torch.ones(1, 2)), n.input(torch.zeros(3, 2), (-1, 2))
     layer = n.net.add_slice(x, (0, 0), (0, 0), (0, 1))
     layer.set_input(2, n.net.add_shape(like).get_output(0))
@@ -416,7 +416,7 @@ def of_shape(op: str) -> Any:
 
 
 def dynamic_slice(count: int) -> Any:
-    """Rows of a matrix, as many as a shape tensor says."""
+    """Rows of a matrix, as many as the value of a shape tensor."""
 
     def make(n: Any) -> Any:
         x = n.input(arange(4, 2), (-1, 2))

@@ -30,7 +30,7 @@ def test_attention_is_softmax_of_products(new: str, causal: bool, bench: Any) ->
 
 
 def test_attention_masks_and_causality_exclude_each_other(bench: Any) -> None:
-    """A bool mask says what may be attended to; together with causality it is refused."""
+    """A bool mask is true where attention may read; together with causality it is refused."""
     for kind, works in (("NONE", True), ("LOWER_RIGHT", False)):
         n = bench("11.4.0")
         q, k, mask = rand(1, 2, 3, 4), rand(1, 2, 5, 4), torch.rand(1, 1, 3, 5) > 0.3
@@ -168,7 +168,7 @@ def starts_of(lengths: list[int]) -> torch.Tensor:
 
 
 def test_packed_cache_updates_go_to_their_rows(bench: Any) -> None:
-    """Every sequence writes its own number of rows where it says."""
+    """Every sequence writes its own number of rows at its own place."""
     n = bench("11.4.0")
     cache, update = torch.zeros(2, 1, 4, 3), rand(3, 1, 3)
     layer = n.net.add_kv_cache_update(

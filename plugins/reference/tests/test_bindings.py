@@ -26,7 +26,7 @@ def context_of(bench: Any) -> Any:
 
 
 def test_bindings_repeat_for_every_profile(bench: Any) -> None:
-    """Two tensors and two profiles are four bindings; the names of the second two say so."""
+    """Two tensors and two profiles are four bindings; the names of the second two contain the profile."""
     n, context = context_of(bench)
     engine = context.engine
     names = ["x", "y", "x [profile 1]", "y [profile 1]"]

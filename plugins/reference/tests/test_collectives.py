@@ -145,7 +145,7 @@ def test_scalars_and_empty_tensors_are_exchanged(bench: Any) -> None:
 
 
 def test_ranks_with_other_sizes_fail(bench: Any) -> None:
-    """Nobody waits for bytes that do not come."""
+    """No process waits for bytes that do not come."""
     benches = [bench("11.4.0"), bench("11.4.0")]
 
     def build(n: Any, rank: int) -> Any:
@@ -168,7 +168,7 @@ def test_an_engine_of_several_ranks_needs_a_communicator(bench: Any) -> None:
     assert not context.execute_async_v3(0)
     assert "2 ranks exchange tensors, and set_communicator was not called" in n.errors[-1]
     assert not context.set_communicator("gloo")
-    assert "a process group of torch.distributed is wanted as communicator" in n.errors[-1]
+    assert "the communicator must be a process group of torch.distributed" in n.errors[-1]
     assert context.set_communicator(backends(1)[0])
     assert not context.execute_async_v3(0)
     assert "the communicator has 1 ranks" in n.errors[-1]

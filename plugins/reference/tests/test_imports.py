@@ -48,7 +48,7 @@ def test_the_documented_layers_are_the_rooms() -> None:
     documented = [name for layer in documented_layers() for name in layer]
 
     assert sorted(
-        {PACKAGE.room(module) for module in PACKAGE.modules()} - {PACKAGE.name}
+        {PACKAGE.top_level(module) for module in PACKAGE.modules()} - {PACKAGE.name}
     ) == sorted(documented)
 
 
@@ -61,8 +61,8 @@ def test_a_module_imports_from_its_own_room_and_those_below() -> None:
         f"{module} -> {name}"
         for module, names in PACKAGE.dependencies().items()
         for name in names
-        if PACKAGE.room(module) != PACKAGE.room(name)
-        and height[PACKAGE.room(name)] >= height[PACKAGE.room(module)]
+        if PACKAGE.top_level(module) != PACKAGE.top_level(name)
+        and height[PACKAGE.top_level(name)] >= height[PACKAGE.top_level(module)]
     ]
 
     assert [] == upward
@@ -129,7 +129,7 @@ def test_every_version_has_rules_and_a_description() -> None:
 
 
 def test_every_class_stands_behind_one_that_a_version_has() -> None:
-    """What the classes say they implement is described for a version, and no two classes say the same."""
+    """What the classes declare to implement is described for a version, and no two classes declare the same."""
     described: set[str] = set()
     for version in reference.VERSIONS:
         text = DESCRIPTIONS.joinpath(f"{version}.json").read_text("utf-8")

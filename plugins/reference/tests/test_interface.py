@@ -120,7 +120,7 @@ def _spelled(parameter: list[str], owner: str, types: Types) -> str:
 
 
 def test_what_is_settable_has_a_setter(version: str) -> None:
-    """A property can be set exactly if the description says so."""
+    """A property can be set exactly if the description has a setter."""
     trt = reference.load(version)
     wrong = []
     for name, spec in description(version)["classes"].items():
@@ -382,7 +382,7 @@ def test_loading_is_cached_and_unknown_versions_are_refused() -> None:
 
 
 def test_what_is_not_implemented_says_so(version: str, bench: Any) -> None:
-    """Parsers cannot be made, older plugins are refused, and an interface that nobody implemented is pure virtual."""
+    """Parsers cannot be made, older plugins are refused, and an interface without an implementation is pure virtual."""
     n = bench(version)
     with pytest.raises(NotImplementedError, match="has no OnnxParser"):
         n.trt.OnnxParser(n.net, n.logger)
@@ -419,7 +419,7 @@ def test_plugin_creators_can_be_registered_and_found(version: str) -> None:
 
 
 def test_a_recurrent_layer_builds_once_it_has_all_of_its_weights(bench: Any) -> None:
-    """Without all of its weights it says what is missing."""
+    """Without all of its weights it lists what is missing."""
     n = bench("8.6.0")
     trt = n.trt
     layer = n.net.add_rnn_v2(n.input(np.ones((1, 2, 3), np.float32)), 1, 4, 2, trt.RNNOperation.GRU)

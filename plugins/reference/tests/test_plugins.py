@@ -125,7 +125,7 @@ def registered(trt: Any) -> Iterator[Callable[[Any], Any]]:
 
 
 def test_a_plugin_is_driven_by_tensorrts_protocol(trt: Any, bench: Any, registered: Any) -> None:
-    """In the order of TensorRT: it is asked, built, created anew from its fields, attached, shaped and run."""
+    """In the order of TensorRT: it is checked, built, created anew from its fields, attached, shaped and run."""
     plugin, creator = double(trt)
     registered(creator())
     n = bench(trt.__version__)

@@ -123,7 +123,7 @@ def test_float16_in_a_weakly_typed_network_needs_its_flag(weak: str, how: str, b
     assert n.plan() is not None
 
 
-def test_8_6_drops_a_cast_to_float16_that_nobody_insists_on(bench: Any) -> None:
+def test_8_6_drops_a_cast_to_float16_that_nothing_requires(bench: Any) -> None:
     """There and back keeps float32's digits, unless the flag FP16 is set."""
     x = torch.tensor([2.999, 70000.0])
     for flag, expected in ((False, x), (True, x.half().float())):
@@ -147,23 +147,23 @@ def test_8_6_calls_what_a_layer_makes_float(bench: Any) -> None:
     assert n.trt.float16 == total.dtype
 
 
-def test_8_6_may_compute_in_float16_what_nobody_insists_on(bench: Any) -> None:
-    """Where it may, the reference does; where float32 is asked for, it stays."""
+def test_8_6_may_compute_in_float16_what_is_not_required_to_be_float32(bench: Any) -> None:
+    """Where it may, the reference does; where float32 is required, it stays."""
     x = torch.tensor([1.0009, 2.999])
-    for insists in (None, "precision", "output type"):
+    for required in (None, "precision", "output type"):
         n = bench("8.6.0")
         n.config.set_flag(n.trt.BuilderFlag.FP16)
         layer = n.net.add_unary(n.input(x), n.trt.UnaryOperation.ABS)
-        if insists == "precision":
+        if required == "precision":
             layer.precision = n.trt.float32
-        elif insists:
+        elif required:
             layer.set_output_type(0, n.trt.float32)
         torch.testing.assert_close(
-            n.run(only(layer))[0], x if insists else x.half().float(), rtol=0, atol=0
+            n.run(only(layer))[0], x if required else x.half().float(), rtol=0, atol=0
         )
 
 
-def test_8_6_may_read_in_float16_what_nobody_insists_on(bench: Any) -> None:
+def test_8_6_may_read_in_float16_what_is_not_required_to_be_float32(bench: Any) -> None:
     """Constants, too."""
     for held in (False, True):
         n = bench("8.6.0")

@@ -23,7 +23,7 @@ def chain(n: Any) -> Any:
 
 
 def profiler_of(trt: Any) -> Any:
-    """A profiler that keeps what it is told."""
+    """A profiler that keeps what it receives."""
 
     class Kept(trt.IProfiler):
         def __init__(self) -> None:
@@ -56,7 +56,7 @@ def test_a_profiler_hears_of_every_layer_in_order(version: str, bench: Any) -> N
 
 
 def test_a_profile_can_be_asked_for_later(version: str, bench: Any) -> None:
-    """With enqueue_emits_profile off, report_to_profiler tells of the last execution, once."""
+    """With enqueue_emits_profile off, report_to_profiler reports the last execution, once."""
     n = bench(version)
     context = n.context(chain(n))
     context.profiler, context.enqueue_emits_profile = profiler_of(n.trt), False

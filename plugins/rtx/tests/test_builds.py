@@ -75,7 +75,7 @@ def test_the_sample_has_what_was_refused_once():
 
 @pytest.mark.parametrize("case", list(rows()))
 def test_a_case_builds_and_its_network_is_the_references(case):
-    """Every layer has the dtypes and shapes that the reference says it has."""
+    """Every layer has the dtypes and shapes that it has in the reference."""
     try:
         exported = export_case(case, case.varies)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""TensorRT for RTX as the TensorRT in use: it builds anywhere, and says what it cannot do here."""
+"""TensorRT for RTX as the TensorRT in use: it builds anywhere, with an error for what it cannot do here."""
 
 import json
 import subprocess
@@ -129,7 +129,7 @@ def test_engines_are_cached_without_timings(rtx, tmp_path):
 
 
 class Places(torch.nn.Module):
-    """Where a tensor is positive, which only running tells."""
+    """Where a tensor is positive, which depends on data."""
 
     def forward(self, x):
         return torch.nonzero(x > 0)

@@ -96,7 +96,7 @@ def test_the_current_gpu_is_none_where_there_is_none(rtx):
 
 @needs_wheels
 def test_the_current_gpu_is_named_by_its_compute_capability(rtx, monkeypatch):
-    """The file says which GPUs run it, wherever it was built."""
+    """The file lists the GPUs that run it, wherever it was built."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 9))
 

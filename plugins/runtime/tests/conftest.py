@@ -48,7 +48,7 @@ def seeded() -> None:
 
 @pytest.fixture
 def tape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts captured graphs from 0, and says of the tape what PyTorch says of streams."""
+    """Counts captured graphs from 0, and lets the tape stand for PyTorch's streams."""
     monkeypatch.setattr(Tape, "made", 0)
     for name, value in (("_device_in_use", -1), ("_stream_in_use", 0), ("_is_capturing", False)):
         monkeypatch.setattr(cuda_graphs, name, lambda *_, value=value: value)

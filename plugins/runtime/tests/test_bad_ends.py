@@ -47,7 +47,7 @@ def test_no_room_for_an_engine(compiled, monkeypatch):
     ],
 )
 def test_an_engine_that_fails_while_it_runs(compiled, monkeypatch, log, remedy):
-    """The log of the failed call is told, with what to do; afterwards nothing is left of it."""
+    """The error has the log of the failed call, and what to do; afterwards nothing is left of it."""
     expected = compiled(X)
     ((execution,),) = compiled.graph_module.block_0._idle.values()
 
@@ -81,7 +81,7 @@ def test_a_library_that_is_missing_is_told_with_its_package(library):
 
 
 def test_other_reasons_get_no_advice():
-    """Only what TensorRT said."""
+    """Only TensorRT's log."""
     with ErrorLog() as log:
         logger().log(trt.ILogger.ERROR, "the kernel is too large")
 

@@ -130,7 +130,7 @@ def test_another_engine_drops_what_was_captured():
 
 
 def test_a_weight_that_is_computed_is_never_replayed():
-    """Its module computes it anew whenever it is asked."""
+    """Its module computes it anew whenever it is read."""
     ops = {"aten.sigmoid", "aten.mul", "aten.add"}
     _, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
     graph_module, x = compiled.graph_module, torch.randn(2, 3)

@@ -55,7 +55,7 @@ def test_a_file_is_read_as_any_other(folder):
 
 @pytest.mark.parametrize("name", ["a.pt2", "b.pt", "c"])
 def test_no_changed_byte_is_read(folder, name):
-    """Wherever it is: among weights, names and what nobody reads."""
+    """Wherever it is: among weights, names and what is not read."""
     part = folder / name
     whole = part.read_bytes()
     for place in [*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1]:

@@ -80,12 +80,12 @@ def test_inputs_that_move_by_turns_stay_copied():
     assert Tape.made <= 2
 
 
-def test_calls_that_are_forgotten_move_no_input():
-    """Whoever called before passes other tensors: those that follow are read in place."""
+def test_calls_that_are_dropped_move_no_input():
+    """Calls before had other tensors: those that follow are read in place."""
     model, compiled = compiled_model()
     for _ in range(4):
         check(compiled, model, torch.randn(2, 4), torch.randn(3))
-    compiled.executor.forget_calls()
+    compiled.executor.drop_calls()
     x, y = torch.randn(2, 4), torch.randn(3)
     for _ in range(4):
         check(compiled, model, x.normal_(), y.normal_())
@@ -233,7 +233,7 @@ def test_zeros_without_memory_are_not_captured():
 
 
 def test_a_model_that_takes_no_tensors_runs_as_without():
-    """No input says where it runs, and PyTorch without CUDA knows no stream."""
+    """No input has a device, and PyTorch without CUDA has no stream."""
     assert cuda_graphs.StreamCapture.place_of(()) is None
     assert cuda_graphs.StreamCapture.place_of((3, None)) is None
 
@@ -298,7 +298,7 @@ def test_every_range_of_sizes_is_captured():
 
 
 def test_results_are_overwritten_where_that_is_asked_for():
-    """One captured graph serves all calls, whoever holds its results; they are the same memory each time."""
+    """One captured graph serves all calls, even while its results are in use; they are the same memory each time."""
     model, compiled = compiled_model()
     compiled.executor = CudaGraphs(overwrites=True, capture=Tape)
     x, y = torch.randn(2, 4), torch.randn(3)

@@ -73,7 +73,7 @@ class Sum(torch.nn.Module):
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_nested_tensor_is_refused(compiled):
-    """Also where another input of its type came before: who compares them must not ask for its strides."""
+    """Also where another input of its type came before: a comparison must not read its strides."""
     engine, x = engine_of(compiled), torch.rand(2, 4)
     engine(x)
     with pytest.raises(EngineError, match="block_0 got a nested tensor"):

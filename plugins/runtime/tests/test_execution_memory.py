@@ -51,7 +51,7 @@ def test_engines_give_their_memory_back_after_each_execution(model, version, len
         torch.testing.assert_close(compiled(x), model(x))
         assert 4 == len(lent) == len(engines_of(compiled))
         assert all(memory() is None for _, memory in lent)
-        if version != "reference@8.6.0":  # which tells only what the largest sizes need
+        if version != "reference@8.6.0":  # which returns only what the largest sizes need
             assert all(64 * count <= size < 64 * count + 1024 for size, _ in lent)
 
 
@@ -99,7 +99,7 @@ def test_several_profiles_and_sizes_from_data_have_memory(version, lent):
 
 
 def test_a_compiled_model_may_share_later_and_stop(model, lent, tmp_path):
-    """The setting is no part of the engine: a file keeps it, and an engine cache does not ask for it."""
+    """The setting is no part of the engine: a file keeps it, and an engine cache does not read it."""
     settings = {"min_block_size": 1, "engine_cache": tmp_path / "cache"}
     compiled = torchtrt.compile(model, [ROWS], **settings)
     x = torch.randn(5, 16)
@@ -164,7 +164,7 @@ def test_the_reference_refuses_what_fails_on_a_gpu(model, version):
 
     assert not context_of(lambda context: None).execute_async_v3(0)
     assert not context_of(lend(address + 1, 9000)).execute_async_v3(0)
-    if version != "reference@8.6.0":  # which is not told the size
+    if version != "reference@8.6.0":  # whose interface has no size
         assert not context_of(lend(address, 3000)).execute_async_v3(0)
     assert context_of(lend(address, 9000)).execute_async_v3(0)
     torch.testing.assert_close(y, model(x))

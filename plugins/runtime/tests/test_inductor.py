@@ -206,7 +206,7 @@ def test_what_cannot_be_compiled_runs_op_by_op(monkeypatch):
 
 
 def test_threads_compile_together(compilations):
-    """Whoever comes first compiles, and all get what is right."""
+    """The first thread compiles, and all get what is right."""
     model = Model().eval()
     fast = compiled(model)
     inputs = [torch.rand(3, 6) for _ in range(6)]
@@ -244,7 +244,7 @@ def test_the_setting_is_a_switch():
 
 
 def test_casts_come_also_where_all_stays_in_pytorch():
-    """Nothing else is rewritten for TensorRT then; what is asked for holds."""
+    """Nothing else is rewritten for TensorRT then; the setting holds."""
     model, x = nn.Sequential(nn.Linear(6, 8), nn.GELU()).eval(), torch.rand(3, 6)
     everything = {"aten.linear", "aten.gelu"}
     half = compiled(

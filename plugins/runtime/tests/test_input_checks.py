@@ -42,7 +42,7 @@ def checks():
 
 
 def inputs(batch=2, length=5, mask=None, table=None, flag=True):
-    """Returns inputs that fit unless an argument says otherwise."""
+    """Returns inputs that fit, but for the given arguments."""
     ids = torch.ones(batch, length, dtype=torch.int64)
     mask = ids if mask is None else mask
     return [ids, mask, torch.ones(3, 2 * length) if table is None else table, flag]
@@ -99,7 +99,7 @@ def test_a_refused_shape_is_refused_again(checks):
 
 
 def test_a_condition_without_a_value_does_not_hold(checks):
-    """PyTorch divides by the size to tell whether it holds, so the model was not exported for a size of zero."""
+    """PyTorch divides by the size to check it, so the model was not exported for a size of zero."""
     length = checks.inputs[0][1].sizes[1]
     condition = sympy.Ne(sympy_functions.FloorDiv(12, length - 2), 1)
     strict = dataclasses.replace(checks, assumptions=(condition,))
@@ -180,7 +180,7 @@ class Tagged(torch.Tensor):
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_compiled_model_takes_inputs_of_other_kinds_in_any_order():
-    """The kind of the last call is known at once, and says nothing of the next one."""
+    """The kind of the last call is known at once, and has no effect on the next one."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
     batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(8, 4))

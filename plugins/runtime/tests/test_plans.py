@@ -51,7 +51,7 @@ def one():
 
 
 def names_in(plan, tensorrt):
-    """Returns the names in a plan, as TensorRT itself tells them."""
+    """Returns the names in a plan, as TensorRT itself returns them."""
     with torchtrt.use_tensorrt(tensorrt):
         engine = trt.Runtime(logger()).deserialize_cuda_engine(plan.read_bytes())
         return [engine.get_tensor_name(place) for place in range(engine.num_io_tensors)]
@@ -191,7 +191,7 @@ class Called(nn.Module):
 
 
 def test_a_condition_of_the_export_is_refused(tmp_path):
-    """Other tools would not check it. It is told once, in terms of the model's inputs."""
+    """Other tools would not check it. It is one warning, in terms of the model's inputs."""
     compiled = varying(Called(lambda x: x.relu() if x.shape[0] != 7 else x + 1), torch.rand(3, 4))
     with pytest.raises(UnsupportedProgramError) as caught:
         torchtrt.export_engine(compiled, tmp_path / "m.plan")
@@ -226,7 +226,7 @@ def test_names_without_effect_are_a_warning():
 
 
 def test_equal_sizes_are_checked_by_the_description_alone(tmp_path):
-    """The engine's profiles do not say it."""
+    """The engine's profiles do not contain it."""
 
     class Joins(nn.Module):
         def forward(self, x, y):
@@ -350,7 +350,7 @@ def test_a_plan_of_another_tool_is_read_from_its_engine(every_tensorrt, tmp_path
 
 
 def test_sizes_that_depend_on_data_are_found_without_a_description(every_tensorrt, tmp_path):
-    """The engine alone tells, by shapes that stay open."""
+    """The engine alone shows them, by shapes that stay open."""
 
     class Nonzero(nn.Module):
         def forward(self, x):

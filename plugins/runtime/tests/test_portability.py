@@ -1,4 +1,4 @@
-"""Settings that make an engine run elsewhere, or otherwise: what they set and need, and what files say of them."""
+"""Settings that make an engine run elsewhere, or otherwise: what they set and need, and what files record of them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def configured(monkeypatch, **settings):
     [("sparse_weights", "SPARSE_WEIGHTS"), ("version_compatible", "VERSION_COMPATIBLE")],
 )
 def test_a_setting_sets_its_flag(every_tensorrt, monkeypatch, setting, flag):
-    """And nobody else does."""
+    """And nothing else does."""
     for value in (False, True):
         config = configured(monkeypatch, **{setting: value})
         assert value is config.get_flag(getattr(torchtrt.trt.BuilderFlag, flag))
@@ -215,7 +215,7 @@ def streaming(request):
 
 
 def budgets(made):
-    """Returns what TensorRT was told, for each engine."""
+    """Returns what was set in TensorRT, for each engine."""
     return [
         engine.deserialize(torch.device("cpu"))[1].weight_streaming_budget_v2
         for engine in engines_of(made)
@@ -239,7 +239,7 @@ def test_a_budget_is_shared_by_the_engines_and_returns_with_the_block(streaming)
 
 
 def test_a_budget_holds_without_a_block(streaming, tmp_path):
-    """Until it is set again; a file does not say it, because it is about a machine."""
+    """Until it is set again; a file does not keep it, because it is about a machine."""
     model, made = streaming
     torchtrt.weight_streaming(made).device_budget = 64
     assert 64 == torchtrt.weight_streaming(made).device_budget

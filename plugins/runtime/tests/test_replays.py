@@ -1,4 +1,4 @@
-"""Replays: what is told apart, refused, overtaken or run in several threads."""
+"""Replays: what is distinguished, refused, overtaken or run in several threads."""
 
 import contextlib
 import threading

@@ -18,7 +18,7 @@ from torchtrt.errors import (
 
 
 class Pair(NamedTuple):
-    """A named tuple that PyTorch does not know."""
+    """A named tuple that is not registered with PyTorch."""
 
     first: torch.Tensor
     second: torch.Tensor
@@ -108,7 +108,7 @@ class Local:
 @pytest.mark.parametrize(
     ("nest", "message"),
     [
-        (lambda m, x: Local.Pair(x, x), "named tuple '.*Hidden', which nobody could find"),
+        (lambda m, x: Local.Pair(x, x), "named tuple '.*Hidden', which cannot be found"),
         (lambda m, x: (x, "text"), "returns the text 'text', .* Return tensors and numbers"),
         (lambda m, x: {"a": {(1, 2): x}}, r"\(1, 2\).* Use tuples, lists, dictionaries whose keys"),
         (

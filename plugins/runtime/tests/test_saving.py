@@ -318,7 +318,7 @@ def test_reading_and_writing_hold_one_copy_of_the_weights(tmp_path, fresh):
 
 
 def test_results_of_a_loaded_model_become_arrays(tmp_path):
-    """Nobody trains what was loaded, so its results do not require grad."""
+    """What was loaded is not trained, so its results do not require grad."""
     path = saved(nn.Linear(4, 2).eval(), [torch.rand(3, 4)], tmp_path)
 
     assert (3, 2) == torchtrt.load(path)(torch.rand(3, 4)).numpy().shape

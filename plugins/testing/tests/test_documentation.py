@@ -1,4 +1,4 @@
-"""docs/test-a-pack.md tells what the kit has, and its examples run."""
+"""docs/test-a-pack.md describes the whole kit, and its examples run."""
 
 import re
 import shutil

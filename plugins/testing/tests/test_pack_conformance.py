@@ -297,7 +297,7 @@ SCRIPTED = """
 
 
 def test_a_pack_with_a_torchscript_converter_passes(tried):
-    """Cases are exported, so that it is not asked for them; its pack says where it is tried."""
+    """Cases are exported, so that it is not called for them; its pack declares where it is tested."""
     test = TEST + '    without_case = {{"aten.tanh": "TorchScript only"}}\n'
     page = "`{name}::twice`, and `aten.tanh` of TorchScript".format(name="scripted")
     outcomes, text = tried("scripted", more=SCRIPTED, test=test, page=page, choice="not loading")

@@ -43,7 +43,7 @@ class T:
 
 
 class Typed:
-    """A constant with a type that its value does not tell: ``Typed("Device", torch.device("cpu"))``."""
+    """A constant with a type that its value does not have: ``Typed("Device", torch.device("cpu"))``."""
 
     def __init__(self, kind: str, value: Any) -> None:
         self.kind, self.value = kind, value

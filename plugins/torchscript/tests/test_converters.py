@@ -75,7 +75,7 @@ def test_a_standard_converter_does_not_take_an_op_from_a_first_party_pack():
 
 
 def test_a_torchscript_converter_declines_exported_models():
-    """It receives nodes of a TorchScript graph only; the resolution says so."""
+    """It receives nodes of a TorchScript graph only, as the resolution shows."""
     torchscript.RegisterNodeConversionPatterns(HIGH).pattern(RELU, add_relu)
 
     class Rectify(nn.Module):
@@ -113,7 +113,7 @@ BECOMING = (
     *("relu_", "sigmoid_", "add_.Tensor", "div_.Scalar", "hardtanh_", "mul_.Tensor", "sub_.Tensor"),
     *("_convolution", "_convolution.deprecated", "view", "index.Tensor", "to.dtype", "max.dim"),
 )
-"""Calls whose op is another one, or the same, by the time that converters are asked."""
+"""Calls whose op is another one, or the same, by the time that converters are looked up."""
 
 
 @pytest.mark.parametrize("name", BECOMING)

@@ -11,7 +11,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "torchscript.md").read_text()
 
 
 def test_the_code_of_the_page_runs(tmp_path):
-    """One program from top to bottom, in a file, as TorchScript wants its source."""
+    """One program from top to bottom, in a file, as TorchScript needs its source."""
     code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
     code += "\nprint([(row.op, row.pack) for row in compiled.report.converted])\n"
     program = tmp_path / "page.py"

@@ -1,4 +1,4 @@
-"""The package's own order: who imports whom, and what importing it costs."""
+"""The package's own order: which module imports which, and what importing it costs."""
 
 from pathlib import Path
 

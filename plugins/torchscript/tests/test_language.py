@@ -38,7 +38,7 @@ Step = quiet(torch.jit.interface, Step)
 
 
 class Pipeline(nn.Module):
-    """Knows its step by an interface, and has lists and dictionaries of modules and a method."""
+    """Calls its step by an interface, and has lists and dictionaries of modules and a method."""
 
     step: Step
 

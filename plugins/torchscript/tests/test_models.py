@@ -416,7 +416,7 @@ class Scaled(nn.Module):
 
 
 def test_a_compiled_scripted_model_takes_its_arguments_as_the_scripted_one_does():
-    """By place, by name, and with defaults; what is compiled in is told by its name."""
+    """By place, by name, and with defaults; what is compiled in has its name in the error."""
     model, x = Scaled(), torch.randn(2, 3)
     compiled = torchtrt.compile(script(model), [x], require_full_compilation=True)
 

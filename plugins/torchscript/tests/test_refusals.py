@@ -1,4 +1,4 @@
-"""What cannot be compiled says which construct of the model it is, on which line, in words about the model."""
+"""The error for what cannot be compiled names the construct of the model and its line, in words about the model."""
 
 import importlib.util
 import re

@@ -58,7 +58,7 @@ def engines_of(made):
 
 
 def saved(path, *arguments, tensorrt=None, **settings):
-    """Saves a compiled model whose engines say that they are of another TensorRT."""
+    """Saves a compiled model whose engines are marked as of another TensorRT."""
     made = compiled(*arguments, **settings)
     for engine in engines_of(made) if tensorrt else ():
         engine.tensorrt, engine.gpu = tensorrt, "NVIDIA H200 (9.0)"
@@ -172,7 +172,7 @@ def test_python_is_needed_for_a_reason(tmp_path, model, inputs, version, reason)
 
 @pytest.mark.parametrize("backend", ["tensorrt", "python"])
 def test_chosen_gpus_get_the_instances(real, tmp_path, backend):
-    """One group for all of them; another version must want the same ones."""
+    """One group for all of them; another version must use the same ones."""
     options = ServingOptions(backend=backend, instances=2, gpus=[0, 2])
     text = add_model(real, tmp_path, "chosen", options=options).config.read_text()
     assert (
@@ -255,7 +255,7 @@ def test_a_batch_is_the_first_size_of_everything(tmp_path, function, inputs, bat
 
 
 class Counter(nn.Module):
-    """A model that remembers its last call."""
+    """A model that stores its last input."""
 
     def __init__(self):
         super().__init__()

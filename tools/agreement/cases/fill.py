@@ -61,7 +61,7 @@ def with_tensors(
 
 
 def as_long_as(name: str, dtype: Any, given: Any) -> Case:
-    """A range as long as a dimension of the input, or as the shape input says."""
+    """A range as long as a dimension of the input, or as the value of the shape input."""
 
     def build(n: Network) -> Any:
         layer = n.layer("fill", (1,), "FillOperation.LINSPACE")

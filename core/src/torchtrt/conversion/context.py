@@ -45,11 +45,11 @@ class ConversionContext:
 
     Attributes:
         net: The TensorRT network under construction. Calls that TensorRT refuses raise, and layers that
-            nobody names have the node's name.
+            no converter names have the node's name.
         compilation_settings: The settings of this compilation.
         requires_output_allocator: Whether an output's size depends on the data.
         cpu_weights_reference_holder: Owners of the memory that the network's weights point to.
-        node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
+        node: The graph node in conversion. ``node.meta["val"]`` is what PyTorch returns for it:
             dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
         convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
             for its placeholders to its results. ``None`` when a converter is called by hand.
@@ -100,7 +100,8 @@ class ConversionContext:
         tensor = as_torch_tensor(value, dtype)
         if tensor.numel() > 1 or isinstance(value, torch.Tensor) or is_array(value):
             return self.add_constant(tensor)
-        key = (tensor.dtype, tuple(tensor.shape), repr(tensor.tolist()))  # tells -0.0 from 0.0
+        # The text distinguishes -0.0 from 0.0.
+        key = (tensor.dtype, tuple(tensor.shape), repr(tensor.tolist()))
         if key not in self._constants:
             self._constants[key] = self.add_constant(tensor)
         return self._constants[key]
@@ -120,7 +121,7 @@ class ConversionContext:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
         with self.recorder.paused():
             weights, owner = weights_of(tensor)
-            # TensorRT knows weights by their memory, and what shares it has one name.
+            # TensorRT identifies weights by their memory, and what shares it has one name.
             address = owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data
         self.cpu_weights_reference_holder.append(owner)
         self._weights.setdefault((address, weights.dtype), (tensor, weights))
@@ -165,15 +166,15 @@ class ConversionContext:
         self._weights.clear()
 
     def set_known_value(self, tensor: NetworkTensor, value: Any) -> None:
-        """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""
+        """Records PyTorch's value of a network tensor: a fake tensor, or a symbolic number for a scalar."""
         self._values[tensor.name] = value
 
     def known_value(self, tensor: NetworkTensor) -> Any:
-        """Returns what ``set_known_value`` was told about ``tensor``, or ``None``."""
+        """Returns what ``set_known_value`` recorded for ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
 
     def names_of(self, dtype: torch.dtype) -> set[str]:
-        """Returns the names of the network tensors that PyTorch knows in a dtype."""
+        """Returns the names of the network tensors that have a dtype in PyTorch."""
         known = self._values.items()
         return {name for name, value in known if getattr(value, "dtype", None) is dtype}
 

@@ -45,8 +45,8 @@ class TRTInterpreter:
 
     Attributes:
         network: The network, checked; ``network.raw`` is TensorRT's.
-        context: The conversion context; it owns the memory of the weights, and knows whether an output's size depends
-            on the data.
+        context: The conversion context; it owns the memory of the weights, and records whether an output's size
+            depends on the data.
         output_dtypes: The PyTorch dtype of each output outside the engine, by the output's name, in the block's order.
         converted_by: For each node, the pack and version that converted it.
     """

@@ -17,7 +17,7 @@ class CheckedNetwork:
 
     Its ``add_...`` methods, and those of its loops and conditionals, raise where TensorRT refuses.
     A layer that TensorRT finds invalid only with all attributes set raises at the end of the node.
-    A layer that nobody names is called ``scope/kind``, with ``#2`` and so on behind the second of one name.
+    A layer without a name is called ``scope/kind``, with ``#2`` and so on behind the second of one name.
 
     Args:
         network: The network of the TensorRT in use. It stays reachable as ``raw``.
@@ -63,7 +63,7 @@ class CheckedNetwork:
             with ErrorLog() as log:
                 yield
                 for layer, given, what in self._new:
-                    if layer.name != given:  # by the converter, who does not know all others
+                    if layer.name != given:  # by the converter, which does not see all others
                         layer.name = self._unique(layer.name)
                     self._check(layer, what, log)
         finally:

@@ -1,4 +1,4 @@
-"""Checks what a converter returns against what PyTorch says that the node returns."""
+"""Compares what a converter returns with what the node returns in PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
     """Checks the number of results, and each one's kind, rank, fixed sizes and dtype.
 
     Raises:
-        ConversionError: A result is not what PyTorch says; the message says which and how.
+        ConversionError: A result differs from PyTorch's; the message contains which and how.
     """
     expected = node.meta.get("val")
     if isinstance(expected, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Questions that passes, converters and the compiler ask about an FX graph: its nodes, its symbols, its memory."""
+"""Facts about an FX graph for passes, converters and the compiler: its nodes, its symbols, its memory."""
 
 from torchtrt.graphs.nodes import inner_graphs, model_line, resolution_of, writes
 from torchtrt.graphs.symbols import no_new_assumptions, shape_env_of

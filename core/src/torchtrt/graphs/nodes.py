@@ -21,7 +21,7 @@ _CHANCES = ("dropout_p", "dropout", "train")
 
 
 def resolution_of(node: Node) -> Resolution | None:
-    """Returns the registry's answer for ``node``, or ``None`` if nobody has asked yet."""
+    """Returns the resolution of ``node``, or ``None`` before the registry has looked it up."""
     return node.meta.get(_RESOLUTION)
 
 
@@ -122,7 +122,7 @@ def draws_random_numbers(node: Node) -> bool:
 
 
 def declares_alias(target: torch._ops.OpOverload) -> bool:
-    """Returns whether an op's schema says that a result is an argument's memory."""
+    """Returns whether an op's schema declares that a result is an argument's memory."""
     return any(value.alias_info is not None for value in target._schema.returns)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -32,6 +32,20 @@ def shape_env_of(graph: Graph) -> ShapeEnv | None:
     return None
 
 
+def size_at(size: Any, sizes: Mapping[Any, int]) -> Any:
+    """Returns a size where the symbols have these values; an expression if it depends on others, such as on data.
+
+    Args:
+        size: An ``int``, a ``torch.SymInt``, or an expression of SymPy.
+        sizes: The value of each symbol.
+    """
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr if isinstance(size, torch.SymInt) else size
+    value = expression.xreplace(sizes)
+    return value if getattr(value, "free_symbols", ()) else int(value)
+
+
 @contextlib.contextmanager
 def no_new_assumptions(graph: Graph) -> Iterator[None]:
     """Makes what would add an assumption on the graph's sizes raise ``NewAssumptionError`` in a ``with`` block."""
@@ -41,7 +55,7 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         return
 
     if hasattr(shape_env, "_version_counter"):
-        # PyTorch remembers what it could not tell before exporting knew the ranges.
+        # PyTorch caches the questions that it could not decide before exporting had the ranges.
         shape_env._version_counter += 1
 
     def refuse(expression: Any, value: Any) -> None:

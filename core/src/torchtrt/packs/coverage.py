@@ -42,7 +42,7 @@ class OpCoverage:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage that one pack's file tells of.
+    """The coverage that one pack's file contains.
 
     Attributes:
         torch: The PyTorch whose samples these are.

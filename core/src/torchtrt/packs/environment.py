@@ -1,4 +1,4 @@
-"""The environment variables: which packs to load, to skip and to ask first, how strict to be; and unknown variables."""
+"""The environment variables: which packs to load, to skip and to try first, how strict to be; and unknown variables."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Selection:
     Attributes:
         only: The packs to load, or ``None`` for all.
         disabled: Packs that are never imported.
-        preferred: Packs whose converters are asked first, in this order.
-        preferred_for: Ops, as they were written, and for each the pack whose converters are asked first.
+        preferred: Packs whose converters are tried first, in this order.
+        preferred_for: Ops, as they were written, and for each the pack whose converters are tried first.
         strict: Whether a problem is an error.
         problems: Values that make no sense, and variables that do not exist.
     """

@@ -8,9 +8,9 @@ import traceback
 from types import ModuleType
 
 from torchtrt.packs.info import EntryPointGroup
-from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import InstalledExtension
+from torchtrt.packs.standard_streams import output_as_errors
 from torchtrt.packs.state import current_packs, record
 
 _lock = threading.RLock()

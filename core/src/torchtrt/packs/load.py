@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
@@ -59,8 +59,8 @@ class PackSet:
     Attributes:
         found: Every installed pack, in pack order, whether in use or not.
         loaded: The packs in use, in pack order. ``local`` is the last.
-        disabled: For a pack that was asked not to be loaded, who asked.
-        preferred: Names of the packs whose converters are asked first, in this order.
+        disabled: For each pack that is not to be loaded, the reason.
+        preferred: Names of the packs whose converters are tried first, in this order.
         preferred_for: What the environment prefers for one op each: the op, as it was written, and the pack's name.
         strict: Whether a problem is an error.
         others: The extensions of the other entry-point groups: implementations of TensorRT and front ends.
@@ -104,13 +104,7 @@ def load(
             raise PackError(str(problem))
         problems.append(problem)
 
-    known = {found.info.name for found in (*scan.packs, *scan.others)}
-    known.update(*map(_names_of, scan.problems))
-    for problem in (
-        *selection.problems,
-        *(each for each in scan.problems if not _names_of(each) & selection.disabled),
-        *selection.unknown_names(known),
-    ):
+    for problem in _problems_before_loading(scan, selection):
         note(problem)
     disabled = {
         found.info.name: f"disabled by {DISABLE}"
@@ -144,6 +138,17 @@ def load(
         strict=selection.strict,
     )
     return packs, problems
+
+
+def _problems_before_loading(scan: Scan, selection: Selection) -> Iterator[Problem]:
+    """Yields the problems of the environment and of the search, but for packs that are disabled."""
+    yield from selection.problems
+    for problem in scan.problems:
+        if not _names_of(problem) & selection.disabled:
+            yield problem
+    known = {found.info.name for found in (*scan.packs, *scan.others)}
+    known.update(*map(_names_of, scan.problems))
+    yield from selection.unknown_names(known)
 
 
 def _names_of(problem: Problem) -> set[str]:
@@ -198,7 +203,7 @@ def _named_pack(module: ModuleType, implemented: Hooks, found: InstalledExtensio
     entry = f'The entry point {found.info.name} = "{found.entry_point}"'
     right = f"{found.object_name} = ConverterPack({found.info.name!r}, ...)"
     if "torchtrt_converter_pack" in implemented:
-        what = f"{entry} names the pack, so that nobody calls the hook torchtrt_converter_pack"
+        what = f"{entry} names the pack, so that nothing calls the hook torchtrt_converter_pack"
         raise _RefusalError("bad-hook", what, f"Delete the hook from {found.module}.")
     pack = getattr(module, found.object_name, None)
     if not isinstance(pack, ConverterPack):
@@ -259,7 +264,7 @@ def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> H
     for function_name, function in vars(module).items():
         is_named = function_name.startswith("torchtrt_") and inspect.isroutine(function)
         if is_named and not hasattr(function, f"{PROJECT}_impl"):
-            what = f"its function {function_name!r} is not marked, so that nobody would call it"
+            what = f"its function {function_name!r} is not marked, so that nothing would call it"
             hint = "Mark it @hookimpl, or name it otherwise: names that begin so are of hooks."
             raise _RefusalError("bad-hook", what, hint)
     try:

@@ -381,7 +381,7 @@ class ConverterPack:
         return self._sealed
 
     def seal(self) -> None:
-        """Ends registration: whoever asks from now on sees the same contents."""
+        """Ends registration: from now on, each reader gets the same contents."""
         self._sealed = True
         for kind, sources in self._sources.items() if self.modules else ():
             entries = getattr(self, kind)

@@ -38,7 +38,7 @@ class Problem:
         what: What happened, as a clause: ``"ImportError: libfoo.so.2"``.
         hint: What to do about it, as a sentence.
         code: The kind of problem; ``docs/packs.md`` explains each.
-        pack: The name of the pack, or ``""`` when the problem is nobody's in particular.
+        pack: The name of the pack, or ``""`` when the problem is of no pack in particular.
         distribution: The distribution that brought the pack.
         version: The distribution's version.
         location: The folder it is installed in.

@@ -16,7 +16,7 @@ from typing import Any
 
 
 def process_state() -> dict[str, Any]:
-    """Returns what is common to a whole process, by a name that a user knows."""
+    """Returns what is common to a whole process, by a name that users see in messages."""
     import torch
     from torch._tensor_str import PRINT_OPTS
 
@@ -60,20 +60,27 @@ def process_state() -> dict[str, Any]:
     }
     if numpy is not None:
         state["numpy.geterr()"] = dict(numpy.geterr())
-    for owner in (
+    return state | _functions_of_torch()
+
+
+def _functions_of_torch() -> dict[str, int]:
+    """Returns the identities of PyTorch's own functions and classes, which a pack may replace."""
+    import torch
+
+    owners = (
         torch,
         torch.Tensor,
         torch.nn.Module,
         torch.nn.functional,
         torch.library,
         torch.export,
-    ):
-        state |= {
-            f"{owner.__name__}.{name}": id(value)
-            for name, value in vars(owner).items()
-            if name[:2] != "__"
-        }
-    return state
+    )
+    return {
+        f"{owner.__name__}.{name}": id(value)
+        for owner in owners
+        for name, value in vars(owner).items()
+        if name[:2] != "__"
+    }
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -83,10 +90,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
             yield f"{name} is gone"
         elif after[name] != value:
             kept = isinstance(value, int) and name.startswith("torch.") and not name.endswith(")")
-            yield f"{name} was {'replaced' if kept else _told(value, after[name])}"
+            yield f"{name} was {'replaced' if kept else _change(value, after[name])}"
 
 
-def _told(before: object, after: object) -> str:
+def _change(before: object, after: object) -> str:
     """Returns how a value changed; of a collection, what is new and what is gone."""
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = list(before.items()), list(after.items())

@@ -16,10 +16,10 @@ from torchtrt.errors import PackError, PackWarning
 from torchtrt.packs.environment import read_selection
 from torchtrt.packs.info import LOCAL, PROJECT, PackInfo
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
-from torchtrt.packs.output import output_as_errors
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
+from torchtrt.packs.standard_streams import output_as_errors
 
 _CALLED_THROUGH = frozenset({"contextlib", "functools", "importlib", "torch"})
 """Packages of others whose lines lie between a program's and torchtrt's."""
@@ -36,7 +36,7 @@ class _LocalPack(ConverterPack):
             )
 
     def _changed(self) -> None:
-        # A new object tells whoever keeps something derived from the old one that it is out of date.
+        # Code that keeps something derived from the old object sees by the new one that it is out of date.
         with _state.lock:
             _state.packs = dataclasses.replace(_state.packs)
 

@@ -156,7 +156,7 @@ def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
     Runs the op's fake implementation with a symbol for each dynamic size.
 
     Raises:
-        InexpressibleError: A plugin cannot make this call; the text says why.
+        InexpressibleError: A plugin cannot make this call; the text is the reason.
     """
     arguments, nodes = _collect(node)
     values: list[torch.Tensor] = [each.meta["val"] for each in nodes]

@@ -106,7 +106,7 @@ def check_op(op: Any, pack: str) -> OpOverload:
     """Returns an op after checking that it can run as a plugin.
 
     Raises:
-        PackError: It cannot; the message says why, and what to do.
+        PackError: It cannot; the message contains the reason, and what to do.
     """
     what = f"Pack {pack!r} cannot make a plugin of {op}"
     if not isinstance(op, OpOverload):

@@ -17,7 +17,7 @@ Size = int | list[Any]
 
 
 class InexpressibleError(NotImplementedError):
-    """A plugin cannot compute a size; the text says why, as the end of a sentence."""
+    """A plugin cannot compute a size; the text is the reason, as the end of a sentence."""
 
 
 def to_size(expression: Any, place_of: Callable[[Any], Sequence[int] | None]) -> Size:

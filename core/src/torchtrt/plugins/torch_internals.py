@@ -125,7 +125,7 @@ class SymbolicCall:
 
 
 def example_size(size: int | torch.SymInt) -> int | None:
-    """Returns a size of the example inputs; None where only running tells it."""
+    """Returns a size of the example inputs; None if the size depends on data."""
     if isinstance(size, int):
         return size
     return int(size.node.hint) if size.node.has_hint() else None

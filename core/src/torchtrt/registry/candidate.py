@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that its checks let pass; none where no check says."""
+        """The names of the dtypes that its checks accept; none where no check restricts them."""
         return declared_dtypes(self.support.capability_validator)
 
     @property
@@ -105,7 +105,7 @@ class Rejection:
         candidate: The candidate, or ``None`` when the reason is about the node as a whole.
         reason: Why, in words.
         code: What kind of reason it is.
-        advice: What the pack says can be done about it.
+        advice: What can be done about it, from the pack.
         traceback: Where it failed, if it failed rather than rejected the node.
     """
 
@@ -126,7 +126,7 @@ class Resolution:
         node_name: The node's name in its graph.
         chosen: The candidate that converts the node, if any.
         rejections: Why each candidate before it was passed over.
-        candidates: All candidates for the op, in the order in which they are asked.
+        candidates: All candidates for the op, in the order in which they are tried.
         problems: When nothing was chosen: the problems of packs that might have had a converter.
     """
 
@@ -141,7 +141,7 @@ class Resolution:
         return self.chosen is not None
 
     @property
-    def not_asked(self) -> tuple[Candidate, ...]:
+    def not_tried(self) -> tuple[Candidate, ...]:
         """The candidates that come after the chosen one."""
         if self.chosen is None:
             return ()
@@ -160,7 +160,7 @@ class Resolution:
         return "\n".join((self._headline(), *(f"  {line}" for line in self.details())))
 
     def details(self) -> list[str]:
-        """Returns a line for every candidate passed over, not asked, or whose pack is not loaded."""
+        """Returns a line for every candidate passed over, not tried, or whose pack is not loaded."""
         lines = list(self._lines())
         width = max((len(label) for label, _ in lines), default=0)
         return [f"{label:<{width}}  {text}" if label else text for label, text in lines]
@@ -183,8 +183,8 @@ class Resolution:
                 yield "", rejection.reason
             else:
                 yield rejection.candidate.pack.name, f"rejected: {rejection.reason}"
-        for candidate in self.not_asked:
-            yield candidate.pack.name, f"not asked: {candidate.qualified_function} comes later"
+        for candidate in self.not_tried:
+            yield candidate.pack.name, f"not tried: {candidate.qualified_function} comes later"
         for problem in self.problems:
             label = problem.pack or problem.distribution
             yield label, f"not loaded: {problem.what}" if label else problem.what

@@ -54,7 +54,7 @@ def list_everything(table: Table, problems: Sequence[Problem]) -> str:
     lines = [
         *_pack_lines(table, problems),
         "",
-        "Converters, in the order in which they are asked",
+        "Converters, in the order in which they are tried",
         *_converter_lines(table),
         "",
         "Decompositions; the first of an op is used",

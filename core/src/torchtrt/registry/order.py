@@ -1,4 +1,4 @@
-"""The order law: which candidate for an op is asked first.
+"""The order law: which candidate for an op is tried first.
 
 The candidates are what you would get had every pack registered, in pack order, into one list where
 STANDARD goes to the back and HIGH to the front. Packs that the user prefers come before all others.
@@ -20,7 +20,7 @@ Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two third parties each put something HIGH before all others of one op, and nobody said which to prefer.
+    """Two third parties each put something HIGH before all others of one op, and no preference decides.
 
     Attributes:
         target: The op.
@@ -45,11 +45,11 @@ class Conflict:
 
 
 def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tuple[Entry, ...]:
-    """Returns the converters, or the decompositions, of one op in the order in which they are asked.
+    """Returns the converters, or the decompositions, of one op in the order in which they are tried.
 
     Args:
         registered: The entries in pack order and, within a pack, in the order of registration.
-        preferred: Names of the packs to ask first, in this order.
+        preferred: Names of the packs to try first, in this order.
     """
     standard: list[Entry] = []
     high: list[Entry] = []

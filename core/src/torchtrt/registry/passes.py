@@ -46,7 +46,7 @@ class PackPass:
             ) from error
         if result is not None and result is not graph_module:
             raise PackError(
-                f"The lowering pass {self} returned {type(result).__name__}, which nobody reads: a pass changes "
+                f"The lowering pass {self} returned {type(result).__name__}, which nothing reads: a pass changes "
                 "the graph that it is given, and returns nothing. Report this to the pack's authors."
             )
 

@@ -1,4 +1,4 @@
-"""ConverterRegistry: finds the converter for a node, and says why it is that one."""
+"""ConverterRegistry: finds the converter for a node, with the reason for the choice."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
+from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
 from torchtrt.registry.listing import list_everything
 from torchtrt.registry.order import Conflict
-from torchtrt.registry.symbolic import has_symbolic_dimensions
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name
@@ -47,7 +47,7 @@ class _Lookup:
         table: The converters in use.
         node: The node to convert.
         settings: The settings of the compilation.
-        decomposition_failed: Whether converters behind the op's decomposition are asked.
+        decomposition_failed: Whether converters behind the op's decomposition are tried.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ConverterRegistry:
             node: A ``call_function`` node.
             settings: The settings of this compilation; the defaults if omitted.
             decomposition_failed: Whether the op's decomposition was tried and does not serve the node,
-                so that converters behind it in the order are asked.
+                so that converters behind it in the order are tried.
         """
         if settings is None:
             settings = _DEFAULT_SETTINGS
@@ -203,7 +203,7 @@ class ConverterRegistry:
         return MappingProxyType({name: MappingProxyType(own) for name, own in merged.items()})
 
     def candidates(self, target: Target | str) -> tuple[Candidate, ...]:
-        """Returns the converters for an op, in any spelling, in the order in which they are asked.
+        """Returns the converters for an op, in any spelling, in the order in which they are tried.
 
         A packet stands for its only overload.
 
@@ -245,7 +245,7 @@ class ConverterRegistry:
         return list_everything(self._current_table(), problems())
 
     def is_folding_disabled(self, target: Target) -> bool:
-        """Returns whether a pack wants an op in the network even where all that it reads is constant."""
+        """Returns whether a pack keeps an op in the network even where all that it reads is constant."""
         later = self._current_table().is_pending(target)
         return target in self._current_table(rebuild=later).never_folded
 

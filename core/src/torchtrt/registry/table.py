@@ -39,7 +39,7 @@ class Table:
 
     Attributes:
         packs: The packs that the table was made from.
-        candidates: For each op its candidates, in the order in which they are asked.
+        candidates: For each op its candidates, in the order in which they are tried.
         depends_on_tensorrt: Whether any candidate needs a version or a capability of TensorRT.
         pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet).
     """

@@ -1,4 +1,4 @@
-"""The one place that knows TensorRT versions.
+"""The one place that distinguishes TensorRT versions.
 
 ``trt`` forwards every name to the TensorRT in use. That is the installed ``tensorrt`` module on a machine
 with an NVIDIA GPU, or an implementation such as the reference TensorRT anywhere. Converters write

@@ -1,4 +1,4 @@
-"""One logger for everything of the TensorRT in use: to Python's logging, with errors kept for whoever caused them."""
+"""One logger for everything of the TensorRT in use: to Python's logging, with errors kept for their cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ErrorLog:
             self._open.remove(self)
 
     def text(self, separator: str = "; ") -> str:
-        """Returns the errors, each once, and what to do where they say what is the matter."""
+        """Returns the errors, each once, with a remedy for each known cause."""
         text = separator.join(dict.fromkeys(self.errors)) or "it logged no reason"
         remedies = (what for words, what in _REMEDIES.items() if re.search(words, text))
         return " ".join((text, *remedies))
@@ -79,7 +79,7 @@ def _logger(module: Any) -> Any:
     others = {"INTERNAL_ERROR": logging.ERROR, "VERBOSE": logging.DEBUG}
 
     class ForwardingLogger(module.ILogger):  # type: ignore[misc]
-        """Sends TensorRT's messages to Python's logging, and errors to whoever collects them."""
+        """Sends TensorRT's messages to Python's logging, and errors to the logs that collect them."""
 
         def __init__(self) -> None:
             module.ILogger.__init__(self)

@@ -1,6 +1,6 @@
 """TensorRT's plugins for the ops that packs register, and their creators.
 
-A plugin's namespace in TensorRT is the name of the pack, so that a plan tells which pack it needs.
+A plugin's namespace in TensorRT is the name of the pack, so that a plan names the pack that it needs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def take_kernel_error() -> Exception | None:
 
 
 def provide_all() -> bool:
-    """Registers the plugins of all packs, for a plan that nobody describes; returns whether there are any."""
+    """Registers the plugins of all packs, for a plan without a description; returns whether there are any."""
     plugins = [plugin for loaded in current_packs().loaded for plugin in loaded.pack.plugins]
     for plugin in plugins if supports(Capability.PLUGINS_V3) else ():
         register(plugin)
@@ -150,7 +150,7 @@ def with_distributions(keys: Iterable[PluginKey]) -> list[PluginKey]:
 
 
 class _OpPlugin:
-    """One call of an op, with the attributes and methods that TensorRT asks a plugin for.
+    """One call of an op, with the attributes and methods that TensorRT reads and calls of a plugin.
 
     A subclass adds TensorRT's interfaces.
 
@@ -356,7 +356,7 @@ def _run(
             if made.shape != output.shape or made.dtype != output.dtype:
                 raise RuntimeError(
                     f"The result {index} of {plugin.op.name()} is {made.dtype} {tuple(made.shape)}, and its fake "
-                    f"implementation says {output.dtype} {tuple(output.shape)}. Correct the one of them that is wrong."
+                    f"implementation gives {output.dtype} {tuple(output.shape)}. Correct the one of them that is wrong."
                 )
             output.copy_(made)
 

@@ -13,7 +13,7 @@ chooses one. The module may also have
   it they run on CUDA and on the CPU. ``device_objection(device, targets)`` is for an engine of stated targets,
 - ``capability_objection(name)``, which declares what the implementation can do here: for the name of a
   ``torchtrt.capability.Capability`` it returns ``""`` if the implementation has it, the reason if it lacks it, and
-  ``None`` if the names in its module tell.
+  ``None`` if the names in its module decide.
 """
 
 from __future__ import annotations

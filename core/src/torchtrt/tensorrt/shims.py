@@ -33,14 +33,14 @@ def create_network(builder: Any) -> Any:
 def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> list[Any]:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
-    TensorRT may then compute anything in either: what is float32, and most of what is float16, insist on what they are.
-    Layers between int8 and int8 insist on nothing, so that TensorRT can fuse them.
-    Returns the layers that insist on float16 and, should the network not build, need not: all but products.
+    TensorRT may then compute anything in either, so each float32 layer and most float16 layers require their type.
+    Layers between int8 and int8 require none, so that TensorRT can fuse them.
+    Returns the float16 layers that need not require it, should the network not build: all but products.
 
     Args:
         network: The network.
         config: The configuration of its build.
-        known: The names of the tensors that PyTorch knows as float16. Of what Dequantize returns, nothing else tells.
+        known: The names of the tensors that are float16 in PyTorch. Outputs of Dequantize need it.
     """
     if supports(Capability.STRONG_TYPING):
         return []
@@ -161,7 +161,7 @@ def _tensors(layer: Any) -> tuple[list[Any], list[Any]]:
 
 
 def share_profiles(config: Any) -> None:
-    """Lets several execution contexts use a profile at a time, which TensorRT 8.6 does where it is told to."""
+    """Lets several execution contexts use a profile at a time, which TensorRT 8.6 does only with a flag."""
     if not supports(Capability.SHARED_PROFILES):
         config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
 

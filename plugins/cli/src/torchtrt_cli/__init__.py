@@ -76,7 +76,7 @@ def _load_packs() -> None:
         raise TorchTRTError(message) from error
     import torchtrt.operators  # noqa: F401  # with the op that torch.export.load looks for
     from torchtrt.packs import load_packs
-    from torchtrt_cli.watching import named_if_slow
+    from torchtrt_cli.loading_effects import named_if_slow
 
     load_packs(named_if_slow)
 

@@ -96,7 +96,7 @@ def decompositions_for(op: str | None) -> Mapping[str, Sequence[DecompositionCan
 
 
 def candidate_table(found: CandidatesByName) -> Any:
-    """Returns a table of candidates, in the order in which they are asked, or nothing."""
+    """Returns a table of candidates, in the order in which they are tried, or nothing."""
     rows = [
         (
             name if position == 0 else "",
@@ -112,7 +112,7 @@ def candidate_table(found: CandidatesByName) -> Any:
     ]
     headings = ("op", "turn", "priority", "pack", "from", "converter", "notes")
     return (
-        table("Converters, in the order in which they are asked", headings, rows) if rows else None
+        table("Converters, in the order in which they are tried", headings, rows) if rows else None
     )
 
 

@@ -1,6 +1,6 @@
 """``torchtrt coverage [OP]``: how many of PyTorch's own samples of each op a pack converts, and why not the others.
 
-A pack that knows ships a file ``coverage.json`` in its package. docs/publish-a-pack.md describes it.
+A pack with known coverage has a file ``coverage.json`` in its package. docs/publish-a-pack.md describes it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
-    """Returns what the packs in use tell of their coverage, by pack; the list gets what cannot be read."""
+    """Returns the coverage that the packs in use declare, by pack; the list gets what cannot be read."""
     found = {}
     for loaded in loaded_packs():
         try:

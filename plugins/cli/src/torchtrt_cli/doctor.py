@@ -18,9 +18,9 @@ from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
 from torchtrt_cli.installation import installation_problems, pieces
+from torchtrt_cli.loading_effects import Watch
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.parser import NO_LOAD
-from torchtrt_cli.watching import Watch
 from torchtrt_runtime.tables import Listing
 
 NO_TENSORRT = "none can be used"
@@ -75,7 +75,7 @@ def _import_pytorch(versions: dict[str, str]) -> Problem | None:
         import torch
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever stops it, this command is to tell
+    except BaseException as error:  # whatever stops it, this command reports
         versions["PyTorch"] = "cannot be imported"
         hint = (
             "Everything else needs it. If another problem here is of metadata, mend that first; else install PyTorch "

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def is_like_a_file(subject: str) -> bool:
-    """Returns whether somebody who wrote this means a file: it has a folder, or the suffix of a model."""
+    """Returns whether an argument names a file: it has a folder, or the suffix of a model."""
     return "/" in subject or "\\" in subject or Path(subject).suffix in _SUFFIXES
 
 
@@ -117,7 +117,7 @@ def keep(program: ExportedProgram, settings: Mapping[str, Any], folder: Path) ->
     from torchtrt_compiler.profiling import profile
 
     with keeping(folder), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the dry run said it
+        warnings.simplefilter("ignore")  # the dry run has warned already
         compiled = compile(program, **settings)
     if compiled.settings.dryrun:
         return
@@ -167,7 +167,7 @@ def read_program(path: Path) -> ExportedProgram:
 
 @contextlib.contextmanager
 def _logged_errors() -> Iterator[list[BaseException]]:
-    """Keeps the errors that PyTorch logs while it reads a file: what it raises then does not say what happened."""
+    """Keeps the errors that PyTorch logs while it reads a file: what it raises then does not contain the cause."""
     errors: list[BaseException] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -188,7 +188,7 @@ _READERS = ("torch.export", "torch.export.pt2_archive._package")
 
 
 def is_saved_model(path: Path) -> bool:
-    """Returns whether a file is of ``torchtrt.save``, as far as can be told here."""
+    """Returns whether a file is of ``torchtrt.save``, as far as can be seen here."""
     try:
         inspect_file(path)
     except (UnreadableFileError, MissingDistributionError):

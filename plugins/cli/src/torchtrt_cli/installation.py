@@ -67,7 +67,7 @@ def _unreadable() -> Iterator[Problem]:
         except Exception as error:
             yield Problem(
                 f"its entry_points.txt cannot be read: {describe(error)}",
-                "This stops `import torch`, whoever it belongs to. Uninstall the distribution and install it again; "
+                "This stops `import torch`, whatever it belongs to. Uninstall the distribution and install it again; "
                 "until then TORCH_DEVICE_BACKEND_AUTOLOAD=0 gets past it.",
                 "bad-metadata",
                 distribution=_folder(distribution),
@@ -137,7 +137,7 @@ def _readable() -> Iterable[Distribution]:
         try:
             if distribution.metadata["Name"] and distribution.version:
                 found.append(distribution)
-        except Exception:  # it is none that Python could use; the search for packs tells of it
+        except Exception:  # it is none that Python could use; the search for packs reports it
             continue
     return found
 
@@ -148,7 +148,7 @@ def _editable_source(distribution: Distribution) -> str | None:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")
         if origin.get("dir_info", {}).get("editable"):
             return str(origin["url"]).removeprefix("file://")
-    except (ValueError, KeyError, AttributeError):  # written by somebody else than pip
+    except (ValueError, KeyError, AttributeError):  # not written by pip
         pass
     folder = getattr(distribution, "_path", None)
     if str(folder).endswith(".egg-info"):

@@ -26,7 +26,7 @@ class Lock:
 
     Attributes:
         packs: For each pack in use its distribution and version.
-        converters: For each op its converters in the order in which they are asked, as ``"pack module:function"``.
+        converters: For each op its converters in the order in which they are tried, as ``"pack module:function"``.
         decompositions: For each op its decompositions, likewise.
         passes: The passes over the graph in the order in which they run, as ``"pack name"``.
     """
@@ -160,7 +160,7 @@ def differences(locked: Lock, found: Lock) -> Iterator[str]:
         for op in sorted({*old, *new}):
             before_it, after_it = (list(each.get(op, ())) for each in (old, new))
             if before_it != after_it:
-                was, now = (", then ".join(each) or "nobody" for each in (before_it, after_it))
+                was, now = (", then ".join(each) or "nothing" for each in (before_it, after_it))
                 yield f"{op} was {noun} by {was} and is by {now}"
     if list(locked.passes) != list(found.passes):
         was, now = (", ".join(each) or "none" for each in (locked.passes, found.passes))

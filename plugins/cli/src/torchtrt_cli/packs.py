@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def unloaded(reason: str, status: str = DISABLED) -> Installed:
-    """Returns what the installed metadata alone tells; neither PyTorch nor a pack is imported."""
+    """Returns what the installed metadata alone contains; neither PyTorch nor a pack is imported."""
     scanned = scan()
     rows = [PackRow(found.info, status, reason) for found in scanned.packs]
     return Installed(rows, scanned.problems)
@@ -88,7 +88,7 @@ def show(found: Installed) -> None:
 
 
 def _told_missing(names: Sequence[str]) -> Iterator[str]:
-    """Yields what to know of ops that are not here: of each of a library that is, and then of those of others."""
+    """Yields facts about ops that are not here: about each of a library that is, and then about those of others."""
     import torch
 
     from torchtrt.errors import UnknownTargetError
@@ -121,7 +121,7 @@ def as_json(found: Installed) -> dict[str, Any]:
                 "status": row.status,
                 "reason": row.reason,
                 "summary": row.summary,
-                # null where nobody has counted: the pack was not imported
+                # null where nothing was counted: the pack was not imported
                 **{name: getattr(row, name) if row.status == IN_USE else None for name in _COUNTS},
             }
             for row in found.rows

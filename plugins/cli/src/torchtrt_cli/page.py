@@ -1,6 +1,6 @@
 """The page of ``torchtrt explain MODEL.pt2 --html FILE``: the data in it, and how it is written.
 
-``explain.html`` beside this file is the page without data. It asks for nothing over the network.
+``explain.html`` beside this file is the page without data. It loads nothing over the network.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ def describe_value(node: Node) -> str:
 
 
 def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
-    """Returns what became of each candidate in turn, and what is said of the node as a whole."""
+    """Returns what became of each candidate in turn, and the reasons about the node as a whole."""
     rejected = {id(each.candidate): each.reason for each in resolution.rejections}
-    later = {id(each) for each in resolution.not_asked}
+    later = {id(each) for each in resolution.not_tried}
     return [
         {"pack": "", "origin": "", "converter": "", "outcome": each.reason}
         for each in resolution.rejections
@@ -181,7 +181,7 @@ def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
             "converter": candidate.qualified_function,
             "outcome": "takes it"
             if candidate is resolution.chosen
-            else "not asked"
+            else "not tried"
             if id(candidate) in later
             else f"rejected: {rejected[id(candidate)]}"
             if id(candidate) in rejected
@@ -202,7 +202,7 @@ def packs_of(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def coverage_of(ops: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yields what each pack tells of its coverage of a model's ops: a share for each dtype and version."""
+    """Yields each pack's declared coverage of a model's ops: a share for each dtype and version."""
     packets = sorted({op.split(".")[1] for op in ops if op.startswith("aten.")})
     for pack, coverage in coverages().items():
         found = {name: op for packet in packets for name, op in named(coverage, packet)}

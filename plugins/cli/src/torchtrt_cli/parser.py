@@ -20,7 +20,7 @@ LOCK = "torchtrt.lock"
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line.
 
-    Of what it parses, ``run`` is the function to call. ``recovers`` tells whether it works without packs and PyTorch,
+    Of what it parses, ``run`` is the function to call. ``recovers`` is whether it works without packs and PyTorch,
     and ``lists_problems`` whether its answer has the problems of packs.
     """
     parser = argparse.ArgumentParser(
@@ -42,7 +42,7 @@ def _add_commands_on_packs(commands: Commands) -> None:
     _add_no_load(packs)
     packs.set_defaults(lists_problems=True)
 
-    summary = "look for everything that is wrong here, asking the packs too, and say what to do"
+    summary = "look for everything that is wrong here, in the packs too, and print what to do"
     doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")
     _add_no_load(doctor)
     use = f"compare with the file that `torchtrt lock` wrote, ./{LOCK} if none is named: who converts what"
@@ -65,7 +65,7 @@ def _add_commands_on_packs(commands: Commands) -> None:
 
 def _add_commands_on_models(commands: Commands) -> None:
     """Adds the commands that explain, show and measure models."""
-    summary = "say what converts a model's nodes, or an op, and why"
+    summary = "show what converts a model's nodes, or an op, and why"
     explain = _add(commands, "explain", summary, "torchtrt_cli.explain:run")
     kinds = "a program saved by torch.export.save, or an op in any spelling"
     explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)

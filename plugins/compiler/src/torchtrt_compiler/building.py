@@ -142,7 +142,7 @@ def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> Non
 
 
 def _apply_settings(config: Any, settings: CompilationSettings) -> None:
-    """Configures the build as the settings ask."""
+    """Configures the build by the settings."""
     if settings.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
     if settings.optimization_level is not None:

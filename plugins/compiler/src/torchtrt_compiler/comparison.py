@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
-from torchtrt_compiler.profiling import Clock, example_leaves, unchanged
+from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
 
@@ -98,16 +98,11 @@ def _inputs(
 ) -> Iterator[list[Any]]:
     """Yields flattened inputs. Several may have the same shapes."""
     given = compiled.flatten(tuple(args), keywords) if args or keywords else []
-    is_example = [type(each) in (torch.Tensor, torch.nn.Parameter) for each in given]
     for profile in compiled.checks.profiles:
         for bound in _BOUNDS:
             sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}
-            leaves = example_leaves(compiled, sizes)
-            for place, each in enumerate(given):
-                if is_example[place] and each.shape == leaves[place].shape:
-                    leaves[place] = each.detach().clone()
-            yield leaves
-    if given and all(is_example) and compiled.checks.profiles[0]:
+            yield with_given(example_leaves(compiled, sizes), given)
+    if given and all(map(is_plain, given)) and compiled.checks.profiles[0]:
         yield [each.detach().clone() for each in given]
 
 

@@ -288,7 +288,7 @@ def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.T
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
-    """Returns what the model's ``forward`` takes; None where only the exported program knows."""
+    """Returns what the model's ``forward`` takes; None where only the exported program has it."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
         return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
     return None

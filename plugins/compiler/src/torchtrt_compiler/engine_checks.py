@@ -1,4 +1,4 @@
-"""Compares engines with PyTorch while a program is compiled, and says which one computes something else.
+"""Compares engines with PyTorch while a program is compiled, and reports which one computes something else.
 
 TensorRT 8.6 builds some networks with several dynamic sizes into engines that are right for the sizes they are
 optimized for, and wrong for others. Only a comparison shows it. The engine builder divides such a block, as it
@@ -10,39 +10,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.contract import arguments_of, value_of
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import BuildError, EngineError, InputError
 from torchtrt.graphs.nodes import draws_random_numbers
+from torchtrt.graphs.symbols import size_at
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.lowering import Program
-from torchtrt_compiler.profiling import unchanged
 from torchtrt_compiler.record import current_record
+from torchtrt_compiler.rounding import difference_beyond_rounding, rounded_runs
+from torchtrt_compiler.trial_calls import ProgramInputs, unchanged
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import groups_in
 
-aten = torch.ops.aten
-LIMIT = 0.2
-"""The largest difference that counts as rounding, as a share of the largest magnitude of an output."""
-_LEAST_SCALE = 1e-4
-_STEPS = {torch.bfloat16: 2.0**-8}
-_STEP = 2.0**-11
-"""The rounding of other numbers: float32 is TF32 in the matrix products of engines."""
-_ROUNDED_RUNS = 3
-_MARGIN = 4.0
-"""How many times as much as rounding a difference must be."""
 _MOST_BYTES = 2**31
 """The memory that PyTorch may need on a CPU for the comparison of some sizes."""
-_Inputs = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 class EngineChecks:
@@ -51,14 +41,16 @@ class EngineChecks:
     Args:
         program: The program.
         profiles: The sizes that are compared. Without any, nothing is.
-        given: The inputs that the caller gave, positional and by keyword.
+        inputs: The program's inputs in any sizes.
     """
 
-    def __init__(self, program: Program, profiles: Sequence[Profile], given: _Inputs) -> None:
+    def __init__(
+        self, program: Program, profiles: Sequence[Profile], inputs: ProgramInputs
+    ) -> None:
         self.placeholders = program.placeholders
         self.graph = program.graph_module.graph
         self.profiles = profiles
-        self.examples = _examples(program, given)
+        self.inputs = inputs
         self.right: set[EngineModule] = set()
 
     def objection(
@@ -85,7 +77,7 @@ class EngineChecks:
         }
         for profile in self.profiles if compared else ():
             for sizes in filter(self._has_room, sizes_to_compare(profile)):
-                leaves = self._inputs(sizes)
+                leaves = self.inputs.of(sizes)
                 shapes = ", ".join(
                     str(list(each.shape)) for each in leaves if isinstance(each, torch.Tensor)
                 )
@@ -112,25 +104,12 @@ class EngineChecks:
             )
         return needed <= _MOST_BYTES
 
-    def _inputs(self, sizes: Mapping[Any, int]) -> list[Any]:
-        """Returns inputs of these sizes: the caller's examples, repeated or cut, or generated numbers."""
-        leaves: list[Any] = []
-        for node, example in zip(self.placeholders, self.examples, strict=True):
-            value = node.meta.get("val")
-            if isinstance(value, torch.SymInt):
-                leaves.append(_size(value, sizes))
-            elif isinstance(value, torch.Tensor):
-                shape = [_size(size, sizes) for size in value.shape]
-                leaves.append(
-                    _resized(example, shape) if example is not None else _generated(node, shape)
-                )
-            else:
-                leaves.append(value)
-        return leaves
-
 
 def engine_checks_for(
-    program: Program, profiles: Sequence[Profile], given: _Inputs, settings: CompilationSettings
+    program: Program,
+    profiles: Sequence[Profile],
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    settings: CompilationSettings,
 ) -> EngineChecks:
     """Returns what compares the engines of a program, as the setting ``verify`` asks.
 
@@ -147,7 +126,7 @@ def engine_checks_for(
     is_possible = not (settings.offload_module_to_cpu or settings.strip_engine_weights)
     if not is_wanted or not is_possible or groups_in(program.graph_module):
         profiles = ()
-    return EngineChecks(program, profiles, given)
+    return EngineChecks(program, profiles, ProgramInputs(program, given))
 
 
 def sizes_to_compare(profile: Profile) -> Iterator[dict[Any, int]]:
@@ -189,8 +168,8 @@ def _comparing(
             found[name] = str(error)
         else:
             # Several outputs may be suspects: the runs serve all of them.
-            rounded = functools.cache(lambda: _rounded_runs(blocks[name], inputs))
-            if difference := _difference(actual, expected, rounded):
+            rounded = functools.cache(lambda: rounded_runs(blocks[name], inputs))
+            if difference := difference_beyond_rounding(actual, expected, rounded):
                 found[name] = difference
 
     hooks = [
@@ -207,7 +186,7 @@ def _comparing(
 
 
 def _run(graph_module: GraphModule, leaves: Sequence[Any]) -> None:
-    """Runs a graph. Sizes that the model itself does not take, or that the GPU has no room for, tell nothing.
+    """Runs a graph. Sizes that the model itself does not take, or that the GPU has no room for, are skipped.
 
     Raises:
         BuildError: The GPU cannot be used any more.
@@ -227,92 +206,19 @@ def _run(graph_module: GraphModule, leaves: Sequence[Any]) -> None:
         current_record().decision("not compared", f"{type(error).__name__}: {error}")
 
 
-def _difference(actual: Any, expected: Any, rounded: Callable[[], Sequence[Any]]) -> str:
-    """Returns where results differ by more than rounding; ``""`` where they do not. Integers may: they may be ranks.
-
-    Args:
-        actual: The outputs of an engine.
-        expected: Those of PyTorch.
-        rounded: Returns those of PyTorch where all numbers are rounded, several times. Only suspects need them.
-    """
-    pairs = zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True)
-    for place, (mine, theirs) in enumerate(pairs):
-        if mine.shape != theirs.shape:
-            return (
-                f"output {place} has the shape {list(mine.shape)} instead of {list(theirs.shape)}"
-            )
-        if not theirs.dtype.is_floating_point or not bool(theirs.float().isfinite().any()):
-            continue
-        wrong = _distance(mine, theirs)
-        finite = theirs.float().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        largest = max(float(finite.abs().max()), _LEAST_SCALE)
-        if wrong > LIMIT * largest and wrong > _MARGIN * max(
-            _distance(pytree.tree_leaves(each)[place], theirs) for each in rounded()
-        ):
-            return (
-                f"output {place} differs by {wrong:.3g}, and its largest element is {largest:.3g}"
-            )
-    return ""
-
-
-def _distance(mine: torch.Tensor, theirs: torch.Tensor) -> float:
-    """Returns the largest difference where the second tensor is finite; infinite where the first is not a number."""
-    right = theirs.float()  # FP8 has no isfinite
-    is_finite = right.isfinite()
-    difference = mine.float()[is_finite] - right[is_finite]
-    return float(difference.abs().nan_to_num(nan=float("inf")).max())
-
-
-def _rounded_runs(block: GraphModule, inputs: Sequence[Any]) -> list[Any]:
-    """Returns the results of a block in PyTorch whose numbers are rounded, each time at random."""
-    return [_Rounding(block, seed).run(*inputs) for seed in range(_ROUNDED_RUNS)]
-
-
-class _Rounding(Interpreter):
-    """Runs a block in PyTorch, and changes each number by as much as rounding may change it.
-
-    Differences of numbers that are about equal, and choices among them, then change as much as they may in an engine.
-
-    Args:
-        block: The block.
-        seed: Where the random changes start.
-    """
-
-    def __init__(self, block: GraphModule, seed: int) -> None:
-        super().__init__(block)
-        self.seed = seed
-
-    def run_node(self, n: Node) -> Any:
-        """Runs a node, and changes its result. Whole numbers are exact."""
-        result = super().run_node(n)
-        is_number = isinstance(result, torch.Tensor) and result.dtype.is_floating_point
-        if n.op == "output" or not is_number or result.element_size() == 1:
-            return result
-        random = torch.Generator(result.device).manual_seed(self.seed)
-        self.seed += _ROUNDED_RUNS
-        signs = torch.rand(result.shape, device=result.device, generator=random).mul_(2).sub_(1)
-        change = 1 + signs * _STEPS.get(result.dtype, _STEP)
-        return torch.where(result == result.round(), result, (result * change).to(result.dtype))
-
-
-def _size(size: Any, sizes: Mapping[Any, int]) -> int:
-    """Returns a size of an example for the size of each symbol."""
-    return size if isinstance(size, int) else int(size.node.expr.xreplace(sizes))
-
-
 def _most_bytes(graph: Graph, sizes: Mapping[Any, int]) -> int:
     """Returns about how much memory the results of a graph need at a time. Sizes that depend on data count as none."""
-    known = functools.cache(lambda expr: expr.xreplace(sizes))
+    known = functools.cache(lambda expression: size_at(expression, sizes))
 
     def elements_of(value: torch.Tensor) -> int:
         shape: list[Any] = [getattr(each, "node", each) for each in value.shape]
         shape = [each if isinstance(each, int) else known(each.expr) for each in shape]
-        return 0 if any(getattr(each, "free_symbols", ()) for each in shape) else math.prod(shape)
+        return math.prod(shape) if all(isinstance(each, int) for each in shape) else 0
 
     def bytes_of(node: Node) -> int:
         values = pytree.tree_leaves(node.meta.get("val"))
         tensors = [each for each in values if isinstance(each, torch.Tensor)]
-        return sum(int(elements_of(each)) * each.element_size() for each in tensors)
+        return sum(elements_of(each) * each.element_size() for each in tensors)
 
     last = {each: node for node in graph.nodes for each in node.all_input_nodes}
     freed: dict[Node, list[Node]] = {}
@@ -324,42 +230,3 @@ def _most_bytes(graph: Graph, sizes: Mapping[Any, int]) -> int:
         most = max(most, held)
         held -= sum(map(bytes_of, freed.get(node, ())))
     return most
-
-
-def _examples(program: Program, given: _Inputs) -> list[torch.Tensor | None]:
-    """Returns the caller's example of each input, or None."""
-    leaves: Sequence[Any] = ()
-    with contextlib.suppress(ValueError):  # by other names: then there are generated numbers
-        leaves = program.input_tree.flatten_up_to((tuple(given[0]), dict(given[1])))
-    if len(leaves) != len(program.placeholders):
-        leaves = [None] * len(program.placeholders)
-    return [
-        each.detach() if isinstance(each, torch.Tensor) and each.numel() else None
-        for each in leaves
-    ]
-
-
-def _resized(example: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Returns an example of another shape: its elements, repeated or cut along each dimension."""
-    for dim, size in enumerate(shape):
-        places = torch.arange(size, device=example.device) % example.shape[dim]
-        example = example.index_select(dim, places)
-    return example.clone()
-
-
-def _generated(node: Node, shape: Sequence[int]) -> torch.Tensor:
-    """Returns an input: random floating-point numbers, true, and integers that are valid as indices."""
-    value = node.meta["val"]
-    device, dtype = value.device, value.dtype
-    random = torch.Generator(device).manual_seed(0)
-    if dtype.is_floating_point:
-        return torch.rand(shape, device=device, generator=random).mul_(2).sub_(1).to(dtype)
-    if dtype is torch.bool:
-        return torch.ones(shape, dtype=dtype, device=device)
-    # Only an embedding tells which numbers are valid; an index that is out of range ends the use of a GPU.
-    readers = [arguments_of(user) for user in node.users if user.target is aten.embedding.default]
-    rows = [value_of(each.weight).shape[0] for each in readers if each.indices is node]
-    if rows and not dtype.is_complex:
-        most = min(map(int, rows))
-        return torch.randint(most, tuple(shape), device=device, generator=random).to(dtype)
-    return torch.zeros(shape, dtype=dtype, device=device)

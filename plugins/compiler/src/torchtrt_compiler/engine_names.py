@@ -16,7 +16,7 @@ from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
 def name_tensors(
     graph_module: GraphModule, blocks: Mapping[str, GraphModule], settings: CompilationSettings
 ) -> None:
-    """Names the tensors of the one block of a model as the settings ask, and inputs as the model does otherwise.
+    """Names the tensors of the one block of a model by the settings, and inputs otherwise as in the model.
 
     Blocks of a model that needs PyTorch, or several engines, keep the names of their nodes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import os
 import traceback
 import warnings
@@ -81,25 +82,16 @@ def _exported(
     """
     if front_end := front_end_for(model):
         return front_end.export(model, inputs, kwarg_inputs, dynamic_shapes)
-    candidate: Any = model
-    if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
-        raise InputError(
-            f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
-            f"`pip install torchtrt-torchscript`, a scripted or traced model, not {kind_of(model)}."
-        )
     tree = (tuple(inputs), dict(kwarg_inputs))
-    if not flatten(tree):
-        raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
-    tensors = (*model.parameters(), *model.buffers())
-    if any(tensor.is_meta for tensor in tensors):
-        raise InputError("The model's weights are on the device meta, without values: load them.")
+    _check_exportable(model, flatten(tree))
     if model.training:
         warnings.warn(
             "The model is in training mode: dropout and batch statistics are compiled as they are. "
             "Call model.eval() first for inference.",
             stacklevel=5,  # the call of torchtrt.compile
         )
-    device = tensors[0].device if tensors else torch.device("cpu")
+    tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
+    device = torch.device("cpu") if tensor is None else tensor.device
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _clone_aliased_inputs((args, kwargs), model)
     shapes = None
@@ -114,7 +106,7 @@ def _exported(
                 model, dynamic_shapes = _with_shapes(model, *shapes)
             return export_module(model, args, kwargs, dynamic_shapes)
     except TorchTRTError:
-        raise  # TorchScript's runner says itself what cannot be compiled
+        raise  # the error of TorchScript's runner names what cannot be compiled
     except Exception as error:
         raise ExportError(
             f"torch.export could not trace {type(model).__name__}{_raised_in(error)}: {type(error).__name__}: {error}\n"
@@ -122,6 +114,23 @@ def _exported(
             "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
             + _advice(error)
         ) from error
+
+
+def _check_exportable(model: Any, leaves: Sequence[Any]) -> None:
+    """Checks that ``torch.export`` can be called.
+
+    Raises:
+        InputError: The model is no module, has no weights yet, or there are no inputs.
+    """
+    if type(model).__module__.startswith("torch.jit") or not isinstance(model, torch.nn.Module):
+        raise InputError(
+            f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
+            f"`pip install torchtrt-torchscript`, a scripted or traced model, not {kind_of(model)}."
+        )
+    if not leaves:
+        raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
+    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+        raise InputError("The model's weights are on the device meta, without values: load them.")
 
 
 def _advice(error: Exception) -> str:
@@ -295,7 +304,7 @@ class _DynamicSize(NamedTuple):
             minimum = low if minimum <= 2 else max(low, minimum)
             maximum = high if maximum is None else min(high, maximum)
         else:
-            # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
+            # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
             minimum = max(minimum, 1)
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
@@ -356,7 +365,7 @@ def narrowed_sizes(
     kwarg_inputs: Mapping[str, Any],
     excluded: Mapping[Any, Excluded],
 ) -> Iterator[NarrowedSize]:
-    """Yields where sizes were asked for that the model's code, as PyTorch exported it, does not take."""
+    """Yields the requested sizes that the model's code, as PyTorch exported it, does not take."""
     leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
     for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
         for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):

@@ -19,7 +19,7 @@ class FrontEnd(Protocol):
     """The functions of a front end's entry-point module. Importing it must be cheap."""
 
     def accepts(self, model: object) -> bool:
-        """Returns whether this front end takes the model. Asked before ``torch.export`` is."""
+        """Returns whether this front end takes the model. Called before ``torch.export``."""
 
     def export(
         self,

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.refit.watchers import ProgramWatcher
-from torchtrt_runtime.weights.given import inner_tensors
+from torchtrt_runtime.weights.given_weights import inner_tensors
 
 OFFLOADED = frozenset({"cuda"})
 """The types of the devices whose memory is freed."""
@@ -24,10 +24,10 @@ def offloaded(
     owners: Iterable[torch.nn.Module | ExportedProgram],
     watcher: ProgramWatcher,
 ) -> Iterator[None]:
-    """Has the weights of a model in the memory of the CPU inside a ``with`` block, if the settings say so.
+    """Keeps the weights of a model in the memory of the CPU inside a ``with`` block, if the settings specify it.
 
-    Each storage is moved as a whole, and comes back as the same storage. So tied weights stay tied, and views that
-    nobody here knows are views again.
+    Each storage is moved as a whole, and comes back as the same storage. So tied weights stay tied, and other
+    views of the same memory are views again.
 
     Args:
         settings: The settings of the compilation.

@@ -200,7 +200,7 @@ def wait_before_engines(graph_module: GraphModule) -> None:
 
 
 def _is_pending(source: Any) -> bool:
-    """Returns whether a value is the result of a collective for which nobody has waited, or a view of one."""
+    """Returns whether a value is the result of a collective that was not waited for, or a view of one."""
     while isinstance(source, Node):
         target = source.target
         if getattr(target, "namespace", "") == "_c10d_functional":

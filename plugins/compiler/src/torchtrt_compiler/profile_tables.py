@@ -16,7 +16,7 @@ SHOWN = 30
 
 
 def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """Yields what a ``torchtrt_compiler.profiling.CallProfile`` tells.
+    """Yields the contents of a ``torchtrt_compiler.profiling.CallProfile``.
 
     Args:
         profile: The profile.

@@ -1,38 +1,33 @@
 """Where the time of a compiled model's call goes: by layer of its engines, by kernel, and by op that stays in PyTorch.
 
-TensorRT tells a profiler how long each layer took. Where it has made one layer of a whole block, as it does of
-transformers, that says nothing, and the kernels that the GPU ran do.
+TensorRT reports to a profiler how long each layer took. Where it has made one layer of a whole block, as it does of
+transformers, only the kernels that the GPU ran show where the time goes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter, getitem
+from operator import getitem
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from torchtrt.errors import InputError, kind_of
-from torchtrt.graphs.nodes import writes
 from torchtrt.settings import is_integer
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.torch_internals import DeviceType
+from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged
 from torchtrt_runtime import CompiledModule, EngineModule
-from torchtrt_runtime.input_checks import TensorCheck
 
 LAYER, KERNEL, OP = "layer", "kernel", "op"
-WARM_UPS = 3
-"""Calls before any is measured: what is made on first calls, captured graphs too, is not what calls take."""
 IN_TORCH = "PyTorch"
 """The place of what runs in no engine."""
 
@@ -52,7 +47,7 @@ class ProfileEntry:
             ``"op"`` in PyTorch.
         name: The layer's name as TensorRT has it, the kernel's, or the op's qualified name.
         milliseconds: The median time per call.
-        nodes: The nodes of the model's graph that it computes, as far as its name tells.
+        nodes: The nodes of the model's graph that it computes, as far as its name contains them.
         calls: How often it runs in one call.
         position: Its place in the order of the first call, from 0; -1 for kernels, whose order is unknown.
     """
@@ -93,8 +88,8 @@ class CallProfile:
     def to_chrome_trace(self) -> dict[str, Any]:
         """Returns one call in the format of Chrome's traces, as data that ``json.dumps`` accepts.
 
-        Layers and ops follow each other in the order of a call, each with its median time. Nothing tells the order and
-        the gaps of kernels, so they follow each other in a row of their own.
+        Layers and ops follow each other in the order of a call, each with its median time. The order
+        and the gaps of kernels are unknown, so they follow each other in a row of their own.
         """
         from torchtrt_compiler.profile_traces import trace_of
 
@@ -155,94 +150,6 @@ def profile(
         tuple(entries),
         has_inductor=bool(compiled.settings.inductor),
     )
-
-
-def example_leaves(compiled: CompiledModule, sizes: Mapping[Any, int] | None = None) -> list[Any]:
-    """Returns inputs, flattened, of random numbers or ones.
-
-    Args:
-        compiled: The compiled model.
-        sizes: The size of each symbol; those that the engines are optimized for if omitted.
-    """
-    checks, device = compiled.checks, _device_of(compiled)
-    random = torch.Generator(device).manual_seed(0)  # the caller's draws what it would without
-    if sizes is None:
-        sizes = {symbol: bounds.opt for symbol, bounds in checks.profiles[0].items()}
-    leaves = []
-    for _, wanted in checks.inputs:
-        leaf = wanted
-        if isinstance(wanted, TensorCheck):
-            shape = [
-                int(size if isinstance(size, int) else size.xreplace(sizes))
-                for size in wanted.sizes
-            ]
-            leaf = torch.ones(shape, dtype=wanted.dtype, device=device)
-            leaf = leaf.uniform_(generator=random) if wanted.dtype.is_floating_point else leaf
-        leaves.append(leaf)
-    return leaves
-
-
-def _device_of(compiled: CompiledModule) -> torch.device:
-    tensors = (*compiled.parameters(), *compiled.buffers())
-    if tensors:
-        return tensors[0].device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-@contextlib.contextmanager
-def unchanged(graph_module: GraphModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
-    """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end.
-
-    Random numbers that are drawn meanwhile are not missing afterwards.
-    """
-    graph = graph_module.graph
-    given = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
-    targets = {node.args[0] for node in graph.nodes if writes(node)}
-    own = {str(target.target) for target in targets if target.op == "get_attr"}
-    written = [given[target] for target in targets if target in given]
-    written += [attrgetter(name)(graph_module) for name in own]
-    held = [(tensor, tensor.clone()) for tensor in written]
-
-    def restore() -> None:
-        for tensor, value in held:
-            tensor.copy_(value)
-
-    device = Clock.of(leaves).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        try:
-            yield restore
-        finally:
-            restore()
-
-
-class Clock:
-    """Measures a function from when the device is idle to when it is idle again.
-
-    Args:
-        device: Where it runs.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    @classmethod
-    def of(cls, leaves: Sequence[Any]) -> Clock:
-        """Returns the clock for a call with these flattened inputs."""
-        devices = (leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return cls(next(devices, torch.device("cpu")))
-
-    def measure(self, function: Callable[[], Any]) -> tuple[Any, float]:
-        """Returns what the function returns, and the milliseconds that it takes."""
-        self.wait()
-        start = time.perf_counter()
-        result = function()
-        self.wait()
-        return result, (time.perf_counter() - start) * 1e3
-
-    def wait(self) -> None:
-        """Waits until the device is idle."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
 
 
 @dataclass(frozen=True)
@@ -321,7 +228,7 @@ class _Profiler(torch.fx.Interpreter):
 
 
 class _ProfiledEngine:
-    """An engine in an execution context that tells the times of its layers."""
+    """An engine in an execution context that reports the times of its layers."""
 
     def __init__(self, name: str, module: EngineModule) -> None:
         self.name, self.module = name, module
@@ -365,7 +272,7 @@ class _ProfiledEngine:
 
 
 def _listener(times: list[tuple[str, float]]) -> Any:
-    """Returns what TensorRT tells the time of each layer; its class is made of the TensorRT in use."""
+    """Returns what receives the time of each layer from TensorRT; its class is made of the TensorRT in use."""
 
     class Listener(trt.IProfiler):  # type: ignore[misc]
         def __init__(self) -> None:

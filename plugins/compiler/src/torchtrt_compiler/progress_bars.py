@@ -48,7 +48,7 @@ class Bars:
 
 
 class NoBars:
-    """Shows nothing, where nobody watches."""
+    """The bars of a compilation that shows none."""
 
     def bar(self, name: str, steps: int | None) -> AbstractContextManager[None]:
         """Returns a context that shows no bar."""

@@ -37,7 +37,7 @@ class CompilationRecord(Protocol):
         ...
 
     def decision(self, kind: str, *parts: object) -> None:
-        """Notes a decision: its kind in a word, and what to tell of it."""
+        """Notes a decision: its kind in a word, and its details."""
         ...
 
     def lookup(self, node: Node, resolution: Resolution) -> None:

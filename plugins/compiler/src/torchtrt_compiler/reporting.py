@@ -139,7 +139,7 @@ def check_complete(report: CompilationReport) -> None:
 
 
 def warn_without_engines(report: CompilationReport, smallest: int) -> None:
-    """Warns that all ops stay in PyTorch, unless they must, or somebody asked for each by name."""
+    """Warns that all ops stay in PyTorch, unless they must, or the settings name each of them."""
     ops = [
         each
         for each in report.in_torch

@@ -54,7 +54,7 @@ class Excluded(NamedTuple):
     Attributes:
         least: The smallest size that the program takes.
         asked: The smallest size that was asked for.
-        model_line: The line of the model where the two differ first, if PyTorch tells.
+        model_line: The line of the model where the two differ first, if PyTorch has it.
         is_refused: Whether the model itself refuses a size of 1, the smallest that was asked for.
     """
 
@@ -301,7 +301,7 @@ _VALUES = {aten.index_put_.default: 2, aten.index_put.default: 2, aten.copy_.def
 
 
 def _is_broadcast(node: Node) -> bool:
-    """Returns whether a result is only written somewhere, so that dimensions of 1 in front say nothing."""
+    """Returns whether a result is only written somewhere, so that dimensions of 1 in front have no effect."""
     return all(
         user.target in _VALUES
         and node in user.args
@@ -328,7 +328,7 @@ def _written(graph: Graph) -> set[Node]:
 
 
 def _arguments(node: Node) -> Any:
-    """Returns a call's arguments; of a slice without its end, which the size of the result tells."""
+    """Returns a call's arguments; those of a slice without its end, which follows from the size of the result."""
     if node.target is not aten.slice.Tensor:
         return node.args, node.kwargs
     tensor, dim, start, _, step, *_ = (*node.args, *(None,) * 5)
@@ -465,7 +465,7 @@ class _Replay(Interpreter):
         self.mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def compare(self) -> None:
-        """Raises a ``_Difference`` at the first node whose results are not what the program says."""
+        """Raises a ``_Difference`` at the first node whose results are not those of the program."""
         with self.mode, autocast_restored():
             self.run(*(_example(node.meta.get("val"), self.values) for node in self.inputs))
 

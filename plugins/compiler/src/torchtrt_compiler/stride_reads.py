@@ -1,7 +1,7 @@
 """Where a model's Python code reads the strides of tensors while it is exported.
 
-``torch.export`` computes ``x.stride(0)`` and ``x.is_contiguous()`` once. The program holds the answers for the strides
-of the example inputs, and nothing in it shows that it asked.
+``torch.export`` computes ``x.stride(0)`` and ``x.is_contiguous()`` once. The program holds the results for the strides
+of the example inputs, and nothing in it shows the call.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _READS_MEMORY = (
     | {torch.Tensor.is_set_to, torch.Tensor.storage, torch.Tensor.untyped_storage}
     | reads_base
 )
-"""The functions that read which memory a tensor has. No check of an input's strides tells the answer."""
+"""The functions that read which memory a tensor has. No check of an input's strides determines the result."""
 
 _PASSING = frozenset(each.__code__ for each in (handle_torch_function, *op_calls))
 """Functions of PyTorch's that hand a call to modes."""

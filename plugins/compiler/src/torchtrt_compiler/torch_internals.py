@@ -72,12 +72,12 @@ __all__ = [
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-"""Returns whether autocast itself knows an op, by the op's name and the dispatch key of autocast."""
+"""Returns whether autocast itself has a rule for an op, by the op's name and the dispatch key of autocast."""
 is_functional_tensor: Any = torch._is_functional_tensor
 reads_base: frozenset[Any] = frozenset(
     {torch.Tensor._is_view, torch.Tensor._base.__get__}  # type: ignore[union-attr]
 )
-"""The functions that tell whether a tensor is a view, and its base."""
+"""The functions that return whether a tensor is a view, and its base."""
 op_calls: tuple[Any, ...] = (
     torch._ops.OpOverload.__call__,
     torch._ops.OpOverloadPacket.__call__,
@@ -135,7 +135,7 @@ def export_after_dispatch(
 def sizes_of_two_unknown(environment: Any) -> Iterator[None]:
     """Lets sizes that are 2 and no other be 3 as well inside a ``with`` block.
 
-    PyTorch takes no symbol for 1, so that a size of 1 or 2 is 2 to it, and a number as soon as somebody asks.
+    PyTorch takes no symbol for 1, so that a size of 1 or 2 is 2 to it, and a number as soon as code reads it.
 
     Args:
         environment: The ``ShapeEnv`` of the sizes, or ``None``.
@@ -180,11 +180,11 @@ def without_size_guards() -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[None]:
-    """Lets ``run_decompositions`` ask only about the composite ops that a program calls.
+    """Lets ``run_decompositions`` check only the composite ops that a program calls.
 
-    PyTorch keeps composite ops without aliases whole. For each of the thousand that it knows it replaces kernels, which
+    PyTorch keeps composite ops without aliases whole. For each of its thousand such ops it replaces kernels, which
     takes longer than to trace a small program. Where the program calls a composite op that PyTorch takes apart, and
-    whose parts may be composites again, it asks about all.
+    whose parts may be composites again, it checks all.
 
     Args:
         program: The program.
@@ -192,7 +192,7 @@ def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[N
     """
     modules = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
     targets = {node.target for each in modules for node in each.graph.nodes}
-    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    # Overloads that only TorchScript has are not dispatched, and ``_can_decompose`` raises for them.
     ops = [each for each in targets if isinstance(each, OpOverload) and has_kernel(each.name())]
     ops = [each for each in ops if is_composite(each)]
     whole = {each for each in ops if is_kept_whole(each)}

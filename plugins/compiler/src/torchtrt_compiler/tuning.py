@@ -28,7 +28,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
 from torchtrt_compiler.partitioning.blocks import is_scalar
-from torchtrt_compiler.profiling import WARM_UPS, Clock, example_leaves, unchanged
+from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
 from torchtrt_runtime.process_groups import Processes, agreed
@@ -48,7 +48,7 @@ ALL_IN_TORCH: Mapping[bool | str, str] = {
     True: ", compiled by Inductor",
     "max-autotune": ", compiled by Inductor with max-autotune",
 }
-"""How a model without engines is tried: the setting ``inductor``, and what the report says of it."""
+"""How a model without engines is tried: the setting ``inductor``, and its words in the report."""
 _MEASURED: Mapping[str, Any] = {
     "reason": "the model is faster so, as tune=True measured",
     "reasons": ("the model is faster so, as tune=True measured",),
@@ -102,7 +102,7 @@ def tuned(
         best.interface.processes,
     )
     search.run()
-    search.best.executor.forget_calls()  # with inputs of the search
+    search.best.executor.drop_calls()  # with inputs of the search
     search.best.report = dataclasses.replace(
         search.best.report,
         in_torch=list(_with_own_reasons(search.best.report.in_torch, best)),
@@ -125,7 +125,7 @@ def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> It
 
 
 def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Returns what a function returns; what it warns of has been said, or, as having no engine, may be the fastest."""
+    """Returns what a function returns. Its warnings are repetitions, or are about models without engines."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return function(*args, **kwargs)
@@ -260,14 +260,9 @@ def _leaves(
     compiled: CompiledModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
 ) -> list[Any]:
     """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
-    leaves = example_leaves(compiled)
-    if not (inputs or kwarg_inputs):  # those of an exported program
-        return leaves
-    for place, given in enumerate(compiled.flatten(tuple(inputs), kwarg_inputs)):
-        is_example = type(given) in (torch.Tensor, torch.nn.Parameter)
-        if is_example and given.shape == leaves[place].shape:
-            leaves[place] = given.detach().clone()
-    return leaves
+    is_program = not (inputs or kwarg_inputs)  # an exported one has inputs of its own
+    given = () if is_program else compiled.flatten(tuple(inputs), kwarg_inputs)
+    return with_given(example_leaves(compiled), given)
 
 
 def milliseconds(

@@ -254,7 +254,7 @@ def test_a_folder_of_another_form_is_an_error(folder, text, message):
 
 @pytest.mark.parametrize("name", ["program-0.pt2", "constants-1.pt"])
 def test_a_file_that_was_not_saved_with_the_others_is_refused(folder, name):
-    """Engines of other weights would compute with these, and the description says that they are the model's."""
+    """Engines of other weights would compute with these, and the description has them as the model's."""
     part = folder / name
     whole = part.read_bytes()
     for content in ((folder / "program-1.pt2").read_bytes(), whole[:-20], None):

@@ -70,14 +70,14 @@ def test_another_structure_is_another_program_and_the_first_is_found_again():
 
 
 def test_training_and_gradients_run_in_pytorch():
-    """Gradients reach the model's parameters; eval mode with gradients says so once."""
+    """Gradients reach the model's parameters; eval mode with gradients warns once."""
     model = made()
     follower = followed(model)
     follower.train()
     follower(X).sum().backward()
     assert model.first.weight.grad is not None
     follower.eval()
-    with pytest.warns(FollowWarning, match="may want gradients"):
+    with pytest.warns(FollowWarning, match="may need gradients"):
         follower(X)
     assert [] == programs(follower)
     with torch.inference_mode():

@@ -184,7 +184,7 @@ def test_transformers_of_flux_and_wan_are_followed():
 
 
 def test_a_text_encoder_returns_its_output_class_and_its_hidden_states():
-    """Hooks of transformers collect these; the first call that wants them installs the hooks."""
+    """Hooks of transformers collect these; the first call that needs them installs the hooks."""
     torch.manual_seed(0)
     configuration = transformers.T5Config(
         vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2

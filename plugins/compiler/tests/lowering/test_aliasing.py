@@ -61,7 +61,7 @@ SHARING = [
 
 @pytest.mark.parametrize(("function", "target", "may", "certain"), SHARING)
 def test_whose_memory_a_result_may_be_and_surely_is(function, target, may, certain):
-    """Schemas say it, or the op is known; what depends on strides is not certain."""
+    """Schemas declare it, or the op is known; what depends on strides is not certain."""
     node = call(exported(lambda self, x: function(x), torch.ones(2, 3)), target)
 
     assert may == bool(may_share(node))
@@ -98,7 +98,7 @@ SAMPLES = {
 
 @pytest.mark.parametrize("target", sorted(UNDECLARED, key=str), ids=str)
 def test_undeclared_views_are_views_without_saying_so(target):
-    """Each of them returns an argument's memory, and its schema does not tell."""
+    """Each of them returns an argument's memory, and its schema does not declare it."""
     arguments = SAMPLES[target]
     options = {"indexing": "ij"} if target is aten.meshgrid.indexing else {}
     results = target(*arguments, **options)

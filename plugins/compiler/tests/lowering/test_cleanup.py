@@ -40,7 +40,7 @@ def test_copies_and_casts_to_the_same_dtype_go():
 
 
 def test_an_op_that_returns_nothing_stays_and_runs():
-    """Whoever calls one that is not PyTorch's own, to log for example, wants what it does, each time."""
+    """A model calls one that is not PyTorch's own, to log for example, for its effect, each time."""
     seen = []
 
     @torch.library.custom_op("torchtrt_tests::note", mutates_args=())

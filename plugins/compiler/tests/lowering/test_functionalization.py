@@ -79,7 +79,7 @@ def maybe_alias(x):
 
 
 def undeclared_view(x):
-    """What ``reshape`` becomes of a copy is a view that does not say so, of an op without a composite kernel."""
+    """What ``reshape`` becomes of a copy is an undeclared view, of an op without a composite kernel."""
     y = x * 2
     z = torch.ops.aten._unsafe_view(y, [4])
     z.add_(1)
@@ -156,7 +156,7 @@ def test_writes_on_fresh_results_need_no_retracing(function):
 
 
 def test_running_statistics_are_updated_in_training_mode():
-    """Batch normalization writes its statistics although its schema does not say so."""
+    """Batch normalization writes its statistics although its schema does not declare it."""
     model, eager = (nn.Sequential(nn.BatchNorm1d(3)).train() for _ in range(2))
     x = torch.rand(4, 3)
     with torch.no_grad():
@@ -185,7 +185,7 @@ def with_a_composite_of_composites(x):
 
 @pytest.mark.parametrize("function", [with_composites, with_a_composite_of_composites, on_a_view])
 def test_the_same_ops_stay_whole_as_where_pytorch_asks_about_all(function):
-    """PyTorch is asked about the program's own composites, which takes a tenth of the time."""
+    """PyTorch checks only the program's own composites, which takes a tenth of the time."""
     program = exported(function, torch.rand(2, 2))
 
     ours, theirs = (

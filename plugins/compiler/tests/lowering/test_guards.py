@@ -186,7 +186,7 @@ def test_guards_of_a_file_are_those_that_were_traced():
     ],
 )
 def test_a_guard_that_cannot_be_read_refuses_the_program(text, tmp_path):
-    """A guard that nobody can check is never dropped, and its text is never evaluated."""
+    """A guard that cannot be checked is never dropped, and its text is never evaluated."""
     exported = exported_even()
     exported._guards_code.append(text)
     torch.export.save(exported, tmp_path / "even.pt2")

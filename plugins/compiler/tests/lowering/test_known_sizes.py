@@ -34,7 +34,7 @@ def test_the_rest_of_three_columns_is_one_column(name):
 
 
 def test_the_rest_of_two_columns_is_one_column():
-    """PyTorch adds no guard for what the range of a size tells: 1 is left out, for which there is no rest."""
+    """PyTorch adds no guard for what follows from the range of a size: 1 is left out, for which there is no rest."""
 
     def function(x):
         return x.chunk(2, -1)[-1].expand(4, 5) + 1
@@ -66,7 +66,7 @@ def test_a_part_that_is_one_for_all_sizes_but_one_is_not_taken_for_one():
 
 
 def test_a_program_from_a_file_knows_its_guards(tmp_path):
-    """Opening it makes guards of its own, and is no reason to forget those that it was exported under."""
+    """Opening it makes guards of its own, and is no reason to lose those that it was exported under."""
 
     class Rest(torch.nn.Module):
         def forward(self, x):
@@ -87,7 +87,7 @@ def test_a_program_from_a_file_knows_its_guards(tmp_path):
 
 
 def test_bags_as_long_as_a_size_that_varies():
-    """PyTorch asks of each new tensor whether it is empty, also of the number of bags."""
+    """PyTorch checks whether each new tensor is empty, also one with as many elements as bags."""
     weight = torch.rand(5, 4)
     indices = torchtrt.Input(
         min_shape=(2, 2), opt_shape=(3, 4), max_shape=(8, 8), dtype=torch.int64

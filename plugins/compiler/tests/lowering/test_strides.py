@@ -249,7 +249,7 @@ def test_a_storage_offset_that_python_reads_holds_in_each_call():
 
 
 def test_strides_that_pytorchs_own_modules_read_restrict_no_input():
-    """A convolution asks for them, and computes the same values whatever they are."""
+    """A convolution reads them, and computes the same values whatever they are."""
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
     compiled = torchtrt.compile(model, [torch.rand(1, 3, 8, 8)], min_block_size=1)
     x = torch.rand(1, 3, 8, 8).to(memory_format=torch.channels_last)
@@ -288,7 +288,7 @@ def test_strides_that_python_reads_through_other_functions_are_checked(reads):
     ids=["_base", "_is_view", "untyped_storage", "storage", "is_set_to"],
 )
 def test_a_model_whose_python_asks_for_memory_is_refused(reads):
-    """No check of an input tells the answer."""
+    """No check of an input determines the result."""
     model = Function(lambda x: x * 2 if reads(x) else x * 3).eval()
 
     with pytest.raises(UnsupportedProgramError, match="which memory a tensor has"):

@@ -71,7 +71,7 @@ def test_a_partitioned_graph_computes_what_the_graph_did(graph_module, min_block
 @given(graphs(), st.integers(1, 4))
 @settings(deadline=None, max_examples=60)
 def test_every_node_is_in_one_block_or_has_a_reason(graph_module, min_block_size):
-    """A rejected node is in no block, a block is never too small, and what stays says why."""
+    """A rejected node is in no block, a block is never too small, and what stays has a reason."""
     partition = partition_nodes(
         graph_module.graph, CompilationSettings(min_block_size=min_block_size)
     )

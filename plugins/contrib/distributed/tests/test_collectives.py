@@ -79,7 +79,7 @@ def network(exported, tensorrt):
 @NEEDS_RTX
 @pytest.mark.parametrize("name", [*EXCHANGES, *OTHERS])
 def test_rtx_builds_what_the_reference_does(name):
-    """Fixed sizes: each layer has the dtypes and shapes that the reference says it has."""
+    """Fixed sizes: each layer has the dtypes and shapes that it has in the reference."""
     model = waits(EXCHANGES[name]) if name in EXCHANGES else OTHERS[name]
     exported = torch.export.export(model, (X,))
 

@@ -1,4 +1,4 @@
-"""Libraries that the pack knows by the name of one op, or not at all."""
+"""Libraries that the pack recognizes by the name of one op, or not at all."""
 
 import pytest
 import torch
@@ -64,10 +64,10 @@ class Nibbles(nn.Module):
 
 
 def test_unknown_packings_become_floating_point_with_a_warning():
-    """Unless the setting says that this is meant."""
+    """Unless the setting allows it."""
     torch.manual_seed(0)
     model, x = Nibbles().eval(), torch.randn(3, 128)
-    message = "No pack knows the format of 1 packed weights. The first is 'words'.*32768 bytes"
+    message = "No pack supports the format of 1 packed weights. The first is 'words'.*32768 bytes"
 
     with torchtrt.use_tensorrt("reference@11.4.0"):
         with pytest.warns(DequantizedWeightsWarning, match=message):

@@ -71,7 +71,7 @@ def outcome(pack: str, target: Any, case: OpCase, varying: bool) -> Outcome:
 
 
 def asked(pack: str, target: Any, exported: torch.export.ExportedProgram) -> str:
-    """Returns what the converter says of an op that no block lists: numbers are repeated in each that needs them."""
+    """Returns the converter's reason for an op that no block lists: numbers are repeated in each that needs them."""
     settings = torchtrt.CompilationSettings(converter_preferences={target: pack})
     answer = NOT_ASKED
     for node in exported.graph.nodes:

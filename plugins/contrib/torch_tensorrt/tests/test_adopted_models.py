@@ -177,7 +177,7 @@ def test_their_converters_give_pytorchs_values(theirs, name, varies, version):
 
 
 def test_nobody_else_sees_a_torch_tensorrt(theirs):
-    """What asks whether it is installed is told the truth, also while a module is being adopted."""
+    """A check whether it is installed gets the right result, also while a module is being adopted."""
     assert "torch_tensorrt" not in sys.modules
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("torch_tensorrt")

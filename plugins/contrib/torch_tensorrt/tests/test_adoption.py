@@ -165,7 +165,7 @@ def test_a_pack_can_be_filled(tmp_path, monkeypatch):
 
 
 def test_threads_adopt_one_pack(tmp_path, monkeypatch):
-    """Whoever comes second waits for the first."""
+    """The second thread waits for the first."""
     write(tmp_path, monkeypatch, their_threads=REGISTER)
     packs = []
     threads = [

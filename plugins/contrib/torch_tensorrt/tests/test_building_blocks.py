@@ -481,7 +481,7 @@ def test_a_block_gives_pytorchs_values(label, version):
 
 
 def test_every_block_has_a_case():
-    """One that nobody tried may do anything."""
+    """One that was not tried may do anything."""
     all_blocks = {f"{module}.{name}" for module, blocks in BLOCKS.items() for name in blocks}
 
     assert all_blocks == {case.path for case in CASES.values()} | set(WITHOUT_CASE)

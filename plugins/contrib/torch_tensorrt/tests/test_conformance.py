@@ -9,7 +9,7 @@ class TestTorchTensorrt(PackConformance):
     pack = "torch_tensorrt"
 
     def test_it_registers_nothing_itself(self):
-        """Whoever wrote a converter is named for it, so that there is nothing here that needs a case."""
+        """Each converter is recorded for the pack that wrote it, so that nothing here needs a case."""
         assert not self.registrations
         assert not self.loaded.pack.decompositions
         assert not self.loaded.pack.lowering_passes

@@ -181,7 +181,7 @@ def run(folder: Path, program: str) -> list[str]:
 
 
 def test_its_registry_is_a_pack_of_its_own_version(installed):
-    """Which declines where the real TensorRT is not in use, so that the next candidate is asked."""
+    """Which rejects nodes where the real TensorRT is not in use, so that the next candidate is tried."""
     first, second, headline, *lines = run(installed, ADOPT)
 
     assert "torch-tensorrt 2.14.0 | aten.relu.default" == first

@@ -11,7 +11,7 @@ from .vision import ops
 
 
 def decode(anchors, deltas):
-    """Boxes from anchors and what a head says of them: ``(n, 4)``."""
+    """Boxes from anchors and a head's offsets: ``(n, 4)``."""
     size = anchors[:, 2:] - anchors[:, :2]
     middle = anchors[:, :2] + size / 2 + deltas[:, :2] * size
     half = size * deltas[:, 2:].clamp(max=2.0).exp() / 2
@@ -168,7 +168,7 @@ def test_a_two_stage_detector_compiles_whole(images, tensorrt):
 
 
 def test_a_two_stage_detector_is_right_where_tensorrt_does_not_tell_sizes_from_data(images):
-    """On TensorRT 8.6 the second stage stays in PyTorch, and the reason is told."""
+    """On TensorRT 8.6 the second stage stays in PyTorch, and the report has the reason."""
     model = TwoStage().eval().requires_grad_(False)
 
     with torchtrt.use_tensorrt("reference@8.6.0"):

@@ -1,4 +1,4 @@
-"""torchvision's operators give what their definitions say, on every TensorRT."""
+"""torchvision's operators give what they are defined to give, on every TensorRT."""
 
 import pytest
 import torch
@@ -100,7 +100,7 @@ def test_nms_of_no_boxes_keeps_none(version):
 
 
 def test_nms_of_a_number_of_boxes_that_depends_on_data():
-    """Boxes above a score, where TensorRT tells their number; elsewhere the reason is told."""
+    """Boxes above a score, where TensorRT returns their number; elsewhere the report has the reason."""
 
     def select(boxes, scores):
         good = scores > 0.3

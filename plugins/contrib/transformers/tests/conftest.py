@@ -14,7 +14,7 @@ from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_ge
 VERSIONS = ("real",) if is_real() else ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 DEVICE = "cuda" if is_real() else "cpu"
 REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1} if is_real() else {}
-"""What the real TensorRT is told in addition: to compute as PyTorch does, and to build fast."""
+"""Further settings for the real TensorRT: to compute as PyTorch does, and to build fast."""
 
 
 def needs(capability):

@@ -123,7 +123,7 @@ def test_more_candidates_than_a_step_verifies_are_read_in_several_calls(pair):
 
 
 def test_a_compiled_model_assists_a_compiled_one(pair):
-    """Each has its own cache, and both forget what is not accepted. A padded prompt and an end work too."""
+    """Each has its own cache, and both remove what is not accepted. A padded prompt and an end work too."""
     assistant = assisting(copy.deepcopy(pair.compiled), CANDIDATES)
     ids, mask = prompts(1, 8, padding=(3,))
     options = {"attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
@@ -138,7 +138,7 @@ def test_a_compiled_model_assists_a_compiled_one(pair):
 
 
 def test_logits_behind_several_tokens_are_eagers(pair):
-    """All, and as many as no single call returns; tokens that the cache forgot are not read."""
+    """All, and as many as no single call returns; tokens that were removed from the cache are not read."""
     ids = prompts(1, 9)[0]
     with torch.no_grad():
         expected = pair.model(ids).logits

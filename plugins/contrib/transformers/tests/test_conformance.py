@@ -116,7 +116,7 @@ def test_nothing_that_is_float32_is_reshaped(softcap):
 
 
 def test_the_pack_is_in_use_where_transformers_is_not_installed():
-    """Only compiling for generation needs transformers, and says so."""
+    """Only compiling for generation needs transformers, and its error says so."""
     program = (
         "import sys; sys.modules['transformers'] = None\n"
         "import torchtrt, torchtrt_converters_transformers as pack\n"

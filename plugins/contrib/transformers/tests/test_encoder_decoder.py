@@ -331,7 +331,7 @@ def test_what_whisper_cannot_do_here_has_its_reason(recordings):
 
 
 def test_the_compiled_model_holds_no_weights(t5):
-    """Engines do; the modules around them only say what they are."""
+    """Engines do; the modules around them only describe them."""
     around = [each for each in t5.compiled.parameters() if each.device.type == "meta"]
 
     assert around
@@ -342,7 +342,7 @@ def test_the_compiled_model_holds_no_weights(t5):
 
 
 def test_an_encoder_of_unknown_features_is_refused():
-    """Its configuration does not say how many there are."""
+    """Its configuration does not have their number."""
     config = transformers.MoonshineConfig(
         vocab_size=96,
         hidden_size=32,
@@ -359,7 +359,7 @@ def test_an_encoder_of_unknown_features_is_refused():
 
 
 def test_an_encoder_and_a_decoder_with_configurations_of_their_own_are_refused():
-    """As nothing says which vocabulary the source has."""
+    """Because its vocabulary of the source is unknown."""
     sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 32)
     part = transformers.BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=4)
     both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(part, part)

@@ -13,7 +13,7 @@ IDS = torch.tensor([[5, 8, 13, 21]], device=DEVICE)
 
 
 def test_a_model_that_returns_its_cache_says_how_it_returns_none():
-    """And is compiled once it does as it was told."""
+    """And is compiled once the advice is followed."""
     model = transformers.GPT2LMHeadModel(CONFIGS["gpt2"]).eval().to(DEVICE)
     with pytest.raises(UnsupportedProgramError, match=r"use_cache = False(.|\n)*generation"):
         torchtrt.compile(model, [IDS])

@@ -104,7 +104,7 @@ def test_a_layer_may_count_the_tokens_in_the_cache():
 
 
 def test_engines_of_experts_take_two_sequences():
-    """Their code asks about the number of sequences, and torch.export then leaves 1 out of 1 and 2."""
+    """Their code compares the number of sequences, and torch.export then leaves 1 out of 1 and 2."""
     config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)
 
     assert_greedy_texts_are_eagers(model_of(config))
@@ -123,7 +123,7 @@ ROPE = {
 
 
 def test_rotary_embeddings_may_change_with_the_length_beyond_the_engines():
-    """In each call their code asks for the length, and keeps the frequencies of a longer text until then."""
+    """In each call their code reads the length, and keeps the frequencies of a longer text until then."""
     types = {"sliding_attention": ROPE["dynamic"], "full_attention": ROPE["longrope"]}
     config = transformers.Gemma3TextConfig(
         **GROUPED, head_dim=8, layer_types=[*types], rope_parameters=types

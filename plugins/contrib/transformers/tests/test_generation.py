@@ -238,7 +238,7 @@ def test_a_checkpoints_defaults_of_other_caches_are_left_out(compiled_pair):
 
 
 def test_a_compiled_model_assists_an_eager_one(compiled_pair):
-    """It proposes tokens, and its cache forgets those that are not accepted."""
+    """It proposes tokens, and its cache removes those that are not accepted."""
     pair = compiled_pair("llama")
     target = model_of(CONFIGS["llama"], seed=1)
     ids, mask = prompts(1, 7)

@@ -260,7 +260,7 @@ def test_texts_are_eagers_on_every_tensorrt(build, version):
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [gemma, paligemma, qwen, qwen3])
 def test_a_saved_model_generates_the_same(build, tmp_path):
-    """The folder says what of images the engines read."""
+    """The folder records what of images the engines read."""
     pair = compiled_pair(build)
     pair.compiled.save_pretrained(tmp_path)
 

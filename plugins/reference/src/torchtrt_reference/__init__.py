@@ -38,7 +38,7 @@ def capability_objection(name: str) -> str | None:
 
 
 def load(version: str | None = None) -> Any:
-    """Returns the reference TensorRT that speaks ``version``: the same object on every call, from every thread.
+    """Returns the reference TensorRT of ``version``: the same object on every call, from every thread.
 
     Args:
         version: One of ``VERSIONS``; ``DEFAULT_VERSION`` when None.

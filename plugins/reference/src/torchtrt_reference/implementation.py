@@ -41,4 +41,4 @@ class Implementation:
 
     @classmethod
     def _follow(cls, spec: Mapping[str, Any]) -> None:
-        """Adapts the class of a version to what its description says about it, beyond its members."""
+        """Adapts the class of a version to its description, beyond its members."""

@@ -1,6 +1,6 @@
 """The differences between versions of TensorRT in refusals and in results, each a named rule.
 
-This is the only place that knows versions. Layers ask for a rule by name; what a version lacks altogether (a type, a
+This is the only place that compares versions. Layers read a rule by name; what a version lacks altogether (a type, a
 method, an enumeration member) is absent from its interface and needs no rule.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one version. The defaults are those of the newest; an older one says what differs.
+    """The rules of one version. The defaults are those of the newest; an older one sets what differs.
 
     Attributes:
         version: The version they belong to.
@@ -42,9 +42,9 @@ class Rules:
         empty_to_empty_reshape: A static reshape of an empty tensor to a shape with more zeros builds.
         loops_may_differ: Loop outputs are stacked along any axis, in any order, and iterators may be longer than loops.
         profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
-        profiles_are_shared: Contexts may use a profile at a time, whatever the configuration said.
+        profiles_are_shared: Contexts may use a profile at a time, whatever the configuration was.
         unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.
-        async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
+        async_allocation: Output allocators are called by ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
         grid_sample_maximum_rank: The maximum rank that GridSample takes.

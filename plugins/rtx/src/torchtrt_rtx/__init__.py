@@ -1,7 +1,7 @@
 """TensorRT for RTX as a TensorRT for torchtrt: it builds engines on any machine, and RTX GPUs run them.
 
 The entry-point group ``torchtrt.tensorrt`` names this module ``rtx``. NVIDIA's own module is ``tensorrt_rtx_bindings``;
-``load`` imports it on first use. The two functions whose names end in ``objection`` say what it cannot do here.
+``load`` imports it on first use. The two functions whose names end in ``objection`` return what it cannot do here.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _in_words(targets: Sequence[str]) -> str:
 
 
 def capability_objection(name: str) -> str | None:
-    """Returns why a capability is not available here, ``""`` if it is, and ``None`` if NVIDIA's module tells."""
+    """Returns why a capability is not available here, ``""`` if it is, and ``None`` if NVIDIA's module decides."""
     if name in _NEED_GPU and not torch.cuda.is_available():
         return "TensorRT for RTX needs a GPU while it builds such engines, and PyTorch finds none"
     return _CAPABILITY_OBJECTIONS.get(name)

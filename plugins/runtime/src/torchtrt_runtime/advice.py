@@ -21,7 +21,7 @@ BY_CODE: Mapping[RejectionCode, str] = {
     "unbuilt": "Report it with the model's line: TensorRT refused what the converter made of the op.",
     "dtype": "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
     "tensorrt-version": "Install a TensorRT that the converter works with, or a newer version of its pack.",
-    "tensorrt-capability": "Use a TensorRT that has the capability, as the reason says.",
+    "tensorrt-capability": "Use a TensorRT that has the capability in the reason.",
     "dynamic-shapes": "Export with fixed sizes here or, where the converter is known to take any size, compile with "
     "assume_dynamic_shape_support=True.",
     "behind-decomposition": "Prefer that pack for the op with converter_preferences, or register its converter with "

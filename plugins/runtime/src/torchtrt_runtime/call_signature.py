@@ -45,19 +45,7 @@ class CallSignature:
             message = f"{error}: the model takes {self.signature}."
             raise InputError(message[0].upper() + message[1:]) from None
         for name in bound.arguments.keys() - self.given:
-            parameter = self.signature.parameters[name]
-            value, default = bound.arguments[name], parameter.default
-            is_default = value is default or (
-                type(value) is type(default)
-                and not isinstance(value, torch.Tensor)
-                and value == default
-            )
-            if not is_default:
-                given = ", ".join(value) if parameter.kind is parameter.VAR_KEYWORD else name
-                raise InputError(
-                    f"Argument {given!r} was not given when the model was compiled, so that its default "
-                    f"({parameter}) is compiled in. Compile with an example of it."
-                )
+            _check_default(self.signature.parameters[name], bound.arguments[name])
             del bound.arguments[name]
         bound.apply_defaults()
         by_place: list[Any] = []
@@ -74,3 +62,21 @@ class CallSignature:
             elif name in self.by_name:
                 by_name[name] = value
         return tuple(by_place), by_name
+
+
+def _check_default(parameter: inspect.Parameter, value: Any) -> None:
+    """Checks that an argument without an example has the default of its parameter, which is compiled in.
+
+    Raises:
+        InputError: It has another value.
+    """
+    default = parameter.default
+    if value is default or (
+        type(value) is type(default) and not isinstance(value, torch.Tensor) and value == default
+    ):
+        return
+    given = ", ".join(value) if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+    raise InputError(
+        f"Argument {given!r} was not given when the model was compiled, so that its default "
+        f"({parameter}) is compiled in. Compile with an example of it."
+    )

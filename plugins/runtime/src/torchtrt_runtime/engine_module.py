@@ -84,7 +84,7 @@ class _EngineOutput(NamedTuple):
 
 
 class _Execution:
-    """One execution context of an engine, and what it was told last.
+    """One execution context of an engine, with the addresses, shapes and profile that were set last.
 
     Args:
         module: Whose engine it runs.
@@ -217,7 +217,7 @@ class _Execution:
         self.group = group
 
     def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
-        """Returns inputs as the engine takes them, and tells the context their shapes."""
+        """Returns inputs as the engine takes them, and sets their shapes in the context."""
         self.matches = never_matches
         name = self.module.name
         for tensor in inputs:
@@ -316,7 +316,7 @@ class EngineModule(torch.nn.Module):
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
         collectives: How it exchanges tensors with other processes, in order.
-        plugins: The plugins of packs that it asks for.
+        plugins: The plugins of packs that it needs.
         stripped: What is known of its weights if the plan leaves them out.
 
     Attributes:

@@ -28,16 +28,16 @@ def never_matches(*_: Any) -> bool:
 
 
 def significant_strides(tensor: torch.Tensor) -> list[int | None]:
-    """Returns strides, None along a size of 1: there they say nothing, and slices of what grows differ in them."""
+    """Returns strides, None along a size of 1: there they have no effect, and slices of what grows differ in them."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride if size != 1 else None for size, stride in sizes]
 
 
 def make_tensor_matcher(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
-    """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
+    """Returns a check whether other values are plain tensors like these, but for their numbers and addresses.
 
     PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
-    fifth of the time that it takes to read them. Nested tensors must not be asked about: that ends the process.
+    fifth of the time that it takes to read them. Nested tensors must not be checked: that ends the process.
     """
     if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
         return never_matches

@@ -43,8 +43,8 @@ def load_plan(module: StoredEngine, device: torch.device) -> LoadedEngine:
     """Returns the engine of a plan, ready to run, loaded by a runtime of its own.
 
     Raises:
-        EngineMismatchError: A plugin that it asks for is in a pack that is not here.
-        EngineError: Its plan was stripped, and nobody has given its weights.
+        EngineMismatchError: A plugin that it needs is in a pack that is not here.
+        EngineError: Its plan was stripped, and its weights are missing.
         RefitError: These weights do not fit.
     """
     loaded = read_plan(module, device)
@@ -64,7 +64,7 @@ def read_plan(module: StoredEngine, device: torch.device) -> LoadedEngine:
     """Returns the engine of a plan with the weights that the plan has.
 
     Raises:
-        EngineMismatchError: A plugin that it asks for is in a pack that is not here.
+        EngineMismatchError: A plugin that it needs is in a pack that is not here.
     """
     provide(module.plugins, f"The engine of {module.name}")
     runtime = trt.Runtime(logger())

@@ -1,6 +1,6 @@
 """The processes among which a compiled model exchanges tensors.
 
-A collective waits for all processes of its group. Before its first call, a model therefore asks in the store of
+A collective waits for all processes of its group. Before its first call, a model therefore checks in the store of
 ``torch.distributed`` whether all of them are there and have the same collectives in the same order. Through the same
 store, the processes agree on a choice among compiled models.
 """
@@ -42,7 +42,7 @@ _met: Counter[str] = Counter()
 
 def is_distributed(value: Any) -> bool:
     """Returns whether a value is a ``DTensor``: one tensor of several processes."""
-    module = sys.modules.get("torch.distributed.tensor")  # whoever made one has imported it
+    module = sys.modules.get("torch.distributed.tensor")  # code that made one has imported it
     return module is not None and isinstance(value, module.DTensor)
 
 

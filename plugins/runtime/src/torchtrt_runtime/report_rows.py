@@ -65,14 +65,14 @@ class LayerUse:
 
 @dataclass(frozen=True)
 class NarrowedSize:
-    """A size that was asked to vary further than the model's code lets it.
+    """A dynamic size whose range was to be larger than the model's code allows.
 
     Attributes:
         input: The input's name.
         dim: The dimension.
         asked: The smallest and the largest size that were asked for.
         compiled: The smallest and the largest that the engines take.
-        model_line: The line of the model that says so, where PyTorch tells.
+        model_line: The line of the model that decides it, where PyTorch has it.
     """
 
     input: str

@@ -14,7 +14,7 @@ from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
 
 def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
-    """Returns what says how much memory the weights of a compiled model may take on the GPU.
+    """Returns what sets how much memory the weights of a compiled model may take on the GPU.
 
     In a ``with`` block it returns to the budget from before at the end.
 

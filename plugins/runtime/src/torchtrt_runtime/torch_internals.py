@@ -107,7 +107,7 @@ def default_process_group() -> Any:
 
 
 def nccl_communicator(group: Any, device: torch.device) -> int:
-    """Returns the address of NCCL's communicator of a process group, which all of its ranks ask for together."""
+    """Returns the address of NCCL's communicator of a process group, which all of its ranks must read together."""
     backend = group._get_backend(torch.device("cuda"))
     if not backend._comm_ptr():  # PyTorch makes it for the first exchange
         torch.distributed.barrier(group, device_ids=[device.index])

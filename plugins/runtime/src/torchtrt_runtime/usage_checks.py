@@ -84,7 +84,7 @@ class UsageChecks:
 
     def __getstate__(self) -> dict[str, Any]:
         self.check_weights()
-        # Whoever loads this has another model's weights, or none.
+        # A process that loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": []}
 
     def without_weights(self) -> UsageChecks:
@@ -136,7 +136,7 @@ class UsageChecks:
                     )
 
     def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
-        """Returns results whose ``backward`` says that there is none, where eager's would compute gradients.
+        """Returns results whose ``backward`` raises an error, where eager's would compute gradients.
 
         Raises:
             InputError: A result is a view of an input that requires grad.
@@ -156,7 +156,7 @@ class UsageChecks:
             raise InputError(message)
         given = set(map(storage_of, tensors))  # the caller's, as in eager
         places = [place for place, memory in memories.items() if memory not in given]
-        # Of the inputs: who asks for their gradients alone must come here as well.
+        # Of the inputs: code that computes their gradients alone must come here as well.
         sources = sources or [torch.empty(0, requires_grad=True)]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             len(sources), *sources, *(_no_view(outputs[place]) for place in places)
@@ -185,7 +185,7 @@ class _Untrainable(torch.autograd.Function):
 
 def _no_view(value: torch.Tensor) -> torch.Tensor:
     """Returns a tensor over the same memory that autograd takes for no view: one made without it gets no past."""
-    value = value.resolve_neg()  # memory says nothing of signs
+    value = value.resolve_neg()  # memory does not contain the sign
     if not value._is_view():
         return value
     return value.new_empty(0).set_(value)  # type: ignore[call-overload,no-any-return]

@@ -1,4 +1,4 @@
-"""Cases: one line says which op is called, with what, and what is expected."""
+"""Cases: one line has the op, its arguments, and what is expected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpCase:
         args: Its arguments; every ``TensorSpec`` among them is an input of the model.
         kwargs: Its keyword arguments, likewise.
         tolerance: The largest relative and absolute difference; ``None`` for that of the dtype.
-        label: What tells it from other cases, in the test's name.
+        label: What distinguishes it from other cases, in the test's name.
         dtypes: The dtypes that it is tried with, for tensors that name none.
         dimensions: The minimum, usual and maximum sizes of the dynamic dimensions.
         rejected: A pattern of the reason, if the op must stay in PyTorch.
@@ -121,7 +121,7 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
         function: What is computed, if it is not the op itself.
         tolerance: The largest relative and absolute difference; by default 1e-5, or what
             ``torch.testing.assert_close`` allows for the dtype if that is more.
-        label: What tells the case from others of the op.
+        label: What distinguishes the case from others of the op.
         dtypes: The dtypes to try, of all tensors that name none.
         dimensions: Further dynamic dimensions: name, and the minimum, usual and maximum size.
         rejected: A regular expression: the op must stay in PyTorch with such a reason, and the

@@ -33,7 +33,7 @@ from torchtrt.packs import (
 from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
-from torchtrt_testing import fresh, nodes
+from torchtrt_testing import loading_effects, nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import (
     check_case,
@@ -53,8 +53,8 @@ from torchtrt_testing.conformance_checks import (
     validators_of,
     why_missing,
 )
+from torchtrt_testing.joint_checks import agreeing
 from torchtrt_testing.tensors import USUAL
-from torchtrt_testing.together import agreeing
 
 FIXED, VARYING = "fixed sizes", "varying sizes"
 _AGREEING: dict[Any, frozenset[OpCase]] = {}
@@ -82,7 +82,7 @@ class PackConformance:
         op_info_dtypes: The dtypes of these samples.
         sizes: ``("fixed sizes", "varying sizes")``, or one of them.
         without_case: Ops that no case can call, and why.
-        missing_ops: Ops that this PyTorch may lack, and why: for another version, say.
+        missing_ops: Ops that this PyTorch may lack, and why, such as the version that has them.
         imports: Libraries to import first, for the ops that they register.
         may_import: Packages and modules that loading the pack may import, although that takes time.
         readme: The page that lists the ops; the README beside the pack's ``pyproject.toml`` if omitted.
@@ -104,7 +104,7 @@ class PackConformance:
     settings: Mapping[str, Any] = {}
 
     def is_expected_rejection(self, error: FullCompilationError) -> bool:
-        """Returns whether a case may stay in PyTorch for this reason: for what a version of TensorRT cannot do, say.
+        """Returns whether a case may stay in PyTorch for this reason, such as what a version of TensorRT cannot do.
 
         By default no case may.
         """
@@ -115,7 +115,7 @@ class PackConformance:
 
     @pytest.fixture(autouse=True)
     def _skip_without_the_pack(self, request: pytest.FixtureRequest) -> None:
-        """Leaves it to one test to say that the pack is not in use; the others are skipped for that reason."""
+        """Leaves it to one test to fail if the pack is not in use; the others are skipped for that reason."""
         if request.node.originalname != "test_it_is_installed_and_in_use" and not self._found():
             pytest.skip(f"the pack {self.pack!r} is not in use")
 
@@ -133,11 +133,13 @@ class PackConformance:
         """A summary for listings, the contract that it is written for, and the versions of PyTorch and TensorRT."""
         pack = self.loaded.pack
 
-        assert pack.summary, f"ConverterPack({pack.name!r}, summary=...) tells users what it is for"
+        assert pack.summary, (
+            f"ConverterPack({pack.name!r}, summary=...) is missing, which users read"
+        )
         assert pack.api[0] == API_VERSION[0], f"it is for contract {pack.api}, of {API_VERSION}"
         for name in ("torch", "tensorrt"):
             assert getattr(pack, name), (
-                f"ConverterPack({pack.name!r}, {name}=...) says where it works"
+                f"ConverterPack({pack.name!r}, {name}=...) is missing: the versions with which it works"
             )
 
     def test_its_distribution_requires_torchtrt(self) -> None:
@@ -156,8 +158,8 @@ class PackConformance:
 
     def test_loading_it_is_light(self) -> None:
         """It imports nothing but torchtrt, PyTorch and its own modules, and of PyTorch nothing that takes long."""
-        imported = fresh.load_in_new_process(self.pack, tuple(self.imports)).imported
-        found = fresh.foreign(imported, self.may_import)
+        imported = loading_effects.load_in_new_process(self.pack, tuple(self.imports)).imported
+        found = loading_effects.foreign(imported, self.may_import)
 
         assert not found, (
             f"Loading {self.pack} imports {', '.join(found)}. Import it in the functions that need it, or add the "
@@ -165,8 +167,8 @@ class PackConformance:
         )
 
     def test_loading_it_changes_nothing_else(self) -> None:
-        """Neither Python's settings nor PyTorch's, nor anybody's functions; and it prints nothing."""
-        found = fresh.load_in_new_process(self.pack, tuple(self.imports))
+        """Neither Python's settings nor PyTorch's, nor functions of others; and it prints nothing."""
+        found = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
 
         assert not found.changed, (
             f"Loading {self.pack} has side effects: {'; '.join(found.changed)}."
@@ -175,8 +177,8 @@ class PackConformance:
 
     def test_loading_it_twice_gives_the_same(self) -> None:
         """In one process after its modules are forgotten, and in another with other hashes."""
-        first = fresh.load_in_new_process(self.pack, tuple(self.imports))
-        other = fresh.load_in_new_process(self.pack, tuple(self.imports), seed=1)
+        first = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
+        other = loading_effects.load_in_new_process(self.pack, tuple(self.imports), seed=1)
 
         assert first.contents == first.again
         assert first.contents == other.contents
@@ -230,7 +232,7 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_validators_answer_and_change_nothing(self) -> None:
-        """Of nodes with several dtypes, ranks and dynamic sizes; the test of a case asks about the case's own nodes.
+        """Of nodes with several dtypes, ranks and dynamic sizes; the test of a case checks the case's own nodes.
 
         A validator that compares a dynamic size would fix it for the whole program, and raises here.
         """
@@ -243,7 +245,7 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_the_readme_lists_every_op(self) -> None:
-        """The page tells users what the pack is for. ``aten.max_pool*`` stands for several."""
+        """The page describes to users what the pack is for. ``aten.max_pool*`` stands for several."""
         page = self._readme()
         words = set(re.findall(r"[\w:.*]+", page.read_text(encoding="utf-8")))
         patterns = [
@@ -407,7 +409,7 @@ class PackConformance:
             rows = [pytest.param(case, id=case.label) for case in custom.values()]
             parametrize(metafunc, ("custom_op",), rows, "no case calls a custom op")
 
-    # What the tests ask
+    # What the tests need of the pack
 
     @property
     def loaded(self) -> LoadedPack:
@@ -475,5 +477,5 @@ class PackConformance:
             if (folder / "pyproject.toml").is_file() and (folder / "README.md").is_file():
                 return folder / "README.md"
         pytest.fail(
-            "No README.md stands beside a pyproject.toml above this test; `readme` says where the page is."
+            "No README.md stands beside a pyproject.toml above this test. Set `readme` to the page."
         )

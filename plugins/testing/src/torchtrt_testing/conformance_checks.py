@@ -1,4 +1,4 @@
-"""The questions that the conformance tests ask about a pack."""
+"""The checks of a pack that the conformance tests share."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt_testing import nodes
 from torchtrt_testing.cases import OpCase
+from torchtrt_testing.joint_checks import AT_ONCE
 from torchtrt_testing.pack_cases import first_party_cases
-from torchtrt_testing.together import AT_ONCE
 from torchtrt_testing.versions import tensorrts
 
 
 def validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
-    """Returns the validators of a pack's converters by the op that they are asked about."""
+    """Returns the validators of a pack's converters by the op that they check."""
     found: dict[Any, list[Validator]] = {}
     for each in pack.pack.converters:
         if each.validate is not None and not why_missing(each.target):
@@ -41,7 +41,7 @@ def validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
 def faults_of_validators(
     validators: Mapping[Any, Sequence[Validator]], asked: Iterable[Node]
 ) -> list[str]:
-    """Asks a pack's validators about nodes, and returns each error and each change of the graph once."""
+    """Calls a pack's validators for nodes, and returns each error and each change of the graph once."""
     settings = CompilationSettings()
     wrong = []
     for node in asked:
@@ -101,7 +101,7 @@ def _cases_of_run(session: Any, cls: type, name: str) -> dict[tuple[str, str], l
 
 
 def parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:
-    """Makes a test of each row, on each TensorRT if it wants one; without rows one that is skipped and says why."""
+    """Makes a test of each row, on each TensorRT if it takes one; without rows one that is skipped with the reason."""
     on = tensorrts()
     if not rows:
         rows, on = [pytest.param(*[None] * len(names), marks=pytest.mark.skip(nothing))], [None]
@@ -111,7 +111,7 @@ def parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: s
 
 
 def why_missing(target: Any) -> str | None:
-    """Returns what to know of an op that is not here, such as the closest name; ``None`` for one that is."""
+    """Returns why an op is not here, with help such as the closest name; ``None`` for one that is."""
     try:
         parse_target(target)
     except TorchTRTError as error:

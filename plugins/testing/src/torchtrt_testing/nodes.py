@@ -1,4 +1,4 @@
-"""Graph nodes of an op, made from its schema: what a validator may be asked about."""
+"""Graph nodes of an op, made from its schema: what a validator may have to check."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HAVE_CHANNELS = ("batch_norm", "instance_norm")
 
 
 def nodes_of(op: OpOverload) -> Iterator[Node]:
-    """Yields nodes of an op, with what PyTorch knows of their tensors: several dtypes, ranks, fixed and dynamic sizes.
+    """Yields nodes of an op with PyTorch's values of their tensors: several dtypes, ranks, fixed and dynamic sizes.
 
     Kinds of arguments that the op itself refuses are left out, so there may be no node at all.
     """
@@ -78,7 +78,7 @@ def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node |
         return None
     node = graph.call_function(op, args, kwargs)
     graph.output(node)
-    GraphModule(torch.nn.Module(), graph)  # some ask the graph for the module that it is of
+    GraphModule(torch.nn.Module(), graph)  # some read the module from the graph
 
     def value_of(leaf: Node) -> Any:
         return values[leaf]

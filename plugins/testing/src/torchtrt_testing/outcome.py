@@ -22,7 +22,7 @@ from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
 
 REASONS_EACH = 3
-"""The maximum number of reasons that are told of one sample: the first ones."""
+"""The maximum number of reasons that are kept of one sample: the first ones."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any)
 
 
 def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
-    """Returns why nodes stayed in PyTorch: each op, and the reason of the last converter that was asked."""
+    """Returns why nodes stayed in PyTorch: each op, and the reason of the last converter that was tried."""
     if isinstance(error, UnsupportedProgramError):
         return str(error)
     reasons = dict.fromkeys(

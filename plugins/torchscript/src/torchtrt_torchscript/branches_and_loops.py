@@ -215,7 +215,7 @@ def _loop_values(
     """Returns what a loop makes: the tensor itself where every trip gives on the tensor that it was given.
 
     Raises:
-        ExportError: A trip writes to a tensor that it knows under another name too.
+        ExportError: A trip writes to a tensor that it has under another name too.
     """
     cells.check(node)
     for index, value in enumerate(values):
@@ -246,7 +246,7 @@ def _loop_values(
 
 @dataclass
 class _Cells:
-    """The tensors that a loop's trip knows: those that are carried, then those from outside.
+    """The tensors of a loop's trip: those that are carried, then those from outside.
 
     Attributes:
         memory: The memory outside.
@@ -285,7 +285,7 @@ class _Cells:
         return isinstance(first, Tensor) and self.memory.may_share(first, second)
 
     def check(self, node: torch._C.Node) -> None:
-        """Raises an error if a trip writes to a tensor that it knows under another name too."""
+        """Raises an error if a trip writes to a tensor that it has under another name too."""
         for cell in self.changed:
             if isinstance(self.outside[cell], Tensor) and len(self.group_of(cell)) > 1:
                 raise ExportError(knows_another_name(node))
@@ -322,7 +322,7 @@ class _Way:
     def of(
         cls, memory: Memory, results: Sequence[Any], given: Sequence[Any], node: torch._C.Node
     ) -> _Way:
-        """Returns what there is to know of the results."""
+        """Returns the facts about the results."""
         memory.reads(list(results), node)
         way = cls(results, [], [], [], [])
         for index, result in enumerate(results):
@@ -352,7 +352,7 @@ class _Way:
 def _exporting(
     runner: BlockRunner, node: torch._C.Node, made: Callable[[], Iterable[tuple[Any, Any]]]
 ) -> Iterator[None]:
-    """Exports a branch or loop, and says what is wrong with one that PyTorch cannot export.
+    """Exports a branch or loop, and raises an error about the model if PyTorch cannot export it.
 
     Args:
         runner: Runs the graph.

@@ -143,7 +143,7 @@ class CapturedValues:
         """Records that the inside writes to the operands at these places.
 
         Raises:
-            ExportError: The inside knows such a tensor by another view too.
+            ExportError: The inside has such a tensor by another view too.
         """
         memory = self._runner.memory
         self.written = sorted({*self.written, *(place for place in places if place is not None)})
@@ -157,7 +157,7 @@ class CapturedValues:
                     raise ExportError(knows_another_name(self._node))
 
     def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
-        """Raises an error, which nobody sees, if the inside has written to an operand that was not copied for it."""
+        """Raises an error, caught by the export, if the inside has written to an operand that has no copy."""
         unforeseen = [
             place
             for place, tensor in enumerate(given)

@@ -74,7 +74,7 @@ def export(
     kwarg_inputs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> ExportedProgram:
-    """Returns a TorchScript model as an exported program, whose nodes know where in the model they come from.
+    """Returns a TorchScript model as an exported program, whose nodes record where in the model they come from.
 
     The arguments are those of ``compile``.
     """

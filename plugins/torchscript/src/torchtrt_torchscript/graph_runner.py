@@ -153,7 +153,9 @@ class GraphRunner:
             raise ExportError(self._everything_without_evaluator()) from None
         except Exception as error:
             message = f"{_what_failed(node, args, error)}\n{source_line(node)}"
-            raise ExportError(message) from None  # what PyTorch says besides is about its own code
+            raise ExportError(
+                message
+            ) from None  # the rest of PyTorch's error is about its own code
         self._note_assumptions(node, args)
         outputs = list(node.outputs())
         if outputs:
@@ -167,7 +169,7 @@ class GraphRunner:
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
     def _note_assumptions(self, node: torch._C.Node, args: Sequence[Any]) -> None:
-        """Remembers which nodes assume something about dynamic sizes: PyTorch says only that something did."""
+        """Records which nodes assume something about dynamic sizes: PyTorch reports only that something did."""
         for leaf in pytree.tree_leaves(args, is_leaf=is_undecided):
             for size in leaf.shape if isinstance(leaf, Tensor) else (leaf,):
                 if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -296,7 +298,7 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
 
 
 def _as_fraction(result: Any) -> Any:
-    """Returns what an evaluator made as the float that TorchScript's types say it is."""
+    """Returns what an evaluator made as the float that it is by TorchScript's types."""
     if isinstance(result, torch.SymInt):
         sym_float: Any = torch.sym_float  # PyTorch gives it no type
         return sym_float(result)

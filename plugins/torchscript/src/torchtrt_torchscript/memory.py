@@ -1,4 +1,4 @@
-"""Which tensors share memory, where PyTorch's own views cannot say it.
+"""Which tensors share memory, where PyTorch's own views cannot express it.
 
 TorchScript takes an element at a place that depends on data as a view, and a branch or a loop returns one of
 several tensors as it is. A trace has a copy there: a stand-in for the original, or for one of several. A write
@@ -26,7 +26,7 @@ class StandIn(NamedTuple):
     Attributes:
         tensor: The stand-in.
         originals: The tensors whose memory it may be in TorchScript.
-        read: Makes what it holds from what the originals hold now; ``None`` if that cannot be told.
+        read: Makes what it holds from what the originals hold now; ``None`` if that cannot be determined.
         write: Writes what it holds to the originals.
         node: The node that made it.
     """
@@ -63,7 +63,7 @@ class Memory:
         self._laid_out_anew.add(self._number(tensor))
 
     def is_laid_out_anew(self, tensor: Tensor) -> bool:
-        """Returns whether nobody knows which views of a tensor would be copies in TorchScript."""
+        """Returns whether it is uncertain which views of a tensor would be copies in TorchScript."""
         return self._number(tensor) in self._laid_out_anew
 
     def is_written(self, tensor: Tensor) -> bool:
@@ -71,7 +71,7 @@ class Memory:
         return self._number(tensor) in self.written
 
     def stand_in(self, stand_in: StandIn) -> None:
-        """Adds a stand-in, unless PyTorch knows of the memory in common, as that of a view."""
+        """Adds a stand-in, unless the memory is the same for PyTorch, as that of a view."""
         number = self._number(stand_in.tensor)
         originals = [each for each in stand_in.originals if self._number(each) != number]
         if originals:
@@ -86,7 +86,7 @@ class Memory:
     ) -> None:
         """Adds a stand-in for the first tensor where the predicate holds, else for the second.
 
-        ``None`` is a tensor that nothing else knows.
+        ``None`` is a tensor that nothing else uses.
         """
         first, second = sides
         if first is None and second is None:

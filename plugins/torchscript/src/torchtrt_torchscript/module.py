@@ -55,7 +55,7 @@ class TorchScriptModule(nn.Module):
         self.runner = runner
         forward.__signature__ = self.signature  # type: ignore[attr-defined]  # torch.export reads it
         self.forward: Callable[..., Any] = forward
-        self.train(getattr(module, "training", False))  # a frozen module does not say
+        self.train(getattr(module, "training", False))  # a frozen module has no mode
 
     def nodes(self) -> Iterator[torch._C.Node]:
         """Yields every node of the graph, those of its inner blocks included."""
@@ -158,7 +158,7 @@ class Attributes:
         return value
 
     def graph_of(self, method: str) -> torch._C.Graph:
-        """Returns the graph of a method: of a submodule that the model knows by its interface only."""
+        """Returns the graph of a method: of a submodule that the model calls by its interface only."""
         graph: torch._C.Graph = getattr(self._source, method).inlined_graph
         return graph
 

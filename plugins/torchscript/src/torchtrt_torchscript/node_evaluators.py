@@ -190,7 +190,7 @@ def _tuple_slice(node: torch._C.Node, values: tuple[Any, ...]) -> tuple[Any, ...
 
 
 def _is_instance(node: torch._C.Node, value: Any) -> bool:
-    """Whether a value is of one of the node's types: asked of optionals and unions."""
+    """Whether a value is of one of the node's types: a check of optionals and unions."""
     return any(_is_of_type(value, kind) for kind in node.tys("types"))
 
 
@@ -332,7 +332,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::device": lambda tensor: tensor.device,
     "prim::layout": lambda _: 0,
     "prim::is_cuda": lambda tensor: tensor.is_cuda,
-    # PyTorch's modules ask for both before they take a fused kernel that only PyTorch has.
+    # PyTorch's modules check both before they take a fused kernel that only PyTorch has.
     "prim::requires_grad": lambda tensor: tensor.requires_grad,
     "aten::is_grad_enabled": lambda: True,
     "prim::data": lambda tensor: tensor,

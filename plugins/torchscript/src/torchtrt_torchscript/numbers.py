@@ -19,7 +19,7 @@ class DependsOnDataError(Exception):
 class Undecided:
     """A number or truth value that is known only when the engine runs: the value of a tensor.
 
-    Whatever would have to know it, such as comparing it or looking for it in a list, raises
+    Whatever needs its value, such as comparing it or looking for it in a list, raises
     ``DependsOnDataError``.
 
     Attributes:
@@ -65,7 +65,7 @@ def number_as_tensor(value: Any) -> Tensor:
 
 
 def as_number(value: Any) -> Any:
-    """Returns an undecided number as PyTorch's own symbolic one, also those in lists, where PyTorch wants numbers."""
+    """Returns an undecided number as PyTorch's own symbolic one, also those in lists, where PyTorch needs numbers."""
     return pytree.tree_map(
         lambda leaf: leaf.tensor.item() if is_undecided(leaf) else leaf, value, is_leaf=is_undecided
     )

@@ -62,7 +62,7 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     """Returns PyTorch's function for a schema, or ``None`` if it writes, returns tensors, or is unknown to PyTorch."""
     schema = parsed_schema(text)
     if "..." in text:
-        return None  # it takes what its node says besides
+        return None  # its other arguments are in its node only
     parts = (*schema.arguments, *schema.returns)
     if any(part.alias_info is not None and part.alias_info.is_write for part in parts):
         return None

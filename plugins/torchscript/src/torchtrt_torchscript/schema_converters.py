@@ -38,7 +38,7 @@ def torchscript_converter(
         priority: As for ``torchtrt.packs.ConverterPack.converter``.
 
     Raises:
-        PackError: The schema cannot be read, nothing would ever ask for it, or the pack is already loaded.
+        PackError: The schema cannot be read, nothing would ever call it, or the pack is already loaded.
     """
 
     def register(function: Function) -> Function:
@@ -74,7 +74,7 @@ class RegisterNodeConversionPatterns:
         """Registers a converter for a function schema; returns this object.
 
         Raises:
-            PackError: The schema cannot be read, or nothing would ever ask for it.
+            PackError: The schema cannot be read, or nothing would ever call it.
         """
         torchscript_converter(local_pack, schema, priority=self._priority)(converter)
         return self

@@ -1,4 +1,4 @@
-"""Which op a converter is asked for, given the schema of what a TorchScript graph calls."""
+"""The op for which a converter is called, given the schema of what a TorchScript graph calls."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MADE_OF_OTHERS = {
 
 
 def op_asked_for(schema: str) -> str:
-    """Returns the name of the op that a converter for a schema is asked for: ``"aten.add.Tensor"``.
+    """Returns the name of the op for which a schema's converter is called: ``"aten.add.Tensor"``.
 
     It is the op without writing where the schema writes in place.
 
     Raises:
-        PackError: The schema cannot be read, PyTorch has no such function, or nothing will ever ask for it.
+        PackError: The schema cannot be read, PyTorch has no such function, or nothing will ever call it.
     """
     try:
         parsed = parsed_schema(schema)
@@ -64,7 +64,7 @@ def op_asked_for(schema: str) -> str:
 
 @functools.cache
 def known_op(schema: str) -> str | None:
-    """Returns the op of ``op_asked_for``, or ``None`` where no converter is asked for it."""
+    """Returns the op of ``op_asked_for``, or ``None`` where no converter is called for it."""
     try:
         return op_asked_for(schema)
     except PackError:

@@ -209,7 +209,7 @@ def _described(value: _Value, is_batched: bool) -> ModelTensor:
 
 
 def _why_stateful(program: ExportedProgram) -> str:
-    """Returns why requests that run together would change what a model remembers, or an empty string."""
+    """Returns why requests that run together would change the state of a model, or an empty string."""
     written = [
         each.target or ""
         for each in program.graph_signature.output_specs

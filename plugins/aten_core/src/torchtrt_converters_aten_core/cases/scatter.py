@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from torchtrt_converters_aten_core.cases.indexing import below
 from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
@@ -12,11 +13,6 @@ NAN, INF = math.nan, math.inf
 WAYS = ("sum", "prod", "mean", "amax", "amin")
 MANY = 5000
 """So many elements that a dense comparison with as many places would be too large."""
-
-
-def below(shape: str, size: int, dtype: torch.dtype = I64) -> TensorSpec:
-    """Returns indices from 0 to below ``size``."""
-    return TensorSpec(shape, dtype, 0, size - 1)
 
 
 ODD = TensorSpec(values=[[1.0, NAN, INF], [-INF, 2.0, -INF]])

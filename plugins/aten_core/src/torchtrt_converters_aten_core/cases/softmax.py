@@ -8,6 +8,7 @@ from torchtrt_testing.cases import op_case
 from torchtrt_testing.tensors import TensorSpec
 
 F16, I64 = torch.float16, torch.int64
+integers = TensorSpec("batch length", I64)
 large = TensorSpec(values=[[0.0, 150.0], [-1e4, 1e4], [-math.inf, 0.0]])
 
 CASES = [
@@ -15,7 +16,7 @@ CASES = [
     op_case("aten.softmax.int", "batch length 3", 0, label="first"),
     op_case("aten.softmax.int", "5", 0, label="vector"),
     op_case("aten.softmax.int", "", 0, label="scalar"),
-    op_case("aten.softmax.int", TensorSpec("batch length", I64), -1, torch.float32, label="int"),
+    op_case("aten.softmax.int", integers, -1, torch.float32, label="int"),
     op_case("aten.softmax.int", large, 1, label="large"),
     op_case("aten.softmax.int", TensorSpec("batch length", F16), 1, label="half", tolerance=2e-3),
     op_case("aten._softmax.default", "batch length", 1, False),

@@ -304,7 +304,10 @@ def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int
     keep_constants=True,
 )
 def where(
-    ctx: ConversionContext, condition: NetworkTensor | torch.Tensor, self: Operand, other: Operand
+    ctx: ConversionContext,
+    condition: NetworkTensor | torch.Tensor,
+    self: Operand,
+    other: Operand,
 ) -> NetworkTensor:
     """Converts a choice between two values."""
     return elementwise.select(ctx, condition, self, other, types.output_dtype(ctx))

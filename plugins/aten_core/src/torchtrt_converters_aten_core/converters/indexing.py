@@ -72,7 +72,7 @@ def _selects_by_condition(node: Node) -> str | None:
 
 
 def _asks_for_unknown_sizes(node: Node) -> str | None:
-    """One index asks for the size of the dimension that it is for, and several for all sizes."""
+    """One index reads the size of the dimension that it is for, and several read all sizes."""
     op = arguments_of(node)
     dims = [dim for dim, index in enumerate(op.indices) if index is not None]
     if len(dims) == 1:

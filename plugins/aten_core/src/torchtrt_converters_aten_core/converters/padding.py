@@ -82,12 +82,16 @@ def flip(
 def _unknown_shift(node: Node) -> str | None:
     shifts = arguments_of(node).shifts
     values = shifts if isinstance(shifts, Sequence) else [shifts]
-    return None if all(isinstance(shift, int) for shift in values) else "the shift must be fixed"
+    are_fixed = all(isinstance(shift, int) for shift in values)
+    return None if are_fixed else "the shift must be fixed"
 
 
 @converts(aten.roll.default, reject_if=_unknown_shift)
 def roll(
-    ctx: ConversionContext, self: NetworkTensor, shifts: Sequence[int], dims: Sequence[int]
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    shifts: Sequence[int],
+    dims: Sequence[int],
 ) -> NetworkTensor:
     """Converts elements moved along dimensions, or along the flattened tensor."""
     rank = len(self.shape)

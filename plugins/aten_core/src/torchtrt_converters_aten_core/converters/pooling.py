@@ -125,7 +125,7 @@ def _restore_minus_infinity(
 
 
 def _may_be_minus_infinity(made: Any) -> bool:
-    """Returns whether an element may be -inf, as far as the node that made the tensor tells."""
+    """Returns whether an element may be -inf, as far as the node that made the tensor determines."""
     makers = [made]
     for maker in makers:  # each once: pools of pools that are concatenated have many ways back
         if isinstance(maker, Node) and maker.target in _CHOOSING:
@@ -150,7 +150,7 @@ def _is_bounded_below(node: Node) -> bool:
 def _adaptive_average(
     ctx: ConversionContext, tensor: NetworkTensor, sizes: Sequence[int]
 ) -> NetworkTensor:
-    """Returns the averages of as many equal parts of the last dimensions as ``sizes`` says.
+    """Returns the averages of equal parts of the last dimensions: ``sizes`` is how many.
 
     A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
     """
@@ -287,7 +287,7 @@ def _window(
     geometry: tuple[tuple[int, ...], ...],
     ceil_mode: bool,
 ) -> Window:
-    """Returns the window that gives PyTorch's sizes, rounded up where the op asks for it."""
+    """Returns the window that gives PyTorch's sizes, rounded up with ``ceil_mode``."""
     size, stride, padding = geometry
     if not ceil_mode:
         return Window(size, stride, padding, padding)
@@ -326,7 +326,7 @@ def maximum(
 def maximum_with_indices(
     ctx: ConversionContext, *, count: int, **arguments: Any
 ) -> tuple[NetworkTensor, None]:
-    """Converts the largest element of each window, where nothing asks for its index."""
+    """Converts the largest element of each window, where nothing reads its index."""
     return maximum(ctx, count=count, **arguments), None
 
 
@@ -370,7 +370,7 @@ def _varying_parts(node: Node) -> str | None:
 def adaptive_average(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[Size], *, count: int
 ) -> NetworkTensor:
-    """Converts averages of as many equal parts as asked for."""
+    """Converts averages of a given number of equal parts."""
     return _adaptive_average(ctx, self, per_dimension(output_size, count))
 
 
@@ -390,7 +390,7 @@ def _unequal_parts(node: Node) -> str | None:
 def adaptive_maximum(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[int], *, count: int
 ) -> tuple[NetworkTensor, None]:
-    """Converts the largest element of each of equal parts, where nothing asks for its index."""
+    """Converts the largest element of each of equal parts, where nothing reads its index."""
     wanted = per_dimension(output_size, count)
     extents = tuple(self.shape)[-len(wanted) :]
     steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))

@@ -300,7 +300,7 @@ def dropout(
 def native_dropout(
     ctx: ConversionContext, input: NetworkTensor, p: float, train: bool | None
 ) -> tuple[NetworkTensor, NetworkTensor]:
-    """Converts dropout that also tells which elements it kept."""
+    """Converts dropout that also returns which elements it kept."""
     dtype = types.output_dtype(ctx, 0)
     extents = sizes.sizes_of(ctx, input)
     if train is False or p == 0:
@@ -449,7 +449,7 @@ def multinomial(
 
 
 def _keys(ctx: ConversionContext, weights: NetworkTensor, extents: Sequence[Size]) -> NetworkTensor:
-    """Returns numbers of the given sizes: the smallest is at each place as often as the weights say."""
+    """Returns random numbers of the given sizes. The place of the smallest one is drawn by the weights."""
     logarithm = _log_of_rest(ctx, extents)
     noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
     return elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)

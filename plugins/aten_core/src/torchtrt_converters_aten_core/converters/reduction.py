@@ -157,7 +157,7 @@ def variance(
     *,
     measure: Spread,
 ) -> NetworkTensor | tuple[NetworkTensor, NetworkTensor]:
-    """Converts variance or standard deviation, and the mean where it is asked for; computed in float32 or better."""
+    """Converts variance or standard deviation, with the mean if the op returns it; computed in float32 or better."""
     dtype = types.output_dtype(ctx, 0 if measure.with_mean else None)
     if correction is None:
         correction = float(unbiased)

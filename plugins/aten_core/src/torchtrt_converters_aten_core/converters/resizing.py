@@ -275,7 +275,7 @@ def _weights(
 ) -> torch.Tensor:
     """Returns what the op makes of the identity along one dimension: ``(length, extent)``.
 
-    Where there is another dimension it tells the rows of the identity apart; it stays as it is.
+    Where there is another dimension, it separates the rows of the identity and stays as it is.
     """
     count = len(scales)
     beside = (place + 1) % count
@@ -317,7 +317,7 @@ def grid_sample(
     padding_mode: int,
     align_corners: bool,
 ) -> NetworkTensor:
-    """Converts samples of an image at places that a grid tells."""
+    """Converts samples of an image at the places that a grid contains."""
     layer = add_layer(ctx, "grid_sample", input, grid)
     layer.interpolation_mode = getattr(trt.InterpolationMode, _INTERPOLATION[interpolation_mode])
     layer.sample_mode = getattr(trt.SampleMode, _OUTSIDE[padding_mode])

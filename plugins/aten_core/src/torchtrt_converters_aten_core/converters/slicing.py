@@ -148,7 +148,7 @@ def split(
     split_sizes: Sequence[Size] | None = None,
     **_: Any,
 ) -> tuple[NetworkTensor, ...]:
-    """Converts consecutive pieces along a dimension; PyTorch's own result tells how many and how large."""
+    """Converts consecutive pieces along a dimension; PyTorch's own result has their number and sizes."""
     given = split_sizes if split_size is None else split_size
     pieces = types.output_value(ctx)
     extents: list[Size] = []

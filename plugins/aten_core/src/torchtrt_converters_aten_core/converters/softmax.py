@@ -16,7 +16,12 @@ aten = torch.ops.aten
 
 
 @converts(aten.softmax.int, aten._softmax.default, reads_runtime_shape=False)
-def softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
+def softmax(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int,
+    **_: Any,
+) -> NetworkTensor:
     """Converts softmax over one dimension."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.softmax(ctx, tensor, dim)

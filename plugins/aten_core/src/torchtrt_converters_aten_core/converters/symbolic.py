@@ -31,7 +31,7 @@ def _not_numbers(node: Node) -> str | None:
 
 
 _SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
-"""The dtypes of tensors whose sizes TensorRT tells."""
+"""The dtypes of tensors whose sizes TensorRT returns."""
 
 
 @converts_elementwise(aten.sym_size.int, reads_runtime_shape=True, dtypes=_SIZED_DTYPES)

@@ -169,7 +169,7 @@ def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 
 @pack.decomposition(aten.repeat_interleave.Tensor)
 def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
-    """Returns each index as often as ``repeats`` says."""
+    """Returns each index as many times as ``repeats`` has for it."""
     if output_size is None:
         raise NotImplementedError("the result's size depends on the data")
     ends = repeats.to(torch.int64).cumsum(0)

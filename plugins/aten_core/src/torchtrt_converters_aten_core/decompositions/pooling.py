@@ -157,7 +157,7 @@ def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _inside_parts(length: int, count: int, like: Tensor) -> Tensor:
-    """Returns which places of a dimension each of as many parts as asked for holds: ``(count, length)``."""
+    """Returns which places of a dimension each of ``count`` parts holds: ``(count, length)``."""
     parts = torch.arange(count, device=like.device).unsqueeze(1)
     places = torch.arange(length, device=like.device)
     first = torch.div(parts * length, count, rounding_mode="floor")
@@ -203,7 +203,7 @@ def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
 def _average(
     self: Tensor, spans: Sequence[Span], count_include_pad: bool, divisor: int | None
 ) -> Tensor:
-    """Averages the windows that ``spans`` describe. PyTorch's options say what the sum is divided by."""
+    """Averages the windows that ``spans`` describe. PyTorch's options determine what the sum is divided by."""
     values, places = _gather(self, spans, 0)
     total = values.sum(-1)
     if divisor is not None:

@@ -19,7 +19,7 @@ _ZEROS, _BORDER = 0, 1
 def grid_sampler_3d(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Returns samples of a volume at the places that a grid tells: the nearest element, or between eight of them."""
+    """Returns samples of a volume at the places in a grid: the nearest element, or between eight of them."""
     lengths = input.shape[2:]
     if not all(isinstance(length, int) for length in lengths):
         raise NotImplementedError("a volume is sampled where its sizes are fixed")

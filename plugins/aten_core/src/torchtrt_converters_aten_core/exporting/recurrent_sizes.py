@@ -1,7 +1,7 @@
 """Keeps the length of a sequence symbolic when recurrent layers are exported.
 
 PyTorch finds the sizes of ``aten.lstm.input`` and its kin by running their steps one by one, which
-fixes the number of steps in the exported program. Here the sizes are told without running anything.
+fixes the number of steps in the exported program. Here the sizes are computed without running anything.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _users = 0
 def symbolic_sequence_lengths() -> Iterator[None]:
     """Lets ``torch.export`` keep recurrent layers whole and their sequences of any length, in a ``with`` block.
 
-    Inside it these ops tell sizes and compute nothing, in this thread only: only export there.
+    Inside it these ops return sizes and compute no values, in this thread only: only export there.
     """
     _install()
     _telling.active += 1

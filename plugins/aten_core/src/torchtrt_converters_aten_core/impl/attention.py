@@ -101,7 +101,7 @@ def attention(
         value: A network tensor of shape ``(..., keys, width of the result)``.
         mask: ``None``, or a network or PyTorch tensor that broadcasts to ``(..., queries, keys)``:
             bool (true takes part) or floating point (added).
-        is_causal: Whether query ``i`` sees keys up to ``i`` only, beside what the mask says.
+        is_causal: Whether query ``i`` reads keys up to ``i`` only, in addition to the mask.
         scale: The factor; 1 over the root of the width without it.
 
     A query whose mask leaves no key has a result of 0, as in PyTorch.

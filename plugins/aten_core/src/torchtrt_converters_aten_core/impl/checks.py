@@ -67,7 +67,7 @@ def _plain_dtype(value: Any) -> torch.dtype | None:
     """Returns a fake tensor's dtype, or ``None`` if anything but the dtype may keep TensorRT from computing with it.
 
     Each attribute of a fake tensor takes as long to read as a whole check, and the checks of each node that reads the
-    tensor ask for the same ones. So the tensor keeps the answer. A validator leaves graphs as they are.
+    tensor read the same ones. So the tensor keeps the result. A validator leaves graphs as they are.
     """
     if not isinstance(value, torch.Tensor):
         return None
@@ -130,7 +130,7 @@ def _wrong_dtype_among(values: Any, dtypes: frozenset[torch.dtype]) -> str | Non
 
 
 def sizes_known_before_data(node: Node) -> str | None:
-    """Rejects tensors whose sizes depend on data where TensorRT tells no such size to the layers after."""
+    """Rejects tensors whose sizes depend on data where TensorRT has no layer that returns such a size."""
     tensors = [value_of(source) for source in node.all_input_nodes]
     symbolic = [
         each for each in tensors if isinstance(each, torch.Tensor) and _may_be_symbolic(each)

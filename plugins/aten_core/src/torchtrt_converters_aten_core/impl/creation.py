@@ -55,7 +55,7 @@ def arange(
         start: The first number: a number or a 0-d int32 network tensor.
         end: The number to stop before, likewise.
         step: The distance, likewise.
-        count: How many there are, as PyTorch knows it.
+        count: How many there are, from PyTorch's shape.
         dtype: The dtype of the result.
     """
     fixed = [number for number in (start, end, step) if not is_network_tensor(number)]

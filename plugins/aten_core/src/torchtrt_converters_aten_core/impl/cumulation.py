@@ -39,7 +39,7 @@ def cumulate(
         kind: As for ``.merging.merge``.
         tensor: A network tensor of rank 1 or more.
         dim: The dimension.
-        size: What PyTorch knows of its size, where that is more than the context knows.
+        size: Its size in PyTorch, where the context does not have it.
     """
     dim %= len(tensor.shape)
     if kind == "SUM":

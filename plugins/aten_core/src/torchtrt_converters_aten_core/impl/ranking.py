@@ -41,7 +41,7 @@ def first_extreme(
     """Returns the int32 index of the ``MAX`` or ``MIN`` along a dimension, which stays with size 1.
 
     Of equal elements it is the first, and of elements that are NaN before any that is one.
-    TensorRT's TopK promises neither.
+    TensorRT's TopK guarantees neither.
 
     Args:
         ctx: The conversion context.
@@ -145,7 +145,7 @@ def top_k(
 def _ranked(ctx: ConversionContext, tensor: NetworkTensor, largest: bool) -> NetworkTensor:
     """Returns numbers that TopK puts in PyTorch's order, in which what is NaN is above all.
 
-    TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and says -1
+    TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and returns -1
     for its index.
     """
     dtype, numbers = ctx.dtype_of(tensor), torch.finfo(types.effective_dtype(ctx, tensor))

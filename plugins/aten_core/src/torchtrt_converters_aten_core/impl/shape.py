@@ -38,7 +38,7 @@ def reshape(
         ctx: The conversion context.
         tensor: A network tensor.
         sizes: The new sizes: numbers, at most one of them -1, 0-d int32 tensors, or deferred sizes.
-        result: What PyTorch knows of the new sizes, where the caller can tell.
+        result: PyTorch's new sizes, where the caller has them.
         source: What is known of the tensor's own sizes, where the tensor is not itself the result of a node.
     """
     if source is None:

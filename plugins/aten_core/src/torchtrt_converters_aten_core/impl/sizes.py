@@ -69,7 +69,7 @@ def maximum(symbol: int | torch.SymInt) -> int | None:
 def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size can be 0.
 
-    The bounds of expressions do not say it: PyTorch takes all sizes of inputs for 2 or more.
+    The bounds of expressions do not decide it: PyTorch takes all sizes of inputs for 2 or more.
 
     Args:
         ctx: The conversion context.
@@ -122,7 +122,7 @@ def sizes_of(ctx: ConversionContext, tensor: NetworkTensor) -> list[Size]:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A size of a tensor that is asked for at run time only if it is needed.
+    """A size of a tensor that is read at run time only if it is needed.
 
     Attributes:
         tensor: The network tensor.
@@ -149,7 +149,7 @@ def lazy_shape(ctx: ConversionContext, tensor: NetworkTensor) -> list[int | Defe
 
 
 def resolve(ctx: ConversionContext, size: Size | Deferred) -> Size:
-    """Returns a size that can be computed with: a deferred one is asked for now.
+    """Returns a size that can be computed with: a deferred one is read now.
 
     Args:
         ctx: The conversion context.

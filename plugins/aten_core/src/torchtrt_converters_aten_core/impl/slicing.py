@@ -38,7 +38,7 @@ def slice_dim(
         start: The first index; ``None`` for the beginning.
         end: The index to stop before; ``None`` for the end.
         step: The distance between elements, at least 1.
-        count: How many elements PyTorch says there are, if it can tell.
+        count: The number of elements in PyTorch, if it is known.
     """
     rank = len(tensor.shape)
     dim %= rank

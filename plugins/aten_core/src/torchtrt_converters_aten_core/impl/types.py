@@ -27,7 +27,7 @@ _BYTE_TYPES = (torch.uint8, torch.int8)
 
 
 def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
-    """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
+    """Returns ``tensor`` as ``dtype``, by PyTorch's rules: as bool, floats but 0 are true, NaN included.
 
     A cast to the dtype that the tensor has adds no layer, which would keep TensorRT from fusing what is around it.
 
@@ -47,9 +47,8 @@ def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> N
     result = _converted(ctx, tensor, source, target)
     known = ctx.known_value(tensor)
     if isinstance(known, torch.Tensor):  # how its sizes relate to those of others
-        with contextlib.suppress(
-            NewAssumptionError
-        ):  # PyTorch asks of a new tensor whether it is empty
+        # PyTorch checks whether a new tensor is empty.
+        with contextlib.suppress(NewAssumptionError):
             ctx.set_known_value(result, known.to(target))
     return result
 
@@ -216,7 +215,7 @@ def computed_infinity(
 
 
 def _is_near_half(value: object) -> bool:
-    """Returns whether float16 tells a number from others, if it is one: beyond its range it does not."""
+    """Returns whether float16 distinguishes a number from others, if it is one: beyond its range it does not."""
     if not isinstance(value, float) or not math.isfinite(value):
         return not isinstance(value, int) or abs(value) <= _HALF.max
     return value == 0 or _HALF.smallest_normal <= abs(value) <= _HALF.max
@@ -259,7 +258,7 @@ def common_rank(values: Sequence[Operand]) -> int:
 
 
 def stand_in(ctx: ConversionContext, value: Operand) -> torch.Tensor | int | float | bool:
-    """Returns what promotion needs to know of a value: a tensor of its dtype and rank, or a number.
+    """Returns what promotion needs of a value: a tensor of its dtype and rank, or a number.
 
     Args:
         ctx: The conversion context.

@@ -1,1 +1,1 @@
-"""Rewrites of a whole graph, before anyone is asked who converts what."""
+"""Rewrites of a whole graph, before converters are looked up."""

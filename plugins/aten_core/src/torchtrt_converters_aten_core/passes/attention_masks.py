@@ -1,4 +1,4 @@
-"""Masks of attention that are constants and hide nothing, or all that is to come: then a flag says as much.
+"""Masks of attention that are constants and hide nothing, or all that is to come: a flag replaces them.
 
 Exporters write masks out: a model of ``transformers`` without padding carries tensors of true, a decoder a triangle.
 TensorRT computes attention in one kernel only where no mask is read.

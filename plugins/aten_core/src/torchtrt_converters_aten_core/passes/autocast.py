@@ -1,4 +1,4 @@
-"""Lowers a float32 model to float16 or bfloat16 by casts, as the setting ``autocast`` asks.
+"""Lowers a float32 model to float16 or bfloat16 by casts, as the setting ``autocast`` specifies.
 
 The rules are those of PyTorch's autocast on CUDA (https://docs.pytorch.org/docs/stable/amp.html): matrix products and
 convolutions compute in the lower precision. Ops that lose accuracy there (normalizations, exponentials, losses,

@@ -1,6 +1,6 @@
 """Ops whose operands must have one dtype in PyTorch, and ops that export in another dtype than they compute.
 
-Their kernels decide when they run, and exporting does not ask them. TensorRT would compute something.
+Their kernels decide when they run, and exporting does not call them. TensorRT would compute something.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class _PartialWrites:
         Args:
             value: What has the place's shape and dtype.
             path: The views that lead to the place.
-            reach: Knows what is at the place, and what else can be.
+            reach: Returns what is at the place, and what else can be.
         """
         known = reach(value)
         if known is not None or not isinstance(value, Node) or not value.args:

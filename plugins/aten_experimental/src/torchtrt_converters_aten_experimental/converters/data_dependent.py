@@ -71,7 +71,7 @@ def nonzero(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
 
 
 def _columns(ctx: ConversionContext, value: NetworkTensor) -> NetworkTensor:
-    """Returns where a tensor is not zero as TensorRT tells it: int32, ``(rank, count)``."""
+    """Returns where a tensor is not zero as TensorRT returns it: int32, ``(rank, count)``."""
     if ctx.dtype_of(value) in (torch.int64, torch.int32, torch.uint8):
         value = ctx.tensor(value, torch.bool)
     elif value.is_network_input and ctx.dtype_of(value) is torch.bool:
@@ -259,7 +259,7 @@ def _sort_rows(
 ) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns slices along the first dimension in lexicographic order, and their indices.
 
-    A row goes where the count of rows before it says. Of two rows the first element that differs
+    The place of a row is the count of rows before it. Of two rows the first element that differs
     decides, and NaN comes after all numbers.
     """
     count = sizes.size_of(ctx, rows, 0)
@@ -289,7 +289,7 @@ def _sort_rows(
 
 
 _BEHIND = float(1 << 24)
-"""Beyond the place of every element that float32 tells apart."""
+"""Beyond the place of every element that float32 distinguishes."""
 
 
 def _differs_from_before(ctx: ConversionContext, rows: NetworkTensor) -> NetworkTensor:

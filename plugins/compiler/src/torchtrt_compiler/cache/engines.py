@@ -32,7 +32,7 @@ class EngineRequest:
         block: The block. Its calls carry their resolutions.
         inputs: The sizes and dtypes of its inputs, for each profile.
         settings: The settings of the compilation.
-        followed: The block's weights that follow from the model's, by name, if anybody watches them.
+        followed: The block's weights that follow from the model's, by name, if they are watched.
     """
 
     name: str

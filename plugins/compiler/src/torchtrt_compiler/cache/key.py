@@ -108,7 +108,7 @@ def _tensorrt() -> list[str]:
 
 @functools.cache
 def _fingerprint(package: str) -> str:
-    """Returns a text that changes with a package's code, whatever its version says."""
+    """Returns a text that changes with a package's code, even if its version stays."""
     path = getattr(sys.modules.get(package), "__file__", None)
     if path is None:
         raise _NoKeyError(package)

@@ -342,7 +342,7 @@ class EngineCache:
 
 
 def _read_header(stream: Any) -> dict[str, Any]:
-    """Returns what the header of a kept engine says.
+    """Returns the contents of a kept engine's header.
 
     Raises:
         ValueError: The file is truncated or damaged.

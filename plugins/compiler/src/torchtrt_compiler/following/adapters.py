@@ -56,7 +56,7 @@ _hotswaps = 0
 def hotswaps() -> int:
     """Returns how often PEFT has written other weights into a loaded adapter, which it does through ``.data``.
 
-    PEFT tells nobody, whichever object of a model it is called with. Its function counts from the first call on.
+    PEFT keeps no record of it. From the first call of this function on, PEFT's function counts its calls.
     """
     swapping: Any = sys.modules.get("peft.utils.hotswap")
     if swapping is not None and not hasattr(swapping.hotswap_adapter_from_state_dict, _COUNTED):

@@ -236,7 +236,7 @@ def _bounds(value: Any, declared: Any, where: str) -> list[Bounds]:
 
 
 def _dims(declared: Any, value: torch.Tensor, where: str) -> list[tuple[int, Any]]:
-    """Returns the dimensions that a declaration names, with what it says of each."""
+    """Returns the dimensions that a declaration names, each with its declared range."""
     items = list(declared.items() if isinstance(declared, Mapping) else enumerate(declared))
     for dim, _ in items:
         if not isinstance(dim, int) or not -value.dim() <= dim < value.dim():
@@ -247,10 +247,10 @@ def _dims(declared: Any, value: torch.Tensor, where: str) -> list[tuple[int, Any
 
 
 def _range(declared: Any, where: str) -> tuple[int, int, int]:
-    """Returns the minimum, optimal and maximum size that a declaration says.
+    """Returns the minimum, optimal and maximum size in a declaration.
 
     Raises:
-        InputError: It says no such.
+        InputError: It contains none.
     """
     least, most = getattr(declared, "min", None), getattr(declared, "max", None)
     sizes: Any = declared if isinstance(declared, tuple | list) else (least, most)

@@ -82,7 +82,7 @@ class SavedPrograms:
         return describe(model, state) == self.lines
 
     def drop(self, program: Program) -> None:
-        """Forgets a program."""
+        """Removes a program."""
         self._programs = [each for each in self._programs if each.program is not program]
 
 
@@ -101,22 +101,7 @@ def save_programs(
         InputError: There is no program, or one writes to weights. The folder is as it was.
         UnsupportedProgramError, UnwritableFileError: As of ``torchtrt.save``.
     """
-    entries = [
-        (key, binding)
-        for key, held in bindings.items()
-        for binding in held
-        if binding.program.compiled is not None
-    ]
-    if not entries:
-        raise InputError(
-            f"{type(model).__name__} has no engines to save: none of its calls has been compiled."
-        )
-    for _, binding in entries:
-        if binding.written:
-            raise InputError(
-                f"A program of {type(model).__name__} writes to its weights "
-                f"({', '.join(sorted(binding.written))}), whose memory is the model's own, so it cannot be saved."
-            )
+    entries = _compiled_entries(model, bindings)
     new = NewFolder(folder / _FILE)
     for old in (*folder.glob("program-*.pt2"), *folder.glob(f"{_CONSTANTS}-*.pt")):
         remove_file(old)
@@ -137,11 +122,38 @@ def save_programs(
                 "names": dict(binding.names),
                 "ends": binding.ends,
                 "stripped": program.compiled.settings.strip_engine_weights,
-                "fingerprint": _portable(program.print),
+                "fingerprint": _fingerprint_to_json(program.fingerprint),
             }
         )
     content = {"model": describe(model, state), "weights": digests, "programs": rows}
     new.describe(content, FORMAT)
+
+
+def _compiled_entries(
+    model: torch.nn.Module, bindings: Mapping[str, list[Binding]]
+) -> list[tuple[str, Binding]]:
+    """Returns the programs that were compiled, each with its kind of calls.
+
+    Raises:
+        InputError: There is none, or one writes to weights.
+    """
+    entries = [
+        (key, binding)
+        for key, held in bindings.items()
+        for binding in held
+        if binding.program.compiled is not None
+    ]
+    if not entries:
+        raise InputError(
+            f"{type(model).__name__} has no engines to save: none of its calls has been compiled."
+        )
+    for _, binding in entries:
+        if binding.written:
+            raise InputError(
+                f"A program of {type(model).__name__} writes to its weights "
+                f"({', '.join(sorted(binding.written))}), whose memory is the model's own, so it cannot be saved."
+            )
+    return entries
 
 
 def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
@@ -159,18 +171,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     saved_files = read_description(folder / _FILE, FORMAT, "Save the model again")
     content = saved_files.content
     state = ModelState(model)
-    certain, possible = differences(content["model"], describe(model, state))
-    if certain:
-        raise InputError(
-            f"The engines in {folder} are for another {type(model).__name__}: {certain}."
-        )
-    if possible:
-        warnings.warn(
-            f"The {type(model).__name__} may be another than the one of the engines in {folder}, because {possible}. "
-            "Its first call exports it, and uses the engines if they have the same program. Save them again.",
-            FollowWarning,
-            stacklevel=4,
-        )
+    _check_same_model(folder, model, differences(content["model"], describe(model, state)))
     watched = Watch(model, state)  # before values are read
     known = _known(watched, state)
     digests: dict[str, str] = content["weights"]
@@ -191,13 +192,10 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
                 f"The engines in {folder} have weights compiled in, and {min(other)!r} of the model is another. "
                 "Compile the model, or save engines with immutable_weights=False, which take other weights."
             )
-        print_ = row["fingerprint"]
-        program = Program(
-            compiled, None if print_ is None else Fingerprint(print_[0], tuple(print_[1]))
-        )
+        program = Program(compiled, _fingerprint_from_json(row["fingerprint"]))
         ends = [[tuple(shape) for shape in end] for end in row["ends"]]
         saved = _SavedProgram(program, row["key"], row["names"], constants, ends)
-        # Of the model that was saved.
+        # The weights are those of the model that was saved.
         program.loaded = Binding(program, saved.names, constants, ends)
         marks = program.loaded.marks(watched)
         program.held = {own: mark for own, mark in marks.items() if saved.names[own] not in other}
@@ -205,13 +203,42 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     return SavedPrograms(content["model"], programs)
 
 
+def _check_same_model(folder: Path, model: torch.nn.Module, found: tuple[str, str]) -> None:
+    """Checks that the programs in a folder are for this model, and warns where that is uncertain.
+
+    Args:
+        folder: The folder.
+        model: The model.
+        found: A difference that is certain, and one that is possible; ``""`` for none.
+
+    Raises:
+        InputError: They are for another model.
+    """
+    certain, possible = found
+    if certain:
+        raise InputError(
+            f"The engines in {folder} are for another {type(model).__name__}: {certain}."
+        )
+    if possible:
+        warnings.warn(
+            f"The {type(model).__name__} may be another than the one of the engines in {folder}, because {possible}. "
+            "Its first call exports it, and uses the engines if they have the same program. Save them again.",
+            FollowWarning,
+            stacklevel=5,
+        )
+
+
 def _known(watched: Watch, state: ModelState) -> dict[str, torch.Tensor]:
     """Returns the weights of a model, and the numbers that can change like weights, by name."""
     return {**state.weights, **{name: as_tensor(value) for name, _, _, value in watched.numbers}}
 
 
-def _portable(print_: Fingerprint | None) -> Any:
+def _fingerprint_to_json(fingerprint: Fingerprint | None) -> Any:
     """Returns a fingerprint that holds in other processes; None where it names objects of this one."""
-    if print_ is None or " object " in print_.text:
+    if fingerprint is None or " object " in fingerprint.text:
         return None
-    return print_.text, print_.weights
+    return fingerprint.text, fingerprint.weights
+
+
+def _fingerprint_from_json(data: Any) -> Fingerprint | None:
+    return None if data is None else Fingerprint(data[0], tuple(data[1]))

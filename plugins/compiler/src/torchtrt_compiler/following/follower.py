@@ -208,7 +208,7 @@ class Follower(NoState):
         if torch.is_grad_enabled() and self._wants_gradients(leaves):
             self._warn(
                 "gradients",
-                "A call runs in PyTorch, because it may want gradients, which engines do not compute. Call it under "
+                "A call runs in PyTorch, because it may need gradients, which engines do not compute. Call it under "
                 "torch.no_grad() or torch.inference_mode().",
             )
             return None
@@ -217,7 +217,7 @@ class Follower(NoState):
         except UnsupportedCallError as error:
             self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
         except TypeError:
-            pass  # the model says what is wrong
+            pass  # the model raises the error itself
         return None
 
     def _wants_gradients(self, leaves: list[Any]) -> bool:
@@ -395,7 +395,7 @@ class Follower(NoState):
         return binding if binding.program.accepts(call.args, call.kwargs) else None
 
     def _has_room(self, structure: Structure, call: Call) -> bool:
-        """Returns whether another program may be compiled, and forgets those of other structures for it."""
+        """Returns whether another program may be compiled, and removes those of other structures for it."""
         while len(self._programs()) >= self._max_programs and self._structures[0] is not structure:
             self._structures.pop(0)
         if len(self._programs()) < self._max_programs:

@@ -31,23 +31,23 @@ class Program:
 
     Args:
         compiled: The compiled model; None where no op became an engine.
-        print_: What it computes; None if that is unknown.
+        fingerprint: What it computes; None if that is unknown.
         written: The weights that it writes to.
 
     Attributes:
         loaded: Whose weights are in the engines.
-        held: For each weight in the engines what told it from others.
+        held: For each weight in the engines, what identified it then.
         sharing: The weights that share memory with one that it writes to, as groups.
     """
 
     def __init__(
         self,
         compiled: CompiledModule | None,
-        print_: Fingerprint | None,
+        fingerprint: Fingerprint | None,
         written: frozenset[str] = frozenset(),
     ) -> None:
         self.compiled = compiled
-        self.print = print_
+        self.fingerprint = fingerprint
         self.written = written
         self.loaded: Binding | None = None
         self.held: dict[str, Any] = {}
@@ -202,7 +202,7 @@ class Binding:
         ]
 
     def marks(self, watched: Watch) -> dict[str, Any]:
-        """Returns what tells whether each weight of the program is another one, by the program's names."""
+        """Returns what identifies each weight of the program, by the program's names."""
         marks: dict[str, Any] = {name: mark for name, *mark in watched.tensors}
         marks |= {name: [value] for name, _, _, value in watched.numbers}
         for name, tensor in self.constants.items():
@@ -262,15 +262,15 @@ def bind(
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
         exported = export_traced(model, args, kwargs, None)
-        print_ = None if options.get("tune") else fingerprint(exported)
+        new = None if options.get("tune") else fingerprint(exported)
         names, constants = _weights(exported, state)
         for program in known:
             if (
-                print_ is not None
-                and program.print is not None
-                and program.print.text == print_.text
+                new is not None
+                and program.fingerprint is not None
+                and program.fingerprint.text == new.text
             ):
-                pairs = zip(program.print.weights, print_.weights, strict=True)
+                pairs = zip(program.fingerprint.weights, new.weights, strict=True)
                 return Binding(program, dict(pairs), constants, ())
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
@@ -278,7 +278,7 @@ def bind(
             compiled = compile_exported(model, exported, args, kwargs, options)
     places = filter(None, map(place_of, _destinations(compiled.graph_module).values()))
     written = _at(list(places), {**state.weights, **constants}, names)
-    return Binding(Program(_freed(compiled), print_, written), names, constants, ())
+    return Binding(Program(_freed(compiled), new, written), names, constants, ())
 
 
 def _weights(
@@ -296,7 +296,7 @@ def _weights(
     for name, each in constants.items():
         if name not in exported.state_dict and _is_strided(each) and storage_of(each) in own:
             raise UnsupportedProgramError(
-                f"Its forward reads a weight through an object that is no module ({name}), and nothing says which."
+                f"Its forward reads a weight through an object that is no module ({name}), so the weight is unknown."
             )
     return {name: name for name in tensors}, constants
 

@@ -30,7 +30,7 @@ _SLOTS = ("_parameters", "_buffers")
 _NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-"""The types of values that ``repr`` tells apart."""
+"""The types of values that ``repr`` distinguishes."""
 _ATOMS = (
     *PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
     NoState,
@@ -115,7 +115,7 @@ def _content(live: Any, labels: frozenset[str]) -> tuple[list[Any] | None, list[
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Returns whether two values are the same object, or numbers or text that nothing tells apart."""
+    """Returns whether two values are the same object, or numbers or text of one type that ``repr`` writes alike."""
     if one is other:
         return True
     if type(one) is not type(other):

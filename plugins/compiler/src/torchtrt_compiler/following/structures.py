@@ -49,7 +49,7 @@ class Structure:
         return {**saved, **{repr(key): held for key, held in self.bindings.items()}}
 
     def drop(self, key: Any, binding: Binding) -> None:
-        """Forgets a program."""
+        """Removes a program."""
         self.bindings[key] = [each for each in self.bindings[key] if each is not binding]
         self.chosen = {place: each for place, each in self.chosen.items() if each is not binding}
 

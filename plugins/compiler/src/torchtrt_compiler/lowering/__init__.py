@@ -1,9 +1,9 @@
-"""From an exported program to a flat ATen graph in which every node knows who converts it.
+"""From an exported program to a flat ATen graph in which every node has its resolution.
 
 ``lower`` runs the steps in order. ``program`` opens the exported program into a graph with its weights as
 attributes. ``cleanup`` removes what computes nothing. ``constant_folding`` computes what depends on no input.
-Packs' own passes run. ``decomposition`` asks the registry about each node, and inlines a decomposition where that
-helps. ``aliasing`` knows which tensors may share memory, and has the last word when the blocks are engines. Before,
+Packs' own passes run. ``decomposition`` looks up each node in the registry, and inlines a decomposition where
+that helps. ``aliasing`` determines which tensors may share memory, and runs again when the blocks are engines. Before,
 ``regions`` flattens regions under ``torch.autocast``, and ``transforms`` applies ``torch.vmap``.
 """
 

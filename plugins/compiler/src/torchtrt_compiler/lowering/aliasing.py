@@ -1,7 +1,7 @@
 """Which tensors of a graph may share memory, and what follows for its results and its writes.
 
 A lowered graph reads, computes, and only then writes to inputs and attributes. ``copy_`` writes all of one or, where a
-pass knows the new part, that part. The views that are these parts come before the first write. Inside the graph a value
+pass found the new part, that part. The views that are these parts come before the first write. Inside the graph a value
 is a value, and copies may go as they please. Memory can be seen from outside in two places only, both settled here:
 
 * **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
@@ -11,8 +11,8 @@ is a value, and copies may go as they please. Memory can be seen from outside in
 Facts
     ``may_share`` returns the arguments whose memory a call's result may be. The op's schema annotates them, or
     ``UNDECLARED`` lists them. Without a schema (control flow, a block that PyTorch runs) they are all arguments.
-    An engine's outputs are always new memory. ``certain_source`` says whose memory a result surely
-    is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
+    An engine's outputs are always new memory. ``certain_source`` returns whose memory a result
+    surely is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
 
 Sets
     The *memories* of a node are the inputs, storages of attributes, and calls whose memory it may be, along
@@ -24,7 +24,7 @@ Conclusions
     * Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``. It
       has PyTorch rewrite the rest, with what is undeclared declared, and refuses writes to what repeats.
     * No weight that is read may lie in memory that is written under another name (``written_inputs``).
-    * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
+    * Copy removal and constant folding need no check: they change no value, and origins are taken before them
       (``origins_of``).
     * Once the graph is complete, ``clone_aliased_outputs`` copies each result that may be an attribute's memory: no
       caller gets a weight or a folded constant. It copies results that may be memory that is written at the end,
@@ -78,7 +78,7 @@ UNDECLARED = frozenset({
     aten.meshgrid.indexing, aten.sum_to_size.default, aten.type_as.default,
     aten.unsafe_chunk.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
 })  # fmt: skip
-"""Ops that may return an argument, or a view of one, although their schema does not say so."""
+"""Ops that may return an argument, or a view of one, although their schema does not declare it."""
 
 _ALWAYS_VIEWS = frozenset({
     aten.chunk.default, aten.expand_as.default, aten.movedim.int, aten.movedim.intlist,

@@ -32,7 +32,7 @@ def remove_no_ops(graph_module: GraphModule) -> None:
     memory by strides, and where an input is only copied and returned: that copy is for a converter.
 
     Raises:
-        UnsupportedProgramError: Something reads memory by strides that the graph does not know.
+        UnsupportedProgramError: Something reads memory by strides that the graph does not have.
     """
     graph = graph_module.graph
     copy_memory_read_by_strides(graph)
@@ -44,7 +44,7 @@ def remove_no_ops(graph_module: GraphModule) -> None:
         if isinstance(node.target, OpOverload) and not node.target._schema.returns:
             if node.target.namespace == "aten":  # assertions
                 graph.erase_node(node)
-            else:  # whoever calls it wants what it does
+            else:  # the model calls it for its effect
                 has_side_effect(node.target)
         elif _copies_input(node) and not _returns_input(node):
             node.replace_all_uses_with(node.args[0])

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.contract import constant_of
 from torchtrt.errors import UnsupportedProgramError
@@ -66,6 +66,31 @@ def fold_constants(
         The values in floating point that follow from packed weights.
     """
     graph = graph_module.graph
+    values, folded = _computed_values(graph, mutated, keep_quantized)
+    first_call = next(node for node in graph.nodes if node.op != "placeholder")
+    names = _free_names(graph_module)
+    packed = _packed_sources(values)
+    unpacked: list[Unpacked] = []
+    for node in folded:
+        if all(user in values for user in node.users):
+            continue  # only other folded nodes read it
+        place = first_call if node.op == "placeholder" else node
+        name = next(names)
+        setattr(graph_module, name, values[node])
+        if node in packed and values[node].is_floating_point():
+            source = packed[node]
+            unpacked.append(
+                Unpacked(str(source.target), values[source].nbytes, values[node].nbytes)
+            )
+        _put_attribute(node, name, place)
+    graph.eliminate_dead_code()
+    return [each for each in unpacked if each.bytes > each.packed_bytes]
+
+
+def _computed_values(
+    graph: Graph, mutated: Collection[str], keep_quantized: bool
+) -> tuple[dict[Node, torch.Tensor], list[Node]]:
+    """Returns the values that depend on no input, by node, and the nodes that were not attributes before."""
     values: dict[Node, torch.Tensor] = {}
     folded: list[Node] = []
     for node in graph.nodes:
@@ -86,24 +111,7 @@ def fold_constants(
             if isinstance(value, torch.Tensor):
                 values[node] = value
                 folded.append(node)
-    first_call = next(node for node in graph.nodes if node.op != "placeholder")
-    names = _free_names(graph_module)
-    packed = _packed_sources(values)
-    unpacked: list[Unpacked] = []
-    for node in folded:
-        if all(user in values for user in node.users):
-            continue  # only other folded nodes read it
-        place = first_call if node.op == "placeholder" else node
-        name = next(names)
-        setattr(graph_module, name, values[node])
-        if node in packed and values[node].is_floating_point():
-            source = packed[node]
-            unpacked.append(
-                Unpacked(str(source.target), values[source].nbytes, values[node].nbytes)
-            )
-        _put_attribute(node, name, place)
-    graph.eliminate_dead_code()
-    return [each for each in unpacked if each.bytes > each.packed_bytes]
+    return values, folded
 
 
 def _packed_sources(values: dict[Node, torch.Tensor]) -> dict[Node, Node]:
@@ -142,7 +150,7 @@ def _computed(node: Node, args: Any, kwargs: Any) -> Any:
     """Returns what a node computes of constants.
 
     Raises:
-        UnsupportedProgramError: PyTorch has no kernel for them, which exporting does not ask for.
+        UnsupportedProgramError: PyTorch has no kernel for them; exporting needs none.
     """
     target: Any = node.target
     try:

@@ -1,7 +1,7 @@
-"""Asks the registry about every node, and inlines a decomposition where that brings a node into TensorRT.
+"""Looks up every node in the registry, and inlines a decomposition where that brings a node into TensorRT.
 
 A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no converter accepts is
-traced through its decomposition (a pack's before PyTorch's own), and the parts are asked about in turn. Unless all of
+traced through its decomposition (a pack's before PyTorch's own), and the parts are looked up in turn. Unless all of
 them are accepted the node stays whole: PyTorch runs one ``aten.foo`` better than its pieces.
 """
 
@@ -61,7 +61,7 @@ def resolve_nodes(
 ) -> set[Any]:
     """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
-    Each node is asked about once; the answer travels with it to partitioning and conversion.
+    Each node is looked up once; its resolution stays with it for partitioning and conversion.
 
     Args:
         graph_module: The program's graph.
@@ -69,7 +69,7 @@ def resolve_nodes(
         known: The sizes that guards fix, by their expressions.
 
     Returns:
-        The ops that were asked about, those inside decompositions among them.
+        The ops that were looked up, those inside decompositions among them.
     """
     asked: set[Any] = set()
     with no_new_assumptions(graph_module.graph):
@@ -155,7 +155,7 @@ class _Resolver:
         """Returns the resolution of a node that writes nothing, and the graph of its decomposition if that helps.
 
         Raises:
-            SettingsError: The settings ask for a decomposition that the node does not have.
+            SettingsError: The settings name a decomposition that the node does not have.
         """
         settings = self.settings
         resolution = self.ask(node)
@@ -224,7 +224,7 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
     theirs = decomposition_table.get(target)
     if theirs is not None:
         return theirs
-    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    # Overloads that only TorchScript has are not dispatched, and ``_can_decompose`` raises for them.
     is_op = isinstance(target, torch._ops.OpOverload)
     is_dispatched = is_op and has_kernel(target.name())
     return target.decompose if is_dispatched and target._can_decompose() else None
@@ -280,7 +280,7 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
 
     is_ours = node.target in decompositions()
     try:
-        # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers, but takes ops apart.
+        # The dispatcher in Python accepts symbolic sizes where the one in C++ needs numbers, but takes ops apart.
         dispatcher = enable_python_dispatcher() if is_ours else contextlib.nullcontext()
         with torch.no_grad(), _fake_mode_of((*values, node.meta.get("val"))), dispatcher:
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
@@ -304,7 +304,7 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
 def _difference(parts: GraphModule, node: Node) -> str | None:
     """Returns how the results of a decomposition differ from the node's in dtype, rank or known sizes, or None.
 
-    The nodes that read the results are converted for what the exported program says of them.
+    The nodes that read the results are converted for their values in the exported program.
     """
     results: Any = parts.graph.output_node().args[0]
     wanted: Any = node.meta.get("val")
@@ -409,7 +409,7 @@ def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Re
         code = "decomposition" if first.code == "write" else first.code  # the op itself is no write
         return _with_reason(resolution, f"{needs}: {why}", code, first.advice)
     if resolution.rejections:
-        return resolution  # what converters said of the node itself says more
+        return resolution  # the converters' reasons about the node itself are more precise
     return _with_reason(resolution, f"{needs}, which has no converter either", "no-converter")
 
 

@@ -52,7 +52,7 @@ _SAYING_SO = {
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
 }
-"""For ops that are views without saying so and no composites of ops that do: the views that they are."""
+"""For ops that are undeclared views and no composites of declared ones: the views that they are."""
 
 
 _OF_VIEWS = frozenset({
@@ -64,7 +64,7 @@ _PARTS_OF_SUBCLASSES = ("export::access_subclass_inner_tensor",)
 
 
 def _updates_statistics(node: Node) -> bool:
-    """Returns whether a normalization updates its running statistics, which its schema does not tell."""
+    """Returns whether a normalization updates its running statistics, which its schema does not declare."""
     normalizations = (aten.batch_norm.default, aten.instance_norm.default)
     return node.target in normalizations and bool(node.args[5])
 
@@ -90,7 +90,7 @@ def _keeps_subclasses(exported: ExportedProgram) -> bool:
 def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
     """Returns the program and its graph without writes.
 
-    Writes to buffers and inputs have become outputs that the program's signature tells of. The
+    Writes to buffers and inputs have become outputs that the program's signature lists. The
     program given is not changed.
     """
     nodes = exported.graph.nodes
@@ -231,7 +231,7 @@ def _elements_are_apart(value: Any) -> bool:
 
 
 def _rewritten(graph: Graph) -> dict[Any, Callable[..., Any]]:
-    """Returns the ops that PyTorch is to compute by others: ``copy``, and what is a view here without saying so."""
+    """Returns the ops that PyTorch is to compute by others: ``copy``, and what is an undeclared view here."""
     key = DispatchKey.CompositeImplicitAutograd
     return {aten.copy.default: _copied} | {
         node.target: functools.partial(node.target._op_dk, key)
@@ -249,7 +249,7 @@ def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) ->
 
 @contextlib.contextmanager
 def _declared(exported: ExportedProgram) -> Iterator[None]:
-    """Makes a program say what shares memory, in a ``with`` block, because PyTorch believes what it says.
+    """Makes a program declare what shares memory, in a ``with`` block, because PyTorch relies on declarations.
 
     An op that returns its argument becomes ``alias``: PyTorch would lose a write through it.
     Inputs that nothing reads get memory of their own: a buffer under two names is read under one, and PyTorch would
@@ -347,7 +347,7 @@ def _functional_form(node: Node) -> Any:
         with source.meta["val"].fake_mode:
             result = functional(*args, **kwargs)
     except Exception:
-        return None  # it may refuse these arguments in any way; PyTorch's functionalization knows better
+        return None  # it may refuse these arguments in any way; PyTorch's functionalization then decides
     before = source.meta["val"]
     is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
     is_like = result.dtype is before.dtype if is_view else _is_like(result, before)

@@ -22,14 +22,14 @@ def guards_of(exported: ExportedProgram) -> tuple[Any, ...]:
     """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes.
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
-    text in a file. The symbols of a program from a file have guards too: those that opening it asked for.
+    text in a file. The symbols of a program from a file have guards too: those that opening it added.
 
     Raises:
         UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.
     """
     environment: Any = shape_env_of(exported.graph)
     traced = traced_guards(exported)
-    # Only tracing knows which inputs its symbols come from.
+    # Only tracing records which inputs its symbols come from.
     is_traced_here = environment is not None and getattr(environment, "var_to_sources", None)
     return traced if is_traced_here else _undecided((*traced, *written_guards(exported)))
 

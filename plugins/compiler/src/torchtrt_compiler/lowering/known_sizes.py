@@ -16,7 +16,7 @@ from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sym
 
 
 def known_sizes(guards: Iterable[Any]) -> dict[Any, int]:
-    """Returns the sizes that guards fix, by their expressions: they may say that ``n - (n + 1) // 2`` is 1."""
+    """Returns the sizes that guards fix, by their expressions: a guard may be that ``n - (n + 1) // 2`` is 1."""
     equal = (guard for guard in guards if isinstance(guard, sympy.Eq) and guard.rhs.is_Integer)
     return {guard.lhs: int(guard.rhs) for guard in equal}
 
@@ -29,8 +29,8 @@ def settle_sizes(
     Args:
         graph: The graph.
         known: The number of each expression that a guard fixes.
-        ranges: The values of each symbol, once it is known which are compiled: PyTorch adds no guard for what they
-            tell, and takes none for 0 or 1 before. Inputs keep their symbols, by which calls are checked.
+        ranges: The values of each symbol, once it is known which are compiled: PyTorch adds no guard for what
+            follows from them, and takes none for 0 or 1 before. Inputs keep their symbols, by which calls are checked.
     """
     settling = _Settling(known, ranges)
     for node in graph.nodes:

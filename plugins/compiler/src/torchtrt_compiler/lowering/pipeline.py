@@ -26,9 +26,9 @@ def lower(
     settings: CompilationSettings,
     watcher: ProgramWatcher | None = None,
 ) -> Program:
-    """Returns the exported program as a graph whose nodes all know their resolution.
+    """Returns the exported program as a graph whose nodes all have their resolution.
 
-    Packs' passes do not run where the settings leave every op to PyTorch and ask for no autocast.
+    Packs' passes do not run where the settings leave every op to PyTorch and set no autocast.
 
     Args:
         exported: The program.
@@ -61,7 +61,7 @@ def _warn_of(unpacked: list[Unpacked]) -> None:
     """Warns that packed weights become larger than they were."""
     before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
     warnings.warn(
-        f"No pack knows the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
+        f"No pack supports the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
         f"They are compiled in floating point: {after} bytes in place of {before}. Quantize the model in a way that "
         "the page quantized-models of the documentation lists, or set allow_dequantized_weights=True to accept this.",
         DequantizedWeightsWarning,

@@ -171,7 +171,7 @@ class _Opening:
 def _assume_as_exported(graph: torch.fx.Graph) -> None:
     """Lets sizes of inputs be taken for 2 or more where the graph is read, as ``torch.export`` takes them.
 
-    A program from a file has forgotten it, and what broadcasts would ask whether such a size is 1.
+    A file does not keep it, and ops that broadcast would have to decide whether such a size is 1.
     """
     for node in graph.find_nodes(op="placeholder"):
         for size in getattr(node.meta.get("val"), "shape", ()):

@@ -102,7 +102,7 @@ def copy_memory_read_by_strides(graph: Graph) -> None:
     """Gives each op that reads memory by strides a contiguous copy of that memory.
 
     Raises:
-        UnsupportedProgramError: The memory has gaps between the elements that the program knows.
+        UnsupportedProgramError: The memory has gaps between the elements of the program's tensor.
     """
     for node in list(graph.nodes):
         if node.target in _BY_STRIDES and not _is_settled(node):
@@ -215,7 +215,7 @@ def _order_in_memory(value: torch.Tensor) -> list[int] | None:
 
 
 def _call(graph: Graph, target: Any, args: Any, kwargs: Any = None) -> Node:
-    """Returns a new node that knows its value."""
+    """Returns a new node with its value."""
     kwargs = kwargs or {}
     made: Node = graph.call_function(target, args, kwargs)
     value = args[0].meta["val"]

@@ -29,7 +29,7 @@ from torchtrt_compiler.torch_internals import (
     is_functorch_wrapped_tensor,
 )
 from torchtrt_runtime.serialization.dtype_names import dtype_to_json
-from torchtrt_runtime.weights.given import inner_tensors
+from torchtrt_runtime.weights.given_weights import inner_tensors
 from torchtrt_runtime.weights.recipe import (
     SAME,
     NoFormError,
@@ -231,7 +231,7 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def _key(tensor: torch.Tensor) -> Any:
-    """Returns what tells a tensor from other views of the same memory."""
+    """Returns what distinguishes a tensor from other views of the same memory."""
     with DisableTorchFunction():
         return (
             _memory(tensor),
@@ -315,13 +315,14 @@ class ProgramRecorder:
             by_memory.setdefault(_memory(tensor), []).append(name)
         self._overlapping = [names for names in by_memory.values() if len(names) > 1]
         # What shares memory with another weight has its new values, and none of its own to keep.
+        kept = {
+            name for name in tensors if name in optional and _memory(tensors[name]) not in others
+        }
         self.weights = {
             name: {
                 "dtype": dtype_to_json(tensor.dtype),
                 "shape": list(tensor.shape),
-                "default": encode_tensor(tensor)
-                if name in optional and _memory(tensor) not in others
-                else None,
+                "default": encode_tensor(tensor) if name in kept else None,
             }
             for name, tensor in tensors.items()
         }
@@ -411,8 +412,8 @@ class BlockRecorder:
     def recipe(self) -> dict[str, Any]:
         """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
 
-        Some values of the network may have been made unobserved, as in another thread. Attributes that nobody saw being
-        read may have led to them, and must stay unchanged.
+        Some values of the network may have been made unobserved, as in another thread. Attributes whose
+        reads were not observed may have led to them, and must stay unchanged.
         """
         given = set(map(_memory, self._given.values()))
         for tensor in self._recorder.unread_sources() if self._has_unseen else ():

@@ -20,7 +20,7 @@ from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.usage_checks import UsageChecks
-from torchtrt_runtime.weights.given import (
+from torchtrt_runtime.weights.given_weights import (
     GivenWeights,
     GraphAttributes,
     form_of,
@@ -146,7 +146,7 @@ def _refit(
             source = recipe.sources.get(str(recipe.results[name]))
             if source is None or source not in memory:
                 raise RefitError(
-                    f"The model writes to {name!r}, and nothing says whose memory it is now."
+                    f"The model writes to {name!r}, and its memory in this model is unknown."
                 )
             tensors[name] = memory[source]
     trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
@@ -176,7 +176,7 @@ def _copied(graph_module: GraphModule) -> GraphModule:
 
 
 def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) -> None:
-    """Checks that lists and other containers of a new model hold no weights: nothing says which is which.
+    """Checks that lists and other containers of a new model hold no weights: which is which is unknown.
 
     Args:
         model: The new model.

@@ -22,20 +22,20 @@ def strip(
     """Notes which weights the engine of a stripped plan needs, and gives them to it.
 
     Args:
-        engine: The engine, which knows how its weights follow from the attributes of the graph.
+        engine: The engine, with the recipe by which its weights follow from the attributes of the graph.
         followed: These attributes, by name.
         takes_others: Whether it takes other weights than these.
 
     Raises:
-        BuildError: TensorRT left out weights that nothing tells.
+        BuildError: TensorRT left out weights that the recipe does not have.
     """
     engine.stripped = Stripped(takes_others)
     recipe = Recipe.from_json(engine.weights or {})
     known, needed = _names(engine)
-    if untold := [name for name in needed if name not in recipe.results]:
+    if missing := [name for name in needed if name not in recipe.results]:
         raise BuildError(
             f"{describe()} left weights out of the plan of {engine.name} that follow neither from the model's nor "
-            f"from a constant that a converter has added: {', '.join(untold)}. Compile the model without "
+            f"from a constant that a converter has added: {', '.join(missing)}. Compile the model without "
             "strip_engine_weights."
         )
     if kept := [name for name in recipe.results if name not in known]:

@@ -62,7 +62,7 @@ def trace(
         return results
 
     values = [source.meta["val"] for source in sources]
-    # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
+    # The dispatcher in Python accepts symbolic sizes where the one in C++ needs numbers.
     with torch.no_grad(), mode, enable_python_dispatcher():
         parts = make_fx(traced, tracing_mode="real")(*values)
         for part in parts.graph.nodes:

@@ -67,7 +67,7 @@ def guard_calls(
             InputError: It is not compiled for these sizes.
         """
         if axes:
-            with contextlib.suppress(TypeError):  # the component says what is wrong
+            with contextlib.suppress(TypeError):  # the component raises the error itself
                 arguments = signature.bind(*args, **kwargs).arguments
                 _check(arguments, axes, component, hint)
         with _scaled_adapters(followed, kwargs) as rest:
@@ -132,7 +132,7 @@ def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str
     Inside the program, each scale would be another program. Outside of it, each scale is a refit.
     """
     name = next((each for each in _ATTENTION if "scale" in (kwargs.get(each) or ())), None)
-    if name is None or not USE_PEFT_BACKEND:  # diffusers says what a scale needs
+    if name is None or not USE_PEFT_BACKEND:  # diffusers warns what a scale needs
         yield dict(kwargs)
         return
     others = dict(kwargs[name])

@@ -27,7 +27,7 @@ _LAYERS = tuple(
 def modelopt_quantizers() -> Iterator[None]:
     """Exports the quantizers of ModelOpt as its op ``tensorrt::quantize_op``, on a CPU as on a GPU.
 
-    On a CPU, ModelOpt computes integers by a function that asks for the values of a tensor, which ``torch.export``
+    On a CPU, ModelOpt computes integers by a function that reads the values of a tensor, which ``torch.export``
     cannot trace. Where ModelOpt was not imported, no model has its quantizers, and nothing happens.
     """
     module, utils = sys.modules.get(_TENSOR_QUANT), sys.modules.get(_UTILS)

@@ -25,7 +25,7 @@ SUMS = frozenset({aten.add.Tensor, aten.add_.Tensor})
 
 
 def quantized_inputs(node: Node, matrix_products: bool = True) -> list[Node]:
-    """Returns which inputs of a node TensorRT wants quantized; of one with a weight, the weight is the second."""
+    """Returns which inputs of a node TensorRT needs quantized; of one with a weight, the weight is the second."""
     if node.op != "call_function":
         return []
     if node.target in PRODUCTS:

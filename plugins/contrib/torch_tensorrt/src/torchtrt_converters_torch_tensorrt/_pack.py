@@ -31,7 +31,7 @@ def torchtrt_register_converters() -> None:
             if GROUP in (distribution.read_text("entry_points.txt") or ""):
                 entries = distribution.entry_points.select(group=GROUP)
                 found += [(entry, distribution) for entry in entries]
-        except Exception:  # torchtrt's own search says so
+        except Exception:  # torchtrt's own search reports it
             continue
     if found:
         from torchtrt_converters_torch_tensorrt.installed import adopt_entry_points

@@ -40,7 +40,7 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
         The pack. A failed adoption leaves nothing in it.
 
     Raises:
-        PackError: The module raised; the message names it, and what it asks for that torchtrt lacks.
+        PackError: The module raised; the message names it, and what it needs that torchtrt lacks.
     """
     given: object = module
     if not isinstance(given, str):
@@ -124,7 +124,7 @@ def _pack_name(name: str) -> str:
 def adopt_torch_tensorrt() -> ConverterPack:
     """Puts the converters of the installed Torch-TensorRT into use, as a pack of its name and version.
 
-    They are asked where the real TensorRT is in use, and come after first-party packs.
+    They are tried where the real TensorRT is in use, and come after first-party packs.
 
     Returns:
         The pack, ``torch_tensorrt_registry``.

@@ -40,7 +40,7 @@ def result_of_theirs(ctx: Any, result: Any, expected: Any) -> Any:
 
 
 def arguments_for_ours(ctx: Any, node: Node | None, args: Any, kwargs: Any) -> Any:
-    """Returns Torch-TensorRT's arguments in torchtrt's form; the context then knows what PyTorch knows of them."""
+    """Returns Torch-TensorRT's arguments in torchtrt's form, and records PyTorch's values in the context."""
     scalars: dict[int, Any] = {}
     if node is not None:
         for source, value in _pairs((node.args, node.kwargs), (args, kwargs)):

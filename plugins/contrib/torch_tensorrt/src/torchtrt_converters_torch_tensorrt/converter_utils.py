@@ -365,7 +365,7 @@ def get_trt_plugin(
 
 
 def clean_up_graph_after_modifications(gm: Any) -> Any:
-    """Returns a graph module without what nobody reads, checked and recompiled."""
+    """Returns a graph module without unused nodes, checked and recompiled."""
     gm.graph.eliminate_dead_code()
     gm.graph.lint()
     gm.recompile()

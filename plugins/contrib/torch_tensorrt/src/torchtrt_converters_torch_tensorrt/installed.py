@@ -20,7 +20,7 @@ def adopt_entry_points(found: Sequence[tuple[EntryPoint, Distribution]]) -> None
     for entry, distribution in sorted(found, key=lambda pair: pair[0].name):
         info = PackInfo(entry.name, distribution.name, distribution.version)
         try:
-            # Whose turn it is to be loaded is not asked: this is a pack of its own.
+            # The pack that is being loaded does not matter: this is a pack of its own.
             Context().run(adopt_as, entry.module, info)
         except KeyboardInterrupt:
             raise

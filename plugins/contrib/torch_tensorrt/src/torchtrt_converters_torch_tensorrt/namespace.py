@@ -16,7 +16,7 @@ import torchtrt
 from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport
 from torchtrt.errors import did_you_mean
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterRegistry
-from torchtrt.registry.symbolic import has_symbolic_dimensions
+from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
 from torchtrt.targets import qualified_name
 from torchtrt_converters_torch_tensorrt import converter_utils as utils
 from torchtrt_converters_torch_tensorrt import dtypes, registration
@@ -247,7 +247,7 @@ def _attribute(path: str, module: str, name: str) -> Any:
 
 
 def why_missing(module: str, name: str) -> str:
-    """Returns what a user reads who asks a module for a name that it has not."""
+    """Returns the message for a name that a module does not have."""
     names = [*NAMES.get(module, {}), *_submodules(module)]
     hint = INSTEAD.get(name)
     advice = (

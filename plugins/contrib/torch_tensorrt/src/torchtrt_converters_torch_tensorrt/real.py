@@ -118,7 +118,7 @@ def _registered_here(op: Any) -> set[str]:
 
 
 def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
-    """Returns Torch-TensorRT's registrations, in the order in which it asks them."""
+    """Returns Torch-TensorRT's registrations, in the order in which it tries them."""
     entries = list(entries)
     known = {id(support) for _, support in entries}
     high = [entry for entry in entries if _is_high(*entry, known)]
@@ -126,7 +126,7 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
     collected = Collected()
     token = COLLECTED.set(collected)
     try:
-        # The last to be registered with HIGH is the first to be asked.
+        # The last to be registered with HIGH is the first to be tried.
         for op, support in (*standard, *reversed(high)):
             is_high = (op, support) in high
             dynamo_tensorrt_converter(
@@ -202,7 +202,7 @@ def offer(
             for candidate in DYNAMO_CONVERTERS.candidates(target)
             if candidate.pack.name in chosen and candidate.qualified_function not in there
         ]
-        # The last to be registered with HIGH is the first to be asked there.
+        # The last to be registered with HIGH is the first to be tried there.
         is_high = priority is ConverterPriority.HIGH
         for candidate in reversed(candidates) if is_high else candidates:
             theirs.dynamo_tensorrt_converter(

@@ -115,7 +115,7 @@ def adopted_converter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _convention(function: Callable[..., Any]) -> CallingConvention:
-    """Returns how to call a converter; what says nothing about it is called as Torch-TensorRT calls all."""
+    """Returns how to call a converter; one without a declaration is called as Torch-TensorRT calls all."""
     try:
         return calling_convention(function)
     except ConverterSignatureError:
@@ -201,7 +201,7 @@ def aten_lowering_pass(*args: Any, index: int | None = None, **config: Any) -> A
     Args:
         *args: The pass, where the decorator has no parentheses.
         index: Its place among the passes that are adopted with it.
-        **config: What the pass can ask for with ``get_lowering_pass_config``.
+        **config: What the pass can read with ``get_lowering_pass_config``.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:

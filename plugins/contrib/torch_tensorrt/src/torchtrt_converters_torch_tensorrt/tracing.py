@@ -201,7 +201,7 @@ def _convert(ctx: Any, graph: GraphModule, inputs: list[Any]) -> list[Any]:
 
 @functools.lru_cache(maxsize=32)
 def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> CompilationSettings:
-    """Returns settings by which the project's own converters and decompositions are asked first.
+    """Returns settings by which the project's own converters and decompositions are tried first.
 
     The block that a converter for an op is built of would otherwise lead back to the converter.
     """
@@ -232,7 +232,7 @@ class _Knowledge:
 
     def __init__(self) -> None:
         self.shapes: Any = ShapeEnv()
-        # Decomposing may compare these sizes, which are nobody else's: see torchtrt.graphs.symbols.
+        # Decomposing may compare these sizes, which are used nowhere else: see torchtrt.graphs.symbols.
         self.shapes._check_frozen = self.shapes._check_frozen  # type: ignore[method-assign]
         self.mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
         self._symbols: dict[Any, torch.SymInt] = {}
@@ -268,7 +268,7 @@ class _Knowledge:
 
         Args:
             size: The size, whose bounds the symbol gets, or ``None`` if nothing is known about it.
-            place: The name of a tensor and the dimension, which tell unknown sizes apart.
+            place: The name of a tensor and the dimension, which distinguish unknown sizes.
         """
         if size is not None and size.node.shape_env is self.shapes:
             return size

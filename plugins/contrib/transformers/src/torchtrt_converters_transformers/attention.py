@@ -100,7 +100,7 @@ class StepCache(Cache):
         mutual: Booleans ``(batch, new, new)``: which new tokens read each other in both directions, such as those of an
             image. None where no token does.
         features: What the first layers add to the states of new tokens, ``(layers, batch, new, width)``; None for none.
-        told: The places in use that layers are told of without ``whole``; 0 where they compute nothing from it.
+        told: The places in use that layers get without ``whole``; 0 where they compute nothing from it.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class StepCache(Cache):
         self._given = (key_states, value_states)
         if self.whole and self.past:
             past = self._past_of(layer_idx, key_states.dtype)
-            for each in past:  # they differ for PyTorch until somebody says this
+            for each in past:  # without this, they differ for PyTorch
                 torch._check(each.shape[2] == self.past_places())
             key, value = (torch.cat(pair, 2) for pair in zip(past, self._given, strict=True))
             self._given = (key, value)

@@ -194,11 +194,11 @@ class EngineCache(Cache):
         return True
 
     def reset(self) -> None:
-        """Forgets all tokens."""
+        """Removes all tokens."""
         self.start(self.batch_size)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forgets the last tokens: as many as the negative number says."""
+        """Removes the last tokens: the negative number is how many."""
         self._owned()
         if not -self._length <= tokens_to_remove <= 0:
             raise InputError(

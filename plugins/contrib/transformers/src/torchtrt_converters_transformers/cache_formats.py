@@ -98,7 +98,7 @@ class Scales(NamedTuple):
 
 
 UNSCALED = Scales()
-"""Of models that do not say: their keys and values are within the range of E4M3, 448, as far as we know."""
+"""For models without scales: their keys and values are within the range of E4M3, 448, as far as we have seen."""
 
 
 def rounded(states: Tensor, dtype: torch.dtype | None, scale: Scale) -> Tensor:

@@ -89,7 +89,7 @@ def compile_for_generation(
 
     Raises:
         InputError: A number does not fit the model.
-        UnsupportedProgramError: The model cannot generate in this way; the message says why.
+        UnsupportedProgramError: The model cannot generate in this way; the message contains the reason.
         TorchTRTError: As of ``torchtrt.compile``.
     """
     _check(model, max_batch_size, max_length)
@@ -166,7 +166,7 @@ def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: 
         window is not None and window < max_length for window in (*windows, *declared)
     ):
         raise _unsupported(
-            model, "not all of its layers say to their attention which window they read"
+            model, "not all of its layers pass the window that they read to their attention"
         )
     return any(window is not None and window < max_length for window in windows)
 

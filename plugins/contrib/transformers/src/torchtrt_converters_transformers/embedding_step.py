@@ -41,7 +41,7 @@ def why_not(model: PreTrainedModel) -> str | None:
 
 
 def takes_types(model: Any) -> bool:
-    """Returns whether a model takes the types of tokens, which say what reads in both directions."""
+    """Returns whether a model takes the types of tokens, which determine what reads in both directions."""
     return "token_type_ids" in inspect.signature(model.forward).parameters
 
 

@@ -82,7 +82,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         self.windowed, self.embeds, self.image_inputs = windowed, embeds, image_inputs
         self.step, self.prefill = step, prefill
         self.attach_cache(layout, dtype, device, max_candidate_tokens)
-        # What a checkpoint's defaults say of other caches is not what somebody asked for here.
+        # A checkpoint's defaults for other caches do not apply to this one.
         self.generation_config.update(
             use_cache=True, cache_config=None, **dict.fromkeys(self.refused_options())
         )
@@ -157,7 +157,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
                 the model was compiled without ``max_candidate_tokens``.
             return_dict: Not False.
             image_inputs: What engines read of images besides embeddings, as ``ImageInputs`` names it.
-            **others: None, each; but for ``cache_position``, which the cache knows.
+            **others: None, each; but for ``cache_position``, which the cache has itself.
 
         Returns:
             The cache, and the logits: ``(batch, kept, vocabulary)``.

@@ -58,7 +58,7 @@ class _ChosenLimits(TorchFunctionMode):
 
 
 def _asking() -> FrameType:
-    """Returns the frame that asks for a value: other modes may be between it and ours."""
+    """Returns the frame that reads a value: other modes may be between it and ours."""
     frame: FrameType = sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename == __file__ or frame.f_code.co_name == "__torch_function__"
@@ -68,7 +68,7 @@ def _asking() -> FrameType:
 
 
 def _asks_for_limits(frame: FrameType) -> bool | None:
-    """Returns whether the branch that a frame asks for is negated; None if it does more than clamp."""
+    """Returns whether the condition of a frame's branch is negated; None if the branch does more than clamp."""
     branch = next(
         (
             each
@@ -91,7 +91,7 @@ def _branches(file: str) -> list[ast.If]:
 
 
 def _limited(branch: ast.If) -> bool | None:
-    """Returns whether a branch that clamps what it asks about has a negated question; None for any other."""
+    """Returns whether a branch that clamps what it tests has a negated condition; None for any other."""
     asked, *others = [branch.test]
     if isinstance(branch.test, ast.BoolOp) and isinstance(branch.test.op, ast.And):
         *others, asked = branch.test.values

@@ -33,7 +33,7 @@ def changing_rotary(config: Any) -> Iterator[tuple[str, int]]:
 def fix_rotary(model: nn.Module) -> None:
     """Gives the rotary embeddings of a model the frequencies of short texts, whatever the length.
 
-    Their code asks for the length in each call, and keeps the frequencies of the last one.
+    Their code reads the length in each call, and keeps the frequencies of the last one.
 
     Args:
         model: A copy, whose buffers belong to the original too: they are replaced.

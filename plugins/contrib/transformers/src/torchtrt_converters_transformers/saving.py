@@ -22,7 +22,7 @@ from torchtrt_runtime.serialization.folders import (
     folder_of,
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
-from torchtrt_runtime.weights.given import is_same, unfit
+from torchtrt_runtime.weights.given_weights import is_same, unfit
 from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 FORMAT = 4

@@ -110,7 +110,7 @@ def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     if not distance <= _TOLERANCE.get(dtype, 5e-2):
         raise UnsupportedProgramError(
             f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
-            "has something that ours does not know"
+            "has something that ours lacks"
         )
 
 
@@ -136,7 +136,7 @@ class Step(torch.nn.Module):
         max_length: The maximum number of tokens of a sequence.
 
     Attributes:
-        whole: Whether layers need what is cached as well, as a ``StepCache`` says.
+        whole: Whether layers need what is cached as well, as in ``StepCache``.
         counts: Whether layers compute something from the number of tokens in the cache.
         cache_dtype: The dtype of the cache, FP8 or INT8 for a model that has scales; None for the model's.
         cache_scales: The scales of each layer's cache, where the model has them.

@@ -301,7 +301,7 @@ def _positions_behind(base: Any, *arguments: Any, **named: Any) -> Any:
 
 
 def _note_kept(model: Any, arguments: Any, named: dict[str, Any]) -> None:
-    """Notes how many logits a call asks for: its class does not tell the language model. A hook."""
+    """Notes how many logits a call asks for: its class does not pass that to the language model. A hook."""
     signature = inspect.signature(type(model).forward)
     given = signature.bind(model, *arguments, **named).arguments
     asked = signature.parameters.get("logits_to_keep")
@@ -324,7 +324,7 @@ def _note_mutual(model: Any, arguments: Any, named: dict[str, Any]) -> Any:
 
 
 def _forget_mutual(*_: Any) -> None:
-    """Forgets the mask of a call that has ended; a hook."""
+    """Removes the mask of a call that has ended; a hook."""
     _mutual.set(None)
 
 

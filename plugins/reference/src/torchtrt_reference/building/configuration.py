@@ -210,7 +210,7 @@ class BuilderConfig(Implementation):
         return id(layer) in self._devices
 
     def reset_device_type(self, layer: Any) -> None:
-        """Forgets the processor of a layer."""
+        """Removes the processor of a layer."""
         self._devices.pop(id(layer), None)
 
     def can_run_on_DLA(self, layer: Any) -> bool:  # noqa: ARG002 - TensorRT's name
@@ -277,7 +277,7 @@ class TimingCache(Implementation):
         return input_cache._is_ours() or ignore_mismatch
 
     def reset(self) -> bool:
-        """Forgets the entries."""
+        """Removes the entries."""
         self._data = self._header()
         return True
 

@@ -1,8 +1,8 @@
 """The types of weakly typed networks: the ones that a builder must allow, and those of the outputs.
 
-In a weakly typed network the types of floating-point tensors are wishes. TensorRT 8.6 drops a cast to float16 that
-nobody insists on, takes 8-bit integers for quantized values, and calls an output Float until it is declared otherwise.
-Where float16 is allowed, it computes in it what it likes of what nobody insists on being Float.
+In a weakly typed network the types of floating-point tensors are only preferred. TensorRT 8.6 drops a cast to float16
+that nothing requires, takes 8-bit integers for quantized values, and calls an output Float until it is declared
+otherwise. Where float16 is allowed, it may compute anything in float16 that is not required to be Float.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 _FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
 _QUANTIZING = ("quantize", "dequantize")
-# What says the type that it makes, and what computes nothing
+# What declares the type that it makes, and what computes nothing
 _UNNARROWED = ("cast", *_QUANTIZING, "conditional_input", "conditional_output")
 _BESIDE_BYTES = ("cast", "identity")  # what may read and write UINT8
 
 
 def check_types(network: NetworkDefinition, config: BuilderConfig) -> None:
-    """Checks that the builder may use the types that a weakly typed network asks for.
+    """Checks that the builder may use the types that a weakly typed network requires.
 
     Raises:
         RefusedError: A flag is missing, or a type is where TensorRT has none.
@@ -100,7 +100,7 @@ def output_type(tensor: Tensor) -> str:
 
 
 def _nominal(tensor: Tensor) -> str:
-    """The type of a tensor as far as TensorRT 8.6 knows while the network is built: that of a cast is its input's."""
+    """The type that TensorRT 8.6 has for a tensor while the network is built: that of a cast is its input's."""
     layer = tensor._producer
     declared = tensor._asked_type()
     if declared:
@@ -112,7 +112,7 @@ def _nominal(tensor: Tensor) -> str:
 
 
 def is_dropped(layer: Layer, config: BuilderConfig) -> bool:
-    """Returns whether TensorRT drops a layer that narrows floating-point numbers because nobody insists on the type.
+    """Returns whether TensorRT drops a layer that narrows floating-point numbers because nothing requires the type.
 
     Args:
         layer: Any layer.

@@ -8,7 +8,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 
 class Progress:
-    """One phase of a build, told to a progress monitor; without a monitor it does nothing."""
+    """One phase of a build, reported to a progress monitor; without a monitor it does nothing."""
 
     _PHASE = "Building the engine"
     _STEPS = 3  # lowering, shape inference, rewriting
@@ -26,7 +26,7 @@ class Progress:
         """Reports that a step is complete.
 
         Raises:
-            RefusedError: The monitor wants the build to end.
+            RefusedError: The monitor cancels the build.
         """
         if self._monitor is not None and not self._monitor.step_complete(self._PHASE, self._done):
             message = "the progress monitor cancelled the build"

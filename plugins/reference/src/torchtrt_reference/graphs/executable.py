@@ -35,7 +35,7 @@ class Step:
         function: What is called with the values of ``reads``.
         reads: The slots it reads; the last slot is always None and stands for absent inputs.
         writes: The slots it writes.
-        frees: The slots nobody reads afterwards.
+        frees: The slots that no later step reads.
         name: The layer's name, for errors.
     """
 
@@ -66,7 +66,7 @@ class Watch:
             if values[slot] is not None:
                 self.shows[slot](values[slot])
         for step in steps:
-            # A step frees what nobody reads any more, so what is to be shown is freed afterwards.
+            # A step frees what no later step reads, so what is to be shown is freed afterwards.
             kept = tuple(slot for slot in step.frees if slot in self.shows)
             started = self._now()
             yield replace(step, frees=tuple(slot for slot in step.frees if slot not in kept))
@@ -88,7 +88,7 @@ class Executable:
     Attributes:
         steps: The calls, in order.
         values: The initial value of every slot: constants and computed shapes; None where a step writes.
-        facts: What inference knows about every slot.
+        facts: What inference found about every slot.
     """
 
     steps: list[Step]
@@ -105,8 +105,8 @@ class Executable:
 
         Args:
             inputs: The values of the input slots.
-            outputs: The slots that are wanted.
-            watch: Who wants to know what happens on the way.
+            outputs: The slots to return.
+            watch: Receives what happens on the way.
 
         Raises:
             RefusedError: A rule is broken that only data could break; the text names the layer.

@@ -46,7 +46,7 @@ class Port:
         name: The tensor's name.
         slot: Where its value is.
         dtype: The name of its type.
-        shape: Its dimensions at build time; -1 where only the runtime knows.
+        shape: Its dimensions at build time; -1 where the runtime determines them.
         is_shape: Whether its value decides shapes, so that it lives on the host.
         dimension_names: Names of dimensions; equal names are equal lengths.
         formats: The allowed formats, a bit mask.
@@ -75,7 +75,7 @@ class Graph:
         weights_roles: The layers and roles by which constants can be refitted.
         slot_count: The number of slots.
         strong: Whether the network is strongly typed.
-        debug: Inner tensors that listeners may want to see.
+        debug: Inner tensors that listeners can receive.
     """
 
     inputs: list[Port]
@@ -95,7 +95,7 @@ class Graph:
         return self.slot_count - 1
 
     def ends(self) -> list[Port]:
-        """Returns what must be computed: the outputs, and the tensors that listeners may want to see."""
+        """Returns what must be computed: the outputs, and the tensors that listeners can receive."""
         return [*self.outputs, *self.debug]
 
     def refittable(self) -> set[int]:

@@ -33,7 +33,7 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 class UnreadablePlanError(Exception):
-    """The bytes are not a plan that this TensorRT can load; the text says why and what to do."""
+    """The bytes are not a plan that this TensorRT can load; the text is the reason, and what to do."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def encode(
 
 
 def read_all(read: Callable[[int], bytes]) -> bytearray:
-    """Returns a whole plan from a function that gives at most as many of the next bytes as it is asked for.
+    """Returns a whole plan from a function that returns at most a given number of the next bytes.
 
     Raises:
         UnreadablePlanError: The bytes end too early, or are no plan.
@@ -202,7 +202,7 @@ class _Blobs:
         self._places: dict[tuple[Any, ...], int] = {}
 
     def add(self, tensor: torch.Tensor, dtype: str) -> int:
-        """Adds a constant and returns its number in the table. TensorRT's dtype says whether it is packed."""
+        """Adds a constant and returns its number in the table. TensorRT's dtype determines whether it is packed."""
         place = (tensor.data_ptr(), dtype, tensor.shape, tensor.stride())
         if tensor.numel() and place in self._places:
             return self._places[place]

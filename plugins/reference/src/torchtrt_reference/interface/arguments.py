@@ -20,7 +20,7 @@ def _to_float(value: Any) -> float:
     if isinstance(value, (str, bytes)) or not (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
-        message = f"A number is wanted here, not {value!r} of type {type(value).__name__}."
+        message = f"Expected a number, not {value!r} of type {type(value).__name__}."
         raise TypeError(message)
     return float(value)
 
@@ -32,14 +32,14 @@ def _to_number(value: Any) -> int | float:
 def _to_bool(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or hasattr(value, "__index__"):
         return bool(value)
-    message = f"A bool is wanted here, not {value!r} of type {type(value).__name__}."
+    message = f"Expected a bool, not {value!r} of type {type(value).__name__}."
     raise TypeError(message)
 
 
 def _to_str(value: Any) -> str:
     if isinstance(value, str):
         return value
-    message = f"A str is wanted here, not {value!r} of type {type(value).__name__}."
+    message = f"Expected a str, not {value!r} of type {type(value).__name__}."
     raise TypeError(message)
 
 
@@ -93,9 +93,7 @@ class Types:
 
             def to_list(value: Any) -> list[Any]:
                 if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-                    message = (
-                        f"A sequence is wanted here, not {value!r} of type {type(value).__name__}."
-                    )
+                    message = f"Expected a sequence, not {value!r} of type {type(value).__name__}."
                     raise TypeError(message)
                 return [element(item) for item in value]
 
@@ -109,7 +107,7 @@ class Types:
         def to_instance(value: Any) -> Any:
             if isinstance(value, wanted):
                 return value
-            message = f"A {name} is wanted here, not {value!r} of type {type(value).__name__}."
+            message = f"Expected {name}, not {value!r} of type {type(value).__name__}."
             raise TypeError(message)
 
         return to_instance
@@ -119,7 +117,7 @@ class Types:
         if isinstance(value, Dims):
             return tuple(value)
         if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
-            message = f"Dims are wanted here, not {value!r} of type {type(value).__name__}."
+            message = f"Expected Dims, not {value!r} of type {type(value).__name__}."
             raise TypeError(message)
         return tuple(self._namespace["Dims"](value))
 
@@ -135,7 +133,7 @@ class Types:
                 return made(value)  # type: ignore[no-any-return]
             except ValueError as error:
                 raise TypeError(str(error)) from error
-        message = f"Weights or a NumPy array are wanted here, not {type(value).__name__}."
+        message = f"Expected Weights or a NumPy array, not {type(value).__name__}."
         raise TypeError(message)
 
     def default(self, text: str, owner: str) -> Any:

@@ -1,7 +1,7 @@
 """Makes the namespace of one TensorRT version from the description of its interface and the implementation.
 
-The descriptions (``api/<version>.json``) say which classes, methods, arguments, properties and enumeration members a
-version has. The implementation has all of them once; here each version gets subclasses that check arguments the way
+The descriptions (``api/<version>.json``) list the classes, methods, arguments, properties and enumeration members of a
+version. The implementation has all of them once; here each version gets subclasses that check arguments the way
 that version does and hide what it lacks.
 """
 

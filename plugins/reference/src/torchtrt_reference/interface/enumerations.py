@@ -39,7 +39,7 @@ class Enumeration:
     def __new__(cls, value: int) -> Enumeration:
         """Returns the member with this value."""
         if isinstance(value, bool) or not hasattr(value, "__index__"):
-            message = f"{cls.__name__} wants an int, not {type(value).__name__}."
+            message = f"{cls.__name__} takes an int, not {type(value).__name__}."
             raise TypeError(message)
         member = cls._by_value.get(value.__index__())
         if member is None:

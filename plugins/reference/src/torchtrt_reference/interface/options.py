@@ -57,7 +57,7 @@ class Interface(Implementation):
 
 
 class Profiler(Interface):
-    """A profiler that prints what it is told."""
+    """A profiler that prints what it receives."""
 
     _implements = ("Profiler",)
 

@@ -130,7 +130,7 @@ class PluginRegistry(Implementation):
         raise NotImplementedError(message)
 
     def deregister_library(self, handle: Any) -> None:
-        """Forgets the plugins of a library: there are none."""
+        """Removes the plugins of a library: there are none."""
 
     def acquire_plugin_resource(self, key: str, resource: Any) -> Any:  # noqa: ARG002
         """Returns a resource that plugins share: the one given, as no plugin runs."""

@@ -37,7 +37,7 @@ class IfConditional(Implementation, Named):
     def _initialize(self, network: NetworkDefinition, name: str) -> None:
         self._network = network
         self._name = name
-        self._number = network._control_count  # tells the outputs of conditionals apart
+        self._number = network._control_count  # distinguishes the outputs of conditionals
         self._condition: Tensor | None = None
 
     def _boundary(self, name: str, *tensors: Tensor, **attributes: Any) -> Any:

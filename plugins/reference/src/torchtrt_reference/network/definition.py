@@ -19,7 +19,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
 
 class _KnownFacts(Sequence[TensorFacts | None]):
-    """The facts of a layer's inputs, inferred when asked for; None where a layer before breaks a rule.
+    """The facts of a layer's inputs, inferred when read; None where a layer before breaks a rule.
 
     An error in a layer before this one is no reason to refuse this one.
     """
@@ -256,7 +256,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return name in self._refittable
 
     def mark_debug(self, tensor: Tensor) -> bool:
-        """Marks a tensor whose values listeners may want to see; inside a loop it has many, and is not shown."""
+        """Marks a tensor whose values listeners can receive; inside a loop it has many, and is not shown."""
         if not self.is_debug_tensor(tensor):
             self._debug.append(tensor)
         return True

@@ -15,12 +15,12 @@ def exact_int(value: Any) -> int:
     """Returns ``value`` as an int; floats, strings and None are a TypeError."""
     if hasattr(value, "__index__"):
         return int(value.__index__())
-    message = f"An integer is wanted here, not {value!r} of type {type(value).__name__}."
+    message = f"Expected an integer, not {value!r} of type {type(value).__name__}."
     raise TypeError(message)
 
 
 class Dims(Implementation):
-    """A mutable shape of up to eight dimensions, or the invalid shape, whose length cannot be asked.
+    """A mutable shape of up to eight dimensions, or the invalid shape, which has no length.
 
     It equals lists and tuples only; comparing two ``Dims`` is a TypeError, as in TensorRT.
     """

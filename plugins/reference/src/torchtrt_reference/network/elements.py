@@ -1,4 +1,4 @@
-"""``ITensor`` and ``ILayer``: the edges and the nodes of a network, which know each other."""
+"""``ITensor`` and ``ILayer``: the edges and the nodes of a network, which refer to each other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Ported:
 class Tensor(Implementation):
     """A tensor of a network: an input, or an output of a layer.
 
-    Its shape and type are inferred when asked for. A shape that cannot be inferred is invalid: its length is an
+    Its shape and type are inferred when they are read. A shape that cannot be inferred is invalid: its length is an
     error, and the build fails with the reason.
     """
 
@@ -125,7 +125,7 @@ class Tensor(Implementation):
 
     @property
     def shape(self) -> Any:
-        """The dimensions; -1 where only the runtime knows; invalid dimensions where they cannot be inferred."""
+        """The dimensions; -1 where the runtime determines them; invalid dimensions where they cannot be inferred."""
         fact = self._facts_or_none()
         return self._trt.Dims._invalid() if fact is None else self._trt.Dims(fact.shape)
 
@@ -161,7 +161,7 @@ class Tensor(Implementation):
         self._invalidate()
 
     def _asked_type(self) -> str | None:
-        """The type that somebody insists on: set for the tensor, or for what its layer makes."""
+        """The type that is required: set for the tensor, or for what its layer makes."""
         if self._declared or self._producer is None:
             return self._declared
         return self._producer._output_types.get(self._index)
@@ -235,7 +235,7 @@ class Tensor(Implementation):
         return True
 
     def reset_dynamic_range(self) -> None:
-        """Forgets the range for implicit quantization."""
+        """Removes the range for implicit quantization."""
         self._range = None
 
     def set_dimension_name(self, index: int, name: str) -> None:
@@ -440,7 +440,7 @@ class Layer(Implementation, Ported):
         return self._precision is not None
 
     def reset_precision(self) -> None:
-        """Forgets the precision."""
+        """Removes the precision."""
         self._precision = None
 
     def set_output_type(self, index: int, dtype: Any) -> None:
@@ -465,7 +465,7 @@ class Layer(Implementation, Ported):
         return index in self._output_types
 
     def reset_output_type(self, index: int) -> None:
-        """Forgets the type that was set for an output."""
+        """Removes the type that was set for an output."""
         self._output_types.pop(index, None)
         self._invalidate()
 

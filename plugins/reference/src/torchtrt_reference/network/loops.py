@@ -55,7 +55,7 @@ class Loop(Implementation, Named):
         return self._boundary("recurrence", initial_value)
 
     def add_trip_limit(self, tensor: Tensor, kind: Any) -> Any:
-        """Adds a limit; the build wants at most one of each kind."""
+        """Adds a limit; the build accepts at most one of each kind."""
         return self._boundary("trip_limit", tensor, kind=kind.name)
 
     def add_iterator(self, tensor: Tensor, axis: int = 0, reverse: bool = False) -> Any:
@@ -63,5 +63,5 @@ class Loop(Implementation, Named):
         return self._boundary("iterator", tensor, axis=axis, reverse=reverse)
 
     def add_loop_output(self, tensor: Tensor, kind: Any, axis: int = 0) -> Any:
-        """Adds an output; the build wants the last value to be a recurrence's."""
+        """Adds an output; the build requires the last value to be a recurrence's."""
         return self._boundary("loop_output", tensor, kind=kind.name, axis=axis)

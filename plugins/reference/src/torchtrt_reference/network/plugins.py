@@ -1,4 +1,4 @@
-"""TensorRT's protocol for plugins: what a network, a build and a runtime ask of one, in the order of TensorRT."""
+"""TensorRT's protocol for plugins: what a network, a build and a runtime call of one, in the order of TensorRT."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _dynamic(trt: Any, fact: TensorFacts) -> Any:
 def configure(
     trt: Any, plugin: Any, inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]
 ) -> None:
-    """Asks a plugin, as a build does, whether it takes linear tensors of these types, and configures it.
+    """Checks, as a build does, that a plugin takes linear tensors of these types, and configures it.
 
     Raises:
         RefusedError: It does not.

@@ -9,7 +9,7 @@ from torchtrt_reference.operations.composites.recurrent import Part
 
 
 class FillLayer(Layer):
-    """A fill, which can say what type alpha and beta have."""
+    """A fill, which can declare the type of alpha and beta."""
 
     _implements = ("IFillLayer",)
 
@@ -20,7 +20,7 @@ class FillLayer(Layer):
 
 
 class KVCacheUpdateLayer(Layer):
-    """A cache update, which may be told how long each update is."""
+    """A cache update, which may have an input with the length of each update."""
 
     _implements = ("IKVCacheUpdateLayer",)
 

@@ -18,7 +18,7 @@ from torchtrt_reference.running.engine import Engine
 
 
 class EngineWithBindings(Engine):
-    """An engine that is asked by binding as well as by name."""
+    """An engine with methods that take a binding as well as a name."""
 
     _implements = ("ICudaEngine",)
 
@@ -65,7 +65,7 @@ class EngineWithBindings(Engine):
         return self._bound(binding)[0] in self._inputs
 
     def get_binding_shape(self, binding: int | str) -> Any:
-        """Returns the build-time shape of a binding; -1 where only the runtime knows."""
+        """Returns the build-time shape of a binding; -1 where the runtime determines it."""
         return self.get_tensor_shape(self._bound(binding)[0])
 
     def get_binding_dtype(self, binding: int | str) -> Any:

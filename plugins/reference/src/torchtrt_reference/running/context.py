@@ -393,7 +393,7 @@ class ExecutionContext(ContextMemory, Implementation):
             self._wrap(port, shape).copy_(result)
 
     def set_input_consumed_event(self, event: int) -> bool:
-        """Sets an event that tells when inputs were read; kept, not signalled."""
+        """Sets an event for the time when inputs have been read; kept, not signalled."""
         self._consumed_event = event
         return True
 
@@ -449,7 +449,7 @@ class ExecutionContext(ContextMemory, Implementation):
         """
         if not is_communicator(communicator):
             return self._error(
-                f"a process group of torch.distributed is wanted as communicator, not {communicator!r}"
+                f"the communicator must be a process group of torch.distributed, not {communicator!r}"
             )
         self._communicator = communicator
         return True

@@ -113,7 +113,7 @@ class Engine(Implementation):
         return self._trt.TensorIOMode.__members__[mode]
 
     def get_tensor_shape(self, name: str) -> Any:
-        """Returns the build-time shape of an input or output; -1 where only the runtime knows."""
+        """Returns the build-time shape of an input or output; -1 where the runtime determines it."""
         port = self._port(name)
         return self._trt.Dims._invalid() if port is None else self._trt.Dims(port.shape)
 
@@ -262,7 +262,7 @@ class Engine(Implementation):
         return encode(self._description, self._trt.IHostMemory, is_stripped=is_stripped)
 
     def serialize_with_config(self, config: Any) -> Any:
-        """Returns the plan, without the weights that can be replaced if a flag says so."""
+        """Returns the plan; with the flag ``EXCLUDE_WEIGHTS``, without the weights that can be replaced."""
         is_stripped = config.get_flag(self._trt.SerializationFlag.EXCLUDE_WEIGHTS)
         return encode(self._description, self._trt.IHostMemory, is_stripped=is_stripped)
 
@@ -300,7 +300,7 @@ class Engine(Implementation):
 
     @property
     def profiling_verbosity(self) -> Any:
-        """How much the inspector says."""
+        """How much the inspector returns."""
         return self._trt.ProfilingVerbosity.__members__[
             self._description.settings["profiling_verbosity"]
         ]
@@ -378,7 +378,7 @@ class Engine(Implementation):
         return self._streamable()
 
     def is_debug_tensor(self, name: str) -> bool:
-        """Returns whether a tensor is one that listeners may want to see."""
+        """Returns whether a tensor is one that listeners can receive."""
         return any(port.name == name for port in self._description.graph.debug)
 
     def get_engine_stat(self, stat: Any = None) -> int:

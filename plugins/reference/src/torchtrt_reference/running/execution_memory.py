@@ -20,7 +20,7 @@ _MARK = 0xA5
 def memory_size(ports: Iterable[tuple[Port, tuple[int, ...]]]) -> int:
     """Returns the bytes that an execution needs for these shapes of the inputs.
 
-    PyTorch allocates what the reference computes. The reference asks for the size of its inputs all the same. So a
+    PyTorch allocates what the reference computes. Yet the reference requires memory of the size of its inputs. So a
     caller fails as on a GPU if it lends no memory, too little, or memory that others use.
     """
     sizes = (math.prod(shape) * dtypes.TORCH[port.dtype].itemsize for port, shape in ports)
@@ -32,7 +32,7 @@ class LentMemory:
 
     Attributes:
         address: Where it is; 0 where there is none.
-        size: Its size in bytes; None where the caller did not tell.
+        size: Its size in bytes; None where the caller gave none.
     """
 
     def __init__(self) -> None:

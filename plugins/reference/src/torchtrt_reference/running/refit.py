@@ -79,7 +79,7 @@ class Refitter(Implementation):
         return True
 
     def unset_named_weights(self, weights_name: str) -> bool:
-        """Forgets values that were given and not yet applied."""
+        """Removes values that were given and not yet applied."""
         given = [self._pending.pop(slot, None) for slot in self._named(weights_name)]
         return any(each is not None for each in given)
 
@@ -101,7 +101,7 @@ class Refitter(Implementation):
         return self._trt.Weights(dtype, 0, self._graph.constants[slots[0]].numel())  # type: ignore[no-any-return]
 
     def _missing(self) -> set[int]:
-        """Returns the stripped weights that nobody has given."""
+        """Returns the stripped weights that are still missing."""
         return self._graph.stripped() - self._pending.keys()
 
     def refit_cuda_engine(self) -> bool:

@@ -157,7 +157,7 @@ def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
 def bind(operation: Operation, call: Call, facts: Sequence[TensorFacts]) -> Function:
     """Returns the operation's function with weak typing's conversions around it.
 
-    Declared types are what a weakly typed network promises, so operands are converted to float32 where float16 and
+    Declared types are what a weakly typed network guarantees, so operands are converted to float32 where float16 and
     float32 mix, and results are converted to the declared type.
     """
     if call.strong or operation.keeps_types:

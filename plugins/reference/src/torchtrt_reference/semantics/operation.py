@@ -21,7 +21,7 @@ from torchtrt_reference.semantics.tensor_facts import (
 )
 
 Function = Callable[..., Any]
-frozen = MappingProxyType  # class tables that nobody can change
+frozen = MappingProxyType  # class tables that cannot be changed
 REDUCED = frozenset({"HALF", "BF16"})
 FLOATS = frozenset({"FLOAT", "HALF", "BF16"})
 INTEGERS = frozenset({"INT32", "INT64"})
@@ -220,7 +220,7 @@ class Operation:
         """
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
-        """Returns the facts of the outputs, without values unless only this operation knows them.
+        """Returns the facts of the outputs, without values unless only this operation determines them.
 
         Raises:
             RefusedError: A rule is broken.

@@ -19,7 +19,7 @@ TRACKED_VOLUME = 64  # TensorRT's limit for shape tensors
 
 
 class RefusedError(Exception):
-    """A rule of TensorRT is broken; the text states the rule. Whoever catches it names the layer."""
+    """A rule of TensorRT is broken; the text states the rule. The code that catches it adds the name of the layer."""
 
 
 @dataclass(frozen=True, slots=True)

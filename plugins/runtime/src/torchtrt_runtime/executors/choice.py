@@ -1,4 +1,4 @@
-"""Chooses the executor that the settings of a compilation ask for."""
+"""Chooses the executor for the settings of a compilation."""
 
 from __future__ import annotations
 

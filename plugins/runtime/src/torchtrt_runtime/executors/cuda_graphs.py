@@ -67,7 +67,7 @@ _capturing_streams: weakref.WeakValueDictionary[int, StreamCapture] = weakref.We
 
 
 def _own_stream(device: torch.device, capture: StreamCapture) -> Any:
-    """Returns a stream that nobody else works on while it records.
+    """Returns a stream that no other code works on while it records.
 
     PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
     """
@@ -196,7 +196,7 @@ class _CapturedGraph:
     def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
         """Returns the outputs for these inputs, or None where that takes another captured graph.
 
-        That is where inputs that it does not copy are elsewhere, or somebody holds the outputs that it overwrites.
+        That is where inputs that it does not copy are elsewhere, or the outputs that it overwrites are still in use.
         """
         for place, address in self.addresses:
             if leaves[place].data_ptr() != address:
@@ -313,8 +313,8 @@ class CudaGraphs:
             message = f"cuda_graphs: the model runs without, because {reason}."
             warnings.warn(message, stacklevel=9)  # the call of the compiled model
 
-    def forget_calls(self) -> None:
-        """Drops what is captured, and forgets where inputs were."""
+    def drop_calls(self) -> None:
+        """Drops what is captured, and the addresses of inputs."""
         with self._lock:
             self._reset(None)
 
@@ -447,7 +447,7 @@ class CudaGraphs:
 
 
 class _NotCapturedError(Exception):
-    """A graph is not captured; the text says why."""
+    """A graph is not captured; the text is the reason."""
 
 
 def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
@@ -478,7 +478,7 @@ def _addresses(leaves: Sequence[Any]) -> list[int]:
 def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
     """Yields what captured graphs depend on: the dictionary of each module, weight and plan, and its name there.
 
-    To ask the owner for it takes ten times as long, and each call does it.
+    To read it from the owner takes ten times as long, and each call does it.
     """
     for module in graph_module.modules():
         yield from ((module._modules, name) for name in module._modules)

@@ -75,7 +75,7 @@ class InductorFallback:
             self._known.add(key)
         return outputs  # type: ignore[no-any-return]
 
-    def forget_calls(self) -> None:
+    def drop_calls(self) -> None:
         """Does nothing: what is compiled stays compiled."""
 
     def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> None:
@@ -107,7 +107,7 @@ class InductorFallback:
                     call = part
                     self._note(getattr(error, "inner_exception", error))
             except RuntimeError:
-                pass  # refused while FX traces, in whatever thread; what cannot be computed, PyTorch's ops say as ever
+                pass  # refused while FX traces, in any thread; PyTorch's ops raise as ever for what cannot be computed
             return part(*inputs)
 
         return torch_part
@@ -165,7 +165,7 @@ def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
         return node.args[0] in segment
     if not isinstance(node.target, OpOverload) or writes(node):
         return False
-    # A copy of a model does not know the values of its nodes; schemas stay.
+    # In a copy of a model, nodes have no values; schemas stay.
     returns = {str(each.type) for each in node.target._schema.returns}
     are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
     return are_tensors and not draws_random_numbers(node) and not _has_unknown_sizes(node)

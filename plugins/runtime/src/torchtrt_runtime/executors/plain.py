@@ -22,8 +22,8 @@ class Executor(Protocol):
         """Why Inductor could not compile fallback segments, each reason once."""
         ...
 
-    def forget_calls(self) -> None:
-        """Forgets the calls so far, if those that follow depend on them: whoever made them passes other inputs."""
+    def drop_calls(self) -> None:
+        """Drops what the executor holds of calls so far. Calls with other inputs follow."""
         ...
 
     def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
@@ -45,7 +45,7 @@ class PlainExecutor:
         """Always empty: Inductor compiles nothing here."""
         return []
 
-    def forget_calls(self) -> None:
+    def drop_calls(self) -> None:
         """Does nothing: no call depends on others."""
 
     def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:

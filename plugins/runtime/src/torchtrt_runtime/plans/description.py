@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import torchtrt
-from torchtrt.conversion.size_ranges import InputProfile, SizeRange
+from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import UnreadableFileError
 from torchtrt.plugins.operators import keys_to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
@@ -215,20 +215,10 @@ def _unreadable(path: Path, reason: str) -> UnreadableFileError:
 
 
 def contradicted(path: Path, what: str) -> UnreadableFileError:
-    """Returns the error for a description that says otherwise than the engine.
+    """Returns the error for a description that contradicts the engine.
 
     Args:
         path: The description's file.
         what: The contradiction, as a clause.
     """
     return _unreadable(path, what)
-
-
-def profiles_from(
-    sizes: Sequence[Mapping[str, Any]], symbol: Callable[[str], Any]
-) -> tuple[Any, ...]:
-    """Returns the ranges of symbols from the entry ``sizes``."""
-    return tuple(
-        {symbol(name): SizeRange(*map(int, bounds)) for name, bounds in profile.items()}
-        for profile in sizes
-    )

@@ -27,7 +27,6 @@ from torchtrt_runtime.input_checks import InputChecks, TensorCheck
 from torchtrt_runtime.plans.description import (
     beside,
     contradicted,
-    profiles_from,
     read_description,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
@@ -56,10 +55,10 @@ def engine_module(
         as_dict: Whether a call returns a dictionary of the outputs by name; otherwise a tuple of them. They are in the
             order of the model's outputs, without a description in the engine's.
         version_compatible: Whether the plan may bring the code that runs it, as one of ``trtexec
-            --versionCompatible`` does. The description tells it of plans of ``export_engine``.
+            --versionCompatible`` does. The description has it for plans of ``export_engine``.
 
     Raises:
-        UnreadableFileError: There is no such file, or the description is none, or says otherwise than the engine.
+        UnreadableFileError: There is no such file, or the description is none, or contradicts the engine.
         EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
         EngineError: TensorRT cannot load the plan, or no module can run such an engine: the message has the reason.
     """
@@ -100,7 +99,7 @@ def engine_module(
 def _loaded_engine(
     plan: Any, file: Path, compatible: Sequence[str], described: Mapping[str, Any] | None
 ) -> EngineModule:
-    """Returns an engine whose inputs and outputs nobody has read yet."""
+    """Returns an engine whose inputs and outputs are not read yet."""
     targets = tuple(map(str, described["compute_capabilities"])) if described else ()
     gpu = str(described["gpu"]) if described else None
     engine = EngineModule(
@@ -172,31 +171,21 @@ _NARROWED = {(torch.int64, torch.int32), (torch.float64, torch.float32)}
 def _adopt(
     described: Mapping[str, Any], engine: EngineModule, tensors: PlanTensors
 ) -> tuple[InputChecks, list[str]]:
-    """Returns what a description says of inputs and of the order of outputs, and gives the engine its dtypes.
+    """Returns a description's inputs and its order of outputs, and gives the engine its dtypes.
 
     Raises:
-        UnreadableFileError: The engine says otherwise.
+        UnreadableFileError: The description contradicts the engine.
     """
     known = {each.name: each for each in tensors.inputs}
     names = [each["name"] for each in described["inputs"]]
     order = [each["name"] for each in described["outputs"]]
-    for what, mine, theirs in (
-        ("inputs", names, list(known)),
-        ("outputs", order, list(tensors.outputs)),
-    ):
-        if sorted(mine) != sorted(theirs):
-            raise UnreadableFileError(
-                f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
-            )
-    symbols: dict[str, Any] = {}
-
-    def symbol(name: str) -> Any:
-        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
-
+    _check_names("inputs", names, list(known))
+    _check_names("outputs", order, list(tensors.outputs))
+    symbols = expressions.SymbolsByName()
     inputs, checks = [], []
     for each in described["inputs"]:
         profile = _agreed(each, known[each["name"]])
-        sizes = tuple(expressions.from_json(size, symbol) for size in each["sizes"])
+        sizes = tuple(expressions.from_json(size, symbols.__getitem__) for size in each["sizes"])
         fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
         if fixed != profile.shape:
             raise UnreadableFileError(f"it has the sizes {each['sizes']} for {each['name']!r}")
@@ -214,20 +203,36 @@ def _adopt(
     )
     engine.inputs = tuple(inputs)
     engine.outputs = {name: outputs[name] for name in order}
-    ranges = profiles_from(described["sizes"], symbol)
+    return InputChecks(tuple(checks), _profiles(symbols, described["sizes"])), order
+
+
+def _check_names(what: str, mine: Sequence[str], theirs: Sequence[str]) -> None:
+    if sorted(mine) != sorted(theirs):
+        raise UnreadableFileError(
+            f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
+        )
+
+
+def _profiles(symbols: expressions.SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
+    """Returns the profiles of a description.
+
+    Raises:
+        UnreadableFileError: There is none, or one lacks a symbol.
+    """
+    profiles = symbols.profiles_from(sizes)
     missing = [
-        name for name, each in symbols.items() if any(each not in profile for profile in ranges)
+        name for name, each in symbols.items() if any(each not in profile for profile in profiles)
     ]
-    if missing or not ranges:
+    if missing or not profiles:
         raise UnreadableFileError(f"its entry 'sizes' lacks {', '.join(missing) or 'a profile'}")
-    return InputChecks(tuple(checks), ranges), order
+    return profiles
 
 
 def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
     """Returns an input with the dtype of its description.
 
     Raises:
-        UnreadableFileError: The engine says otherwise of its dtype or its profiles.
+        UnreadableFileError: The engine has another dtype or other profiles.
     """
     dtype = _agreed_dtype(each, mine.dtype)
     if tuple(each["shape"]) != mine.shape:

@@ -1,4 +1,4 @@
-"""The inputs and outputs of an engine, as TensorRT tells them."""
+"""The inputs and outputs of an engine, as TensorRT returns them."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _write(writer: Any, name: str, data: bytes) -> None:
 
 
 def _write_memory(writer: Any, name: str, address: int, size: int) -> None:
-    """Writes memory that is somebody's, who may not let PyTorch write to it, without copying it."""
+    """Writes memory of another owner, which may be read-only for PyTorch, without copying it."""
     if not size:
         _write(writer, name, b"")
         return
@@ -352,7 +352,7 @@ class Archive:
         """Returns the weights by name, those of one storage as views of it again.
 
         Args:
-            program: The program; its stand-ins know dtypes, and which weights are parameters.
+            program: The program; its stand-ins have the dtypes, and record which weights are parameters.
         """
         folder, config = next(iter(_CONFIGS.items()))
         flat: dict[str, torch.Tensor] = {}

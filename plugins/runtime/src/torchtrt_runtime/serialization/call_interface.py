@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-import sympy
 import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
-from torchtrt.conversion.size_ranges import SizeRange, union
+from torchtrt.conversion.size_ranges import union
 from torchtrt.errors import TorchOp, TorchTRTError, UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -49,7 +48,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
-    """Returns everything about a compiled model that its graph does not say.
+    """Returns everything about a compiled model that its graph does not contain.
 
     Raises:
         UnsupportedProgramError: An input has a form that cannot be written.
@@ -92,23 +91,16 @@ def trees_of(data: Mapping[str, Any]) -> tuple[pytree.TreeSpec, pytree.TreeSpec]
 
 
 def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
-    """Returns a compiled model of a graph and what ``describe_interface`` said about it.
+    """Returns a compiled model of a graph and of what ``describe_interface`` returned for it.
 
     Raises:
         UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
     """
-    symbols: dict[str, Any] = {}
-
-    def symbol(name: str) -> Any:
-        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
-
+    symbols = expressions.SymbolsByName()
     checks = InputChecks(
-        tuple(_input_from_json(each, symbol) for each in data["inputs"]),
-        tuple(
-            {symbol(name): SizeRange(*map(int, sizes)) for name, sizes in profile.items()}
-            for profile in data.get("profiles") or [data["ranges"]]
-        ),
-        tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
+        tuple(_input_from_json(each, symbols) for each in data["inputs"]),
+        symbols.profiles_from(data.get("profiles") or [data["ranges"]]),
+        tuple(expressions.from_json(each, symbols.__getitem__) for each in data["assumptions"]),
     )
     input_tree, output_tree = trees_of(data)
     signature, settings = data["signature"], settings_from_json(data["settings"])
@@ -191,11 +183,14 @@ def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
     return {"name": name, "value": wanted}
 
 
-def _input_from_json(data: Mapping[str, Any], symbol: Any) -> tuple[str, Any]:
+def _input_from_json(
+    data: Mapping[str, Any], symbols: expressions.SymbolsByName
+) -> tuple[str, Any]:
+    """Returns an input's name, and its check or the value that it must have."""
     name = data["name"]
     if "value" in data:
         return name, data["value"]
-    sizes = tuple(expressions.from_json(size, symbol) for size in data["sizes"])
+    sizes = tuple(expressions.from_json(size, symbols.__getitem__) for size in data["sizes"])
     memory = data.get("memory")
     if memory is not None:
         memory = InputMemory(tuple(memory["order"]), memory["offset"])
@@ -228,7 +223,7 @@ def _default_to_json(value: Any) -> dict[str, Any]:
 
 
 def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
-    """Returns the parameters of ``forward`` from what a file says of them."""
+    """Returns the parameters of ``forward`` from a file's description of them."""
 
     def forward() -> None: ...
 

@@ -84,7 +84,7 @@ class CheckedFile(io.RawIOBase):
         return done
 
     def check_rest(self) -> None:
-        """Checks what nobody has read."""
+        """Checks the parts that have not been read."""
         for number in list(self._unread):
             self._checked(number)
 
@@ -112,7 +112,7 @@ class CheckedFile(io.RawIOBase):
 
 
 def _read(opened: io.FileIO, size: int) -> bytes:
-    """Returns the next bytes of a file, fewer only at its end: the system may give less than it is asked for."""
+    """Returns the next bytes of a file, fewer only at its end: the system may return less than was requested."""
     content = opened.read(size) or b""
     while len(content) < size and (more := opened.read(size - len(content))):
         content += more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ def describe_engine(
 
     Args:
         engine: The engine.
-        inputs: What PyTorch knows of the inputs: fake tensors.
-        outputs: What it knows of the outputs, likewise. A size that follows from the inputs' is described.
+        inputs: PyTorch's values of the inputs: fake tensors.
+        outputs: Those of the outputs, likewise. A size that follows from the inputs' is described.
     """
     plan = buffer_of(engine.plan)
     sizes = _Sizes(inputs)
@@ -110,7 +110,7 @@ def _shapes(sizes: Sequence[SizeRange]) -> list[list[int]]:
 
 
 def _input_from_json(data: dict[str, Any]) -> InputProfile:
-    # Files that were written when engines had one range each say it in three.
+    # Files that were written when engines had one range each have it as three entries.
     ranges = data.get("ranges") or [[data[bound] for bound in ("min", "opt", "max")]]
     profiles = (tuple(map(SizeRange, *bounds)) for bounds in ranges)
     dtype = dtype_from_json(data["dtype"])
@@ -129,7 +129,7 @@ class _Sizes:
                     self._places.setdefault(size.node.expr, [index, dim])
 
     def describe(self, size: Any) -> Any:
-        """Returns a number, an expression, or the name of a size that only running tells."""
+        """Returns a number, an expression, or the name of a size that depends on data."""
         if isinstance(size, int):
             return size
         expression = size.node.expr
@@ -179,13 +179,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             is not here.
     """
     what = f"The engine of {description['name']}"
-    buffer = buffer_of(plan)
-    if buffer.size != description["plan_bytes"]:
-        message = f"{what} has {buffer.size} bytes instead of {description['plan_bytes']}: it is truncated. {_AGAIN}"
-        raise UnreadableFileError(message)
-    if zlib.crc32(buffer) != description["plan_crc32"]:
-        message = f"{what} is damaged: its checksum does not match. {_AGAIN}"
-        raise UnreadableFileError(message)
+    _check_plan(description, plan, what)
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
         dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
@@ -221,6 +215,21 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         provide(plugins, what)
     engine.tensorrt = built_by  # which a later version may run
     return engine
+
+
+def _check_plan(description: Mapping[str, Any], plan: Any, what: str) -> None:
+    """Checks the size and the checksum of a plan.
+
+    Raises:
+        UnreadableFileError: The plan is damaged.
+    """
+    buffer = buffer_of(plan)
+    if buffer.size != description["plan_bytes"]:
+        message = f"{what} has {buffer.size} bytes instead of {description['plan_bytes']}: it is truncated. {_AGAIN}"
+        raise UnreadableFileError(message)
+    if zlib.crc32(buffer) != description["plan_crc32"]:
+        message = f"{what} is damaged: its checksum does not match. {_AGAIN}"
+        raise UnreadableFileError(message)
 
 
 def tensorrt_for(built_by: str, gpu: str, what: str, compatible: Sequence[str] = ()) -> Any:

@@ -94,7 +94,7 @@ def _size_symbol(place: Any) -> _SizeSymbol:
 
 @functools.lru_cache(maxsize=256)
 def _output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]], ...]:
-    """Returns each output's dtype and sizes: a number, an expression, or a name for what only running tells."""
+    """Returns each output's dtype and sizes: a number, an expression, or a name for a size that depends on data."""
     return tuple(
         (
             dtype_from_json(output["dtype"]),

@@ -113,7 +113,7 @@ class _Lifting:
         nodes = list(self.source.graph.nodes)
         if not any("val" in node.meta for node in nodes):
             message = (
-                "What was pickled, or made of a plan, does not have what a file says of sizes and dtypes. Save what "
+                "What was pickled, or made of a plan, does not have what a file records of sizes and dtypes. Save what "
                 "torchtrt.compile or torchtrt.load returned, and use that file in the place of the pickle or the plan."
             )
             raise UnsupportedProgramError(message)
@@ -310,7 +310,7 @@ def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _argument(node: Any) -> Any:
-    """Returns how a program's signature speaks of a value."""
+    """Returns the form of a value in a program's signature."""
     if not isinstance(node, Node):
         return ConstantArgument("", node)
     value = node.meta.get("val")

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from torchtrt.errors import UnwritableFileError
 
 _LOCK = ".torchtrt-lock"
-"""The file in a temporary folder that its writer has locked. Others tell by it that the folder is a writer's."""
+"""The file in a temporary folder that its writer has locked. It marks the folder as a writer's."""
 _ABANDONED_SECONDS = 600.0
 """The age from which a folder without a lock has no writer, also where another machine's lock is not seen."""
 
@@ -49,7 +49,7 @@ def complete_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Holds the lock of a temporary folder, as long as the process lives; yields whether nobody else has it."""
+    """Holds the lock of a temporary folder, as long as the process lives; yields whether no other process has it."""
     lock = FileLock(folder / _LOCK)
     try:
         lock.acquire(blocking=False)

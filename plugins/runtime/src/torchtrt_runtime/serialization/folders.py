@@ -100,7 +100,7 @@ class NewFolder:
         """Writes the description, with checksums of each file and of itself, and returns its own.
 
         Args:
-            content: What it says, as JSON has it.
+            content: Its content, as JSON has it.
             form: The number of its form.
 
         Raises:
@@ -118,11 +118,11 @@ class SavedFolder:
 
     Args:
         file: The description.
-        content: What it says.
+        content: Its content.
         files: The checksums of each file, by its name.
 
     Attributes:
-        content: What the description says.
+        content: The description's content.
     """
 
     def __init__(
@@ -145,14 +145,14 @@ class SavedFolder:
             raise self._error(part, error) from error
         with opened, CheckedFile(opened, self._files[name]) as stream:
             try:
-                yield stream  # type: ignore[misc]  # a raw stream reads all that it is asked for
+                yield stream  # type: ignore[misc]  # a raw stream reads all that is requested
                 stream.check_rest()
             finally:
                 if stream.failure is not None:
                     raise self._error(part, stream.failure) from stream.failure
 
     def json(self, name: str) -> Any:
-        """Returns what a file says that is JSON.
+        """Returns the content of a file in JSON.
 
         Raises:
             UnreadableFileError: As of ``open``.

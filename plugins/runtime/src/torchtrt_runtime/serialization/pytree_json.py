@@ -45,7 +45,7 @@ def _unnamed(tree: pytree.TreeSpec, place: str, classes: dict[str, str]) -> pytr
     classes[place] = f"{kind.__module__}:{kind.__qualname__}"
     if imported(classes[place]) is not kind:
         raise UnsupportedProgramError(
-            f"The model takes or returns the named tuple {classes[place]!r}, which nobody could find by its name. "
+            f"The model takes or returns the named tuple {classes[place]!r}, which cannot be found by its name. "
             "Define it at the top of a module, or return a dictionary."
         )
     return pytree.TreeSpec(tuple, None, children)

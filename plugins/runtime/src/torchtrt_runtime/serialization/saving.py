@@ -127,7 +127,7 @@ def reading(archive: Archive, metadata: Mapping[str, Any]) -> Iterator[ExportedP
         message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
         raise UnreadableFileError(message)
     try:
-        trees_of(metadata)  # PyTorch does not say which container it misses
+        trees_of(metadata)  # PyTorch's error does not name the container that it misses
         yield archive.program()
     except TorchTRTError:
         raise

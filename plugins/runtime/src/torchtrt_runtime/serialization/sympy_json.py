@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
 from sympy.logic.boolalg import BooleanAtom
 
+from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import UnreadableFileError
 from torchtrt_runtime.torch_internals import PythonReferenceAnalysis, sympy_interp
 from torchtrt_runtime.torch_internals import sympy_functions as functions
@@ -28,6 +29,21 @@ KINDS: dict[str, Any] = {
 KINDS["Mod"] = functions.Mod  # PyTorch's own, which prints as SymPy's
 _NAMES = {kind: name for name, kind in KINDS.items()} | {sympy.Mod: "SympyMod"}
 KINDS["SympyMod"] = sympy.Mod
+
+
+class SymbolsByName(dict[str, Any]):
+    """The symbols of the sizes in one file, by name. Reading a name makes its symbol."""
+
+    def __missing__(self, name: str) -> Any:
+        made = self[name] = sympy.Symbol(name, integer=True, nonnegative=True)
+        return made
+
+    def profiles_from(self, data: Iterable[Mapping[str, Any]]) -> tuple[Profile, ...]:
+        """Returns profiles from data: for each one its ranges ``[min, opt, max]``, by the names of symbols."""
+        return tuple(
+            {self[name]: SizeRange(*map(int, bounds)) for name, bounds in profile.items()}
+            for profile in data
+        )
 
 
 def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Any:

@@ -86,11 +86,11 @@ class Recipe:
     def part(self, changed: Collection[str], wanted: Collection[str] = ()) -> Recipe:
         """Returns the part of the recipe for what follows from some sources.
 
-        A recipe that writes in place has no parts: its steps do not tell which memory tensors share.
+        A recipe that writes in place has no parts: its steps do not record which memory tensors share.
 
         Args:
             changed: The sources. The results and the checks that follow from one of them are in the part.
-            wanted: More results that are in it.
+            wanted: Further results of the part.
         """
         if any(_is_mutable(op) for op, *_ in self.steps):
             return self

@@ -36,7 +36,7 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
 
     Args:
         values: The attributes, by name.
-        takes_others: Whether the engine takes other values than these. If not, their digests tell also of writes that
+        takes_others: Whether the engine takes other values than these. If not, their digests show also writes that
             PyTorch does not count, such as those through ``.data``.
     """
 

@@ -15,7 +15,7 @@ from torchtrt.errors import InputError, MissingDistributionError, RefitError, Un
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.usage_checks import UsageChecks
-from torchtrt_runtime.weights.given import (
+from torchtrt_runtime.weights.given_weights import (
     GivenWeights,
     GraphAttributes,
     inner_tensors,

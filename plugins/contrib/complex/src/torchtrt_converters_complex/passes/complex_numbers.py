@@ -1,7 +1,7 @@
 """Complex numbers as pairs of real ones.
 
-TensorRT has no complex numbers. This pass replaces each complex value by its real and its imaginary part, before the
-registry is asked for converters. Some complex values come from PyTorch: inputs, buffers that the model writes
+TensorRT has no complex numbers. This pass replaces each complex value by its real and its imaginary part, before
+converters are looked up. Some complex values come from PyTorch: inputs, buffers that the model writes
 to, results of ops without a rule. PyTorch views their memory as real numbers. Where PyTorch reads one (an output,
 such an op), it views a tensor with both parts along its last dimension as complex numbers. Neither copies.
 """
@@ -241,7 +241,7 @@ class _Rewriter:
         return self.pair_of(node) if _has_complex(node) else node
 
     def keep(self, node: Node, result: Any) -> None:
-        """Remembers a node's value by parts, and puts a real one in the place of the node."""
+        """Stores a node's value by parts, and puts a real one in the place of the node."""
         if isinstance(result, Pair):
             self.pairs[node] = result
         elif isinstance(result, list):

@@ -45,7 +45,7 @@ def replacement(path: str, module: nn.Module) -> PackedLinear | None:
 
 
 def _is_attention(module: nn.Module) -> bool:
-    """Returns whether a module quantizes its keys and values, which it does in steps that the pack's pass knows."""
+    """Returns whether a module quantizes its keys and values, in steps that the pack's pass recognizes."""
     return any(hasattr(module, name) for name in ("kv_cache", "impl"))
 
 
@@ -146,7 +146,7 @@ def in_groups(groups: Tensor, count: int) -> Tensor | None:
 
 
 def _quantize_input(path: str, layer: PackedLinear, given: dict[str, Tensor], spec: Any) -> None:
-    """Has a layer quantize its input as a scheme says.
+    """Makes a layer quantize its input by a scheme.
 
     Raises:
         UnsupportedProgramError: TensorRT has no layers for it.

@@ -23,8 +23,8 @@ _STORED = {
 def packed(model: nn.Module) -> nn.Module:
     """Replaces the quantized linear layers of a model by ``PackedLinear``, in place.
 
-    It knows the layers of compressed-tensors, of ``FineGrainedFP8Config`` of transformers, and layers with the int32
-    words of GPTQ and AWQ, of any library.
+    It recognizes the layers of compressed-tensors, of ``FineGrainedFP8Config`` of transformers, and layers with
+    the int32 words of GPTQ and AWQ, of any library.
 
     Args:
         model: What ``from_pretrained`` of transformers returned, before its first call.
@@ -55,7 +55,7 @@ def _replacement(path: str, module: nn.Module) -> PackedLinear | None:
     """Returns the layer that replaces a module, or ``None`` if it is of no library.
 
     Raises:
-        UnsupportedProgramError: No layer computes what the module's tensors say.
+        UnsupportedProgramError: No layer computes what the module computes from its tensors.
     """
     for library in (compressed, fine_grained, words):
         try:

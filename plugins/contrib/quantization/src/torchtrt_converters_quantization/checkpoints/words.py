@@ -1,6 +1,6 @@
 """Layers with the int32 words of GPTQ and AWQ, of any library: ``qweight``, ``qzeros``, ``scales``, and ``g_idx``.
 
-Libraries change what they load, so that a layer does not say how its words are to be read. Its own results decide.
+Libraries change what they load, so that a layer does not have the order of its words. Its own results decide.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def dequantize_weight(
             scale = scale.reshape(-1)
         if scale.dtype is torch.uint8:
             scale = scale.contiguous().view(torch.float8_e8m0fnu)
-        else:  # TensorRT asks for the type of the result where values have 4 bits
+        else:  # TensorRT requires the type of the result where values have 4 bits
             scale = scale.to(dtype if kind.name in ("INT4", "FP4") else torch.float32)
         if parts is not None:
             scale = scale.reshape(_merged_sizes(scale.shape, parts))

@@ -26,7 +26,7 @@ from torchtrt_converters_quantization.converters.layers import (
     by_channel,
 )
 
-# PyTorch defines these ops in a module that nobody imports who does not quantize: they are named.
+# PyTorch defines these ops in a module that only quantization imports, so they are given by name.
 LIBRARY = "quantized_decomposed"
 QUANTIZE = (f"{LIBRARY}::quantize_per_tensor.default", f"{LIBRARY}::quantize_per_tensor.tensor")
 DEQUANTIZE = tuple(name.replace("::", "::de") for name in QUANTIZE)

@@ -106,7 +106,7 @@ def _factor(product: Node, source: Node, first: Node, steps: list[Node]) -> Tens
 def _blocks(factor: Tensor, shape: Any, steps: list[Node], first: Node) -> Tensor | None:
     """Returns a factor of a reshaped weight as scales of blocks of the weight.
 
-    The numbers of a probe tell where each element of the weight gets its factor from.
+    The numbers of a probe show where each element of the weight gets its factor from.
     """
     places = torch.arange(first.meta["val"].numel(), dtype=torch.int64).reshape(shape)
     moved = computed_on(steps, _source(steps[0]), places)

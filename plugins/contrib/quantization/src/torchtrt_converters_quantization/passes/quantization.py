@@ -126,7 +126,7 @@ def _rewrite(editor: Editor, node: Node) -> None:
 
 
 def _absorb_cast(editor: Editor, node: Node) -> None:
-    """Lets Dequantize return the dtype that all of its readers want."""
+    """Lets Dequantize return the dtype to which all of its readers cast."""
     is_exported = str(node.target) in _EXPORTED_DEQUANTIZE
     if node.target not in DEQUANTIZE.values() and not is_exported:
         return

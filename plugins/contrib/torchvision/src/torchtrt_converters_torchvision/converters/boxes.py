@@ -52,7 +52,7 @@ def unsorted_scores(node: Node) -> str | None:
 
 
 def size_from_data(node: Node) -> str | None:
-    """Rejects a number of boxes that depends on data where TensorRT does not tell it."""
+    """Rejects a number of boxes that depends on data where TensorRT does not return it."""
     if tells_sizes_that_depend_on_data():
         return None
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
@@ -74,7 +74,7 @@ def nms(
 ) -> NetworkTensor:
     """The indices of the boxes that stay, best first; of boxes with equal scores the first is better.
 
-    TensorRT's own NMS layer promises no order of equal scores, takes corners in any order and limits
+    TensorRT's own NMS layer guarantees no order of equal scores, takes corners in any order and limits
     the boxes that it looks at, so that it is not used.
     """
     dets = types.cast(ctx, dets, torch.float32)
@@ -123,7 +123,7 @@ def _float32_at_most(number: float) -> float:
 def _greedy(ctx: ConversionContext, overlaps: NetworkTensor) -> NetworkTensor:
     """Returns which boxes stay: those that overlap none before them that stays. Bool, ``(n,)``.
 
-    All stay at first; each round asks again. A box that depends on ``k`` boxes before it is right after
+    All stay at first; each round decides again. A box that depends on ``k`` boxes before it is right after
     ``k + 1`` rounds, and when a round changes nothing all is right.
     """
     count = sizes.size_of(ctx, overlaps, 0)

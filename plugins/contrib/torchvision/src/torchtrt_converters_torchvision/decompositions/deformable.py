@@ -1,4 +1,4 @@
-"""Deformable convolution: each point of the kernel is read where an offset says."""
+"""Deformable convolution: each point of the kernel is read at a place that an offset moves."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _(
 ) -> Tensor:
     """Returns a tensor of the result's shape, and checks the sizes of the inputs while they can be compared."""
     batch, heads, new, _ = query.shape
-    # Said here, because nothing compares sizes any more once the program is exported.
+    # Checked here, because nothing compares sizes any more once the program is exported.
     sizes = [(key, {0: batch, 2: new}), (value, {0: batch, 2: new}), (mask, {0: batch, 3: new})]
     if past_key is not None and past_value is not None and past_mask is not None:
         cached = past_key.shape[2]

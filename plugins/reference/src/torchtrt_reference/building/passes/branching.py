@@ -1,4 +1,4 @@
-"""Conditionals that compute one branch only: what nobody else needs moves into a graph of that branch."""
+"""Conditionals that compute one branch only: what only a branch needs moves into a graph of that branch."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Tensor = torch.Tensor
 
 
 class Attention(Operation):
-    """``norm(query @ key^T, mask) @ value``. There is no scaling: the query is scaled by whoever adds the layer."""
+    """``norm(query @ key^T, mask) @ value``. There is no scaling: the network scales the query before."""
 
     name = "attention"
     layer_type = "ATTENTION_OUTPUT"
@@ -58,7 +58,7 @@ class Attention(Operation):
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Query ``[B, Hq, Sq, D]``, key and value ``[B, Hkv, Skv, D]``, one type; a mask excludes causality.
 
-        Packed, the sequences follow each other in ``[T, H, D]``; inputs 5 and 6 say where each one starts.
+        Packed, the sequences follow each other in ``[T, H, D]``; inputs 5 and 6 are where each one starts.
         """
         packed = [_is_packed(call, index) for index in range(3)]
         for index in range(3):
@@ -289,7 +289,7 @@ class KVCacheUpdate(Operation):
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Cache ``[B, H, Smax, D]``, update ``[B, H, S, D]``, write indices ``[B]``.
 
-        Packed, the updates follow each other in ``[T, H, D]``, and input 3 says where each one starts.
+        Packed, the updates follow each other in ``[T, H, D]``, and input 3 is where each one starts.
         """
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index} of the cache update")

@@ -57,7 +57,7 @@ class NMS(Operation):
         return (TensorFacts(call["indices_type"], (-1, 3)), TensorFacts("INT32", ()))
 
     def infer_maximum(self, call: Call) -> tuple[TensorFacts, ...]:
-        """As many boxes of each class as there are, or as are asked for if that is a constant."""
+        """As many boxes of each class as there are, or as the limit allows if that is a constant."""
         scores, maximum = (
             call.facts(1),
             call.scalar(2, frozenset({"INT32"}), "max_output_boxes_per_class"),

@@ -80,7 +80,7 @@ class RNN(Operation):
         layer._fit_outputs()
 
     def admit(self, call: Call) -> None:
-        """As many steps as was said, which may not vary."""
+        """Checks that the input has ``max_seq_length`` steps, which may not vary."""
         fact, steps = call.optional(0), call["max_seq_length"]
         if fact is None or fact.rank < 2:
             return
@@ -114,7 +114,7 @@ class RNN(Operation):
 
     @staticmethod
     def _check_weights(call: Call, dtype: str) -> None:
-        """Checks that each gate has weights and biases of the size and dtype that the operands ask for."""
+        """Checks that each gate has weights and biases of the size and dtype that the operands require."""
         for part in _parts(call.attributes):
             call.require(
                 part.attribute in call.attributes,

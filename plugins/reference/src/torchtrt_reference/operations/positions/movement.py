@@ -128,7 +128,7 @@ class Shuffle(Operation):
 def _resolve(
     call: Call, moved: tuple[int, ...], target: list[int | None], copied: frozenset[int]
 ) -> tuple[int, ...]:
-    """The reshape target with its -1 inferred; -1 stays where the build cannot know."""
+    """The reshape target with its -1 inferred; -1 stays where the build cannot compute it."""
     rest = [dimension for dimension in target if dimension not in (None, -1)]
     given = math.prod(dimension for dimension in rest if dimension is not None)
     have = math.prod(dimension for dimension in moved if dimension != -1)

@@ -57,7 +57,7 @@ class Fill(Operation):
         return value
 
     def _dtype(self, call: Call) -> str:
-        """Returns the type of the output: the one that was asked for, otherwise that of alpha, otherwise ``FLOAT``."""
+        """Returns the type of the output: the one that was set, otherwise that of alpha, otherwise ``FLOAT``."""
         alpha = call.optional(1)
         wanted = (
             call.output_type() or call["to_type"] or ("FLOAT" if alpha is None else alpha.dtype)

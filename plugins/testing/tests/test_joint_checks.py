@@ -7,7 +7,7 @@ import torch
 
 import torchtrt
 from torchtrt.testing import decomposition_case, op_case
-from torchtrt_testing.together import AT_ONCE, agreeing
+from torchtrt_testing.joint_checks import AT_ONCE, agreeing
 
 
 def without_faults(nodes):

@@ -131,7 +131,7 @@ def _status_of(request: str) -> int:
     """Returns the exit status of a process that loads a pack."""
     fork = getattr(os, "fork", None)
     if fork is None:  # Windows, where each process imports PyTorch itself
-        command = [sys.executable, "-m", "torchtrt_testing.fresh", request]
+        command = [sys.executable, "-m", "torchtrt_testing.loading_effects", request]
         return subprocess.run(command, check=False).returncode
     child: int = fork()
     if child == 0:
@@ -252,7 +252,7 @@ SLOW = (
     "torchtrt_reference",
     "torchtrt_testing",
 )
-"""Modules that take long to import, and that nobody needs before something is compiled."""
+"""Modules that take long to import, and that are not needed before something is compiled."""
 
 
 if __name__ == "__main__":

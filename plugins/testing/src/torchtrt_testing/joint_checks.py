@@ -1,7 +1,7 @@
 """Checks cases together, as one program: to export and compile a program takes longer than its ops do.
 
 A case that agrees with PyTorch in such a program needs no check of its own. Every other case does, whatever the reason:
-only a check of the case alone says what is wrong with it. One thing is not seen: a converter that reads the network
+only a check of the case alone shows what is wrong with it. One thing is not seen: a converter that reads the network
 outside its arguments, and is wrong in a network without other ops.
 """
 
@@ -68,7 +68,7 @@ def agreeing(
     settings: Mapping[str, Any],
     faults: Callable[[Sequence[Node]], Sequence[str]],
 ) -> frozenset[OpCase]:
-    """Returns cases that pass in one program what ``check_case`` asks of each; there may be more that pass alone.
+    """Returns cases that pass in one program what ``check_case`` checks of each; there may be more that pass alone.
 
     Args:
         cases: The cases, each of its first dtype.

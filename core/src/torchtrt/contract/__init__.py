@@ -1,0 +1,55 @@
+"""The contract of packs: converters, validators, and the arguments that they receive."""
+
+from torchtrt.contract.arguments import (
+    SchemaArguments,
+    arguments_of,
+    constant_of,
+    named_arguments,
+    value_of,
+)
+from torchtrt.contract.converters import (
+    AutocastRule,
+    CallingConvention,
+    Converter,
+    ConverterPriority,
+    ConverterSupport,
+    calling_convention,
+    looks_like_converter,
+    with_table_value,
+)
+from torchtrt.contract.functions import qualified_function
+from torchtrt.contract.validators import (
+    Reject,
+    RejectIf,
+    Validator,
+    accept_every_node,
+    check_names,
+    declared_dtypes,
+    to_rejection,
+    with_settings,
+)
+
+__all__ = [
+    "AutocastRule",
+    "CallingConvention",
+    "Converter",
+    "ConverterPriority",
+    "ConverterSupport",
+    "Reject",
+    "RejectIf",
+    "SchemaArguments",
+    "Validator",
+    "accept_every_node",
+    "arguments_of",
+    "calling_convention",
+    "check_names",
+    "constant_of",
+    "declared_dtypes",
+    "looks_like_converter",
+    "named_arguments",
+    "qualified_function",
+    "to_rejection",
+    "value_of",
+    "with_settings",
+    "with_table_value",
+]

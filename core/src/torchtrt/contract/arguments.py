@@ -1,0 +1,112 @@
+"""The arguments of a node by the names in its op's schema: for converters, and for validators."""
+
+from __future__ import annotations
+
+import functools
+import keyword
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.contract.converters import Converter
+from torchtrt.contract.functions import keywords_of, qualified_function
+from torchtrt.errors import ConverterSignatureError
+from torchtrt.targets import Target, qualified_name
+
+
+class SchemaArguments:
+    """Binds a node's arguments to the parameters of a ``SCHEMA`` converter.
+
+    Every argument of the schema is a parameter of the same name (a Python keyword with an underscore behind it), or
+    goes into ``**rest``. A parameter that the schema lacks must have a default: so one function can serve ops that
+    differ. Ops without a schema, Python functions on sizes and higher-order ops, are bound by position.
+
+    Args:
+        converter: The converter.
+        target: The op.
+
+    Raises:
+        ConverterSignatureError: A parameter is not in the schema, or an argument of the schema is not taken.
+    """
+
+    __slots__ = ("_names", "_target")
+
+    def __init__(self, converter: Converter, target: Target) -> None:
+        self._target = target
+        self._names: tuple[str, ...] | None = None
+        schema = getattr(target, "_schema", None)
+        if schema is None:
+            return
+        names = tuple(_as_parameter(argument.name) for argument in schema.arguments)
+        required, optional, takes_rest = keywords_of(converter)
+        for name in required:
+            if name not in names:
+                self._refuse(
+                    converter, target, f"has no argument {name!r}, which the converter takes"
+                )
+        for name in () if takes_rest else names:
+            if name not in required and name not in optional:
+                text = f"has the argument {name!r}, which the converter does not take"
+                self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
+        self._names = names
+
+    @staticmethod
+    def _refuse(converter: Converter, target: Target, what: str) -> None:
+        schema = target._schema  # type: ignore[attr-defined]
+        raise ConverterSignatureError(
+            f"The converter {qualified_function(converter)} does not fit {qualified_name(target)}: the op {what}.\n"
+            f"  schema  {schema}"
+        )
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns what to call the converter with, behind the context."""
+        if self._names is None:
+            return tuple(args), dict(kwargs)
+        bound = {_as_parameter(name): value for name, value in _schema_defaults(self._target)}
+        bound.update(zip(self._names, args, strict=False))
+        for name, value in kwargs.items():
+            bound[_as_parameter(name)] = value
+        return (), bound
+
+
+def _as_parameter(name: str) -> str:
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+def arguments_of(node: Node) -> Any:
+    """Returns a node's arguments as attributes named as in the op's schema, defaults filled in.
+
+    For validators: tensors are graph nodes, see ``value_of``.
+    """
+    return named_arguments(node.target, node.args, node.kwargs)
+
+
+def named_arguments(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Returns an op's arguments as attributes named as in its schema, defaults filled in."""
+    values = dict(_schema_defaults(target))
+    values.update(zip(values, args, strict=False))
+    values.update(kwargs)
+    return SimpleNamespace(**values)
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema_defaults(target: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((argument.name, argument.default_value) for argument in target._schema.arguments)
+
+
+def value_of(argument: Any) -> Any:
+    """Returns PyTorch's value of a node's argument: a fake tensor, a symbolic size, or the argument itself."""
+    return argument.meta.get("val") if isinstance(argument, Node) else argument
+
+
+def constant_of(argument: Any) -> torch.Tensor | None:
+    """Returns the tensor that an argument of a node is, as a weight or a buffer; ``None`` for what is computed."""
+    if isinstance(argument, Node) and argument.op == "get_attr":
+        argument = attrgetter(str(argument.target))(argument.graph.owning_module)
+    return argument if isinstance(argument, torch.Tensor) else None
