@@ -371,12 +371,8 @@ class _OpClock(Interpreter):
         return _OpClock(block, self.clock, self.times, is_engine=True).run(*args, **kwargs)
 
     def run_node(self, n: Node) -> Any:
-        if (
-            not self.is_engine
-            or n.op != "call_function"
-            or n.target is operator.getitem
-            or is_scalar(n)
-        ):
+        is_op = n.op == "call_function" and n.target is not operator.getitem
+        if not (self.is_engine and is_op) or is_scalar(n):
             return super().run_node(n)
         result, spent = self.clock.measure(lambda: super(_OpClock, self).run_node(n))
         self.times[n.target] = self.times.get(n.target, 0.0) + spent
