@@ -29,6 +29,7 @@ from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
 from torch.export import ExportedProgram, ExportGraphSignature, exported_program
 from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
@@ -40,6 +41,7 @@ __all__ = [
     "DispatchKey",
     "FakeTensor",
     "FakeTensorMode",
+    "GraphModuleOfLateCode",
     "TorchDispatchMode",
     "ValueRanges",
     "bound_sympy",
@@ -64,6 +66,7 @@ __all__ = [
     "sizes_of_two_unknown",
     "sympy_functions",
     "whole_composites_of",
+    "with_late_code",
     "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",
@@ -83,6 +86,11 @@ op_calls: tuple[Any, ...] = (
     torch._ops.OpOverloadPacket.__call__,
 )
 """The functions that hand a call of an op to the modes that are active."""
+
+GraphModuleOfLateCode = _LazyGraphModule
+"""A ``GraphModule`` that writes its Python code when it is first called: nothing calls most graphs of a compilation."""
+with_late_code = _use_lazy_graph_module
+"""Lets PyTorch make graph modules of late code of what it traces, inside a ``with`` block; its argument is whether."""
 
 
 def compile_lock() -> Any:
