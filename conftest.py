@@ -33,6 +33,15 @@ SHARING = {
 }
 """Files of tests that share models, by the name of these."""
 
+LAST = (
+    *SHARING, "plugins/contrib/diffusers/", "plugins/contrib/quantization/", "plugins/contrib/transformers/",
+    "tests/architectures/", "tests/models/",
+)  # fmt: skip
+"""The files that run last, by how their names begin: their libraries have a thousand subclasses of ``nn.Module``.
+
+PyTorch replaces methods of ``nn.Module`` for each program that it traces, and Python then visits all subclasses.
+"""
+
 FAR = 4
 """A run with ``--changed-modules`` has one in so many tests of the files that import none of these modules."""
 
@@ -89,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives files that share compiled models to one worker, which compiles them once."""
+    """Gives files that share compiled models to one worker, which compiles them once, and large libraries last."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -98,6 +107,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
             return next((models for models, files in SHARING.items() if file in files), file)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            waiting = list(
+                self.workqueue
+            )  # in the order of their number of tests, the largest first
+            usual = (each for each in waiting if not each.startswith(LAST))
+            # Of the last ones, those with few tests have the longest: no worker should wait for one of them at the end.
+            last = (*filter(SHARING.__contains__, waiting), *reversed(waiting))
+            self.workqueue.move_to_end(next(usual, last[0]), last=False)
+            super()._assign_work_unit(node)
 
     return ByModels(config, log)
 

@@ -79,11 +79,12 @@ def of_messages(paths: list[str]) -> Iterator[str]:
 
 def messages(source: str) -> Iterator[tuple[int, str]]:
     """Yields the texts of a module that are no docstrings, each with its line."""
-    tree = ast.parse(source)
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    documentation = set()
+    for node in ast.walk(ast.parse(source)):  # an expression comes before its parts
         match node:
-            case ast.Constant(value=str() as text) if " " in text and id(node) not in documentation:
+            case ast.Expr():
+                documentation.add(node.value)
+            case ast.Constant(value=str() as text) if " " in text and node not in documentation:
                 yield node.lineno, text
 
 

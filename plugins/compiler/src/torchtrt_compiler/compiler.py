@@ -29,7 +29,7 @@ from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
-from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
+from torchtrt_compiler.exporting import export, narrowed_sizes, size_profiles, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.lowering import (
     Program,
@@ -150,7 +150,7 @@ def export_traced(
     dynamic_shapes: Any,
 ) -> ExportedProgram:
     """Returns a model exported while nothing else in the process is being traced."""
-    with TRACING, torch.no_grad():
+    with tracing(), torch.no_grad():
         return export(model, inputs, kwarg_inputs, dynamic_shapes)
 
 
@@ -166,7 +166,7 @@ def _compile_program(
 
     No size may be taken for 2 that may be 1: see ``sizes_of_two_unknown``.
     """
-    with TRACING, stages.stage("lowering"):
+    with tracing(), stages.stage("lowering"):
         watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)
         report.passes = program.passes
@@ -174,7 +174,7 @@ def _compile_program(
         weights = _constants(exported, program)
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)
-    with TRACING, stages.stage("small sizes"):
+    with tracing(), stages.stage("small sizes"):
         profiles, excluded = _sizes_of_model(model, exported, program, profiles)
         compiled_sizes = {
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
@@ -36,13 +37,20 @@ from torchtrt_compiler.lowering import Program, without_regions, without_transfo
 from torchtrt_compiler.parallel_models import export_module
 from torchtrt_compiler.small_sizes import Excluded
 from torchtrt_compiler.stride_reads import StrideReads
-from torchtrt_compiler.torch_internals import compile_lock
+from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
 from torchtrt_runtime.input_checks import check_strided
 from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.report import NarrowedSize
 
 TRACING = compile_lock()
 """PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """Keeps the rest of the process from tracing inside a ``with`` block, in which PyTorch traces faster."""
+    with TRACING, with_late_code(True), with_shared_lines():
+        yield
 
 
 def export(

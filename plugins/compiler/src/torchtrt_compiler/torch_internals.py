@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Iterator, Set
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence, Set
+from types import FrameType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -28,7 +31,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
 from torch.export import ExportedProgram, ExportGraphSignature, exported_program
-from torch.fx import GraphModule
+from torch.fx import GraphModule, proxy
+from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
+from torch.fx._symbolic_trace import _Patcher
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
@@ -40,6 +46,7 @@ __all__ = [
     "DispatchKey",
     "FakeTensor",
     "FakeTensorMode",
+    "GraphModuleOfLateCode",
     "TorchDispatchMode",
     "ValueRanges",
     "bound_sympy",
@@ -63,7 +70,10 @@ __all__ = [
     "replace_graph",
     "sizes_of_two_unknown",
     "sympy_functions",
+    "trace_function",
     "whole_composites_of",
+    "with_late_code",
+    "with_shared_lines",
     "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",
@@ -84,12 +94,79 @@ op_calls: tuple[Any, ...] = (
 )
 """The functions that hand a call of an op to the modes that are active."""
 
+GraphModuleOfLateCode = _LazyGraphModule
+"""A ``GraphModule`` that writes its Python code when it is first called: nothing calls most graphs of a compilation."""
+with_late_code = _use_lazy_graph_module
+"""Lets PyTorch make graph modules of late code of what it traces, inside a ``with`` block; its argument is whether."""
+
 
 def compile_lock() -> Any:
     """Returns the lock that ``torch.compile`` holds; the first call takes a second."""
     from torch._dynamo import convert_frame
 
     return convert_frame.compile_lock
+
+
+def trace_function(function: Callable[..., Any], values: Sequence[Any]) -> GraphModule:
+    """Returns the graph of the ops that a function calls, which is no module and calls none.
+
+    For each trace PyTorch replaces methods of ``torch.nn.Module``. Python then visits all subclasses: where libraries
+    have a thousand of them, that takes longer than to trace a few ops.
+
+    Args:
+        function: The function.
+        values: Its arguments: fake tensors and symbolic numbers.
+    """
+    own, patch_method = threading.get_ident(), _Patcher.patch_method
+
+    def patch(patcher: _Patcher, kind: type, *replaced: Any, **options: Any) -> None:
+        if kind is not torch.nn.Module or threading.get_ident() != own:
+            patch_method(patcher, kind, *replaced, **options)
+
+    with mock.patch.object(_Patcher, "patch_method", patch):
+        return make_fx(function, tracing_mode="real")(*values)
+
+
+class _Frames:
+    """The frames of a call stack; in place of PyTorch's class of this purpose, which reads the text of each line again.
+
+    Args:
+        innermost: The innermost frame.
+        known: The frames that have been read, by file, line and function.
+    """
+
+    def __init__(
+        self,
+        innermost: FrameType,
+        known: dict[tuple[str, int | None, str], traceback.FrameSummary],
+    ) -> None:
+        self.innermost = innermost
+        self.known = known
+
+    def summary(self) -> traceback.StackSummary:
+        """Returns the frames, the innermost last."""
+        found = traceback.StackSummary()
+        frame: FrameType | None = self.innermost
+        while frame is not None:
+            place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+            if place not in self.known:
+                self.known[place] = traceback.FrameSummary(*place, lookup_line=False)
+            found.append(self.known[place])
+            frame = frame.f_back
+        found.reverse()
+        return found
+
+
+@contextlib.contextmanager
+def with_shared_lines() -> Iterator[None]:
+    """Lets PyTorch read each line of Python once for the stack traces of nodes, inside a ``with`` block."""
+    known: dict[tuple[str, int | None, str], traceback.FrameSummary] = {}
+
+    def extract() -> _Frames:
+        return _Frames(sys._getframe(1), known)
+
+    with mock.patch.object(proxy, "CapturedTraceback", SimpleNamespace(extract=extract)):
+        yield
 
 
 def replace_graph(

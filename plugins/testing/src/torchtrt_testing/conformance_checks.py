@@ -44,19 +44,23 @@ def faults_of_validators(
     """Calls a pack's validators for nodes, and returns each error and each change of the graph once."""
     settings = CompilationSettings()
     wrong = []
+    graph = before = None
     for node in asked:
         if node.op != "call_function" or node.target not in validators:
             continue
         name = f"{qualified_name(node.target)} {_outline(node)}"
-        before = nodes.snapshot(node)
+        if node.graph is not graph:
+            graph, before = node.graph, nodes.snapshot(node)
         for validate in validators[node.target]:
             try:
                 with no_new_assumptions(node.graph):
                     to_rejection(validate(node, settings))
             except Exception as error:
                 wrong.append(f"{name}: {describe(error)}")
-        if nodes.snapshot(node) != before:
+        after = nodes.snapshot(node)
+        if after != before:
             wrong.append(f"{name}: the validator changed the graph")
+            before = after
     return list(dict.fromkeys(wrong))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -103,7 +103,14 @@ def snapshot(node: Node) -> Any:
             repr(each.args),
             repr(each.kwargs),
             tuple(user.name for user in each.users),
-            {name: (id(value), str(value)) for name, value in each.meta.items()},
+            {name: (id(value), _text(value)) for name, value in each.meta.items()},
         )
         for each in node.graph.nodes
     ]
+
+
+def _text(value: Any) -> str:
+    """Returns a value as text; of a fake tensor, whose own text takes long, what may change in place."""
+    if type(value) is FakeTensor:
+        return f"{value.dtype} {value.device} {value.requires_grad} {value.shape} {value.stride()}"
+    return str(value)

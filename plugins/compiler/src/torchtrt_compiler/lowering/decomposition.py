@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.contract import qualified_function
@@ -47,6 +46,7 @@ from torchtrt_compiler.torch_internals import (
     decomposition_table,
     enable_python_dispatcher,
     has_kernel,
+    trace_function,
 )
 
 _DEPTH_LIMIT = 16
@@ -283,9 +283,9 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
         # The dispatcher in Python accepts symbolic sizes where the one in C++ needs numbers, but takes ops apart.
         dispatcher = enable_python_dispatcher() if is_ours else contextlib.nullcontext()
         with torch.no_grad(), _fake_mode_of((*values, node.meta.get("val"))), dispatcher:
-            parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+            parts = trace_function(function, values)
             if not rewrite_writes(parts.graph):
-                parts = make_fx(torch.func.functionalize(function), tracing_mode="real")(*values)
+                parts = trace_function(torch.func.functionalize(function), values)
     except NotImplementedError as error:
         raise _NotDecomposedError(f"its decomposition does not apply: {error}") from error
     except NewAssumptionError as error:

@@ -37,6 +37,7 @@ from torchtrt_compiler.lowering.strides import wraps_by_strides
 from torchtrt_compiler.torch_internals import (
     DispatchKey,
     FakeTensor,
+    GraphModuleOfLateCode,
     is_any_autocast_enabled,
     is_traceable_wrapper_subclass,
     sizes_of_two_unknown,
@@ -133,7 +134,7 @@ def _with_writes_rewritten(module: GraphModule) -> GraphModule | None:
     graph.output(graph.graph_copy(module.graph, {}))
     if not rewrite_writes(graph):
         return None
-    rewritten = GraphModule(module, graph)
+    rewritten = GraphModuleOfLateCode(module, graph)
     for name, child in changed.items():
         setattr(rewritten, name, child)
     return rewritten

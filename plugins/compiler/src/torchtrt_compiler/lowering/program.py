@@ -22,7 +22,7 @@ from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.guards import guards_of, traced_guards
 from torchtrt_compiler.lowering.known_sizes import known_sizes, settle_sizes
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.torch_internals import int_oo
+from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (
@@ -118,7 +118,7 @@ class _Opening:
         self.source = source
         self.signature = exported.graph_signature
         self.graph = torch.fx.Graph()
-        self.root = GraphModule(source, source.graph)
+        self.root = GraphModuleOfLateCode(source, source.graph)
         self.copies: dict[Node, Node] = {}
         self.attributes: dict[str, Node] = {}
         self.mutated: frozenset[str] = frozenset()
@@ -165,7 +165,7 @@ class _Opening:
         """Returns the graph with the weights that it reads."""
         for name in self.attributes:
             assign(self.root, name, _weight(self.exported, name))
-        return GraphModule(self.root, self.graph, class_name="LoweredProgram")
+        return GraphModuleOfLateCode(self.root, self.graph, class_name="LoweredProgram")
 
 
 def _assume_as_exported(graph: torch.fx.Graph) -> None:

@@ -18,7 +18,6 @@ import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
@@ -34,6 +33,7 @@ from torchtrt_compiler.torch_internals import (
     has_kernel,
     is_any_autocast_enabled,
     replace_graph,
+    trace_function,
     wrap_with_autocast,
     wrap_with_set_grad_enabled,
 )
@@ -275,7 +275,7 @@ def _parts(node: Node) -> GraphModule | None:
         return None
     try:
         with torch.no_grad(), no_new_assumptions(node.graph), fakes[0].fake_mode:
-            parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+            parts = trace_function(function, values)
     except Exception:  # it may refuse its arguments in any way
         return None
     for part in parts.graph.nodes:

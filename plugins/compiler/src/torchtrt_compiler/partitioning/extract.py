@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.partitioning.blocks import Partition, is_scalar, tensor_inputs
+from torchtrt_compiler.torch_internals import GraphModuleOfLateCode
 
 
 def extract_blocks(
@@ -87,7 +88,7 @@ class _Extraction:
         ]
         outputs.sort(key=_Places(self.source.graph.output_node().all_input_nodes))
         graph.output(tuple(env[node] for node in outputs))
-        self.blocks[name] = GraphModule(self.source, graph, class_name="Block")
+        self.blocks[name] = GraphModuleOfLateCode(self.source, graph, class_name="Block")
         call = self.graph.call_module(name, tuple(self.copy(source) for source in inputs))
         for index, node in enumerate(outputs):
             self.env[node] = self.graph.call_function(operator.getitem, (call, index))

@@ -45,9 +45,9 @@ def trace(
         A graph of functional ops, the nodes that its placeholders stand for, and how its results nest.
     """
     from torch._dispatch.python import enable_python_dispatcher
-    from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
 
     from torchtrt_compiler.lowering.functionalization import rewrite_writes
+    from torchtrt_compiler.torch_internals import trace_function
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
@@ -64,11 +64,11 @@ def trace(
     values = [source.meta["val"] for source in sources]
     # The dispatcher in Python accepts symbolic sizes where the one in C++ needs numbers.
     with torch.no_grad(), mode, enable_python_dispatcher():
-        parts = make_fx(traced, tracing_mode="real")(*values)
+        parts = trace_function(traced, values)
         for part in parts.graph.nodes:
             part.target = _IN_PLACE.get(part.target, part.target)
         if not rewrite_writes(parts.graph):
-            parts = make_fx(torch.func.functionalize(traced), tracing_mode="real")(*values)
+            parts = trace_function(torch.func.functionalize(traced), values)
     for placeholder, value in zip(parts.graph.find_nodes(op="placeholder"), values, strict=True):
         placeholder.meta["val"] = value
     return parts, sources, nesting[0]
