@@ -123,7 +123,7 @@ def trace_function(function: Callable[..., Any], values: Sequence[Any]) -> Graph
         if kind is not torch.nn.Module or threading.get_ident() != own:
             patch_method(patcher, kind, *replaced, **options)
 
-    with mock.patch.object(_Patcher, "patch_method", patch):
+    with compile_lock(), mock.patch.object(_Patcher, "patch_method", patch):
         return make_fx(function, tracing_mode="real")(*values)
 
 
@@ -160,6 +160,9 @@ class _Frames:
 @contextlib.contextmanager
 def with_shared_lines() -> Iterator[None]:
     """Lets PyTorch read each line of Python once for the stack traces of nodes, inside a ``with`` block."""
+    if not hasattr(proxy, "CapturedTraceback"):  # PyTorch takes stack traces in another way
+        yield
+        return
     known: dict[tuple[str, int | None, str], traceback.FrameSummary] = {}
 
     def extract() -> _Frames:
