@@ -11,8 +11,8 @@ from torch import nn
 
 import torchtrt
 from plugins.runtime.tests.recording import Model, Tape, check, compiled_model
-from torchtrt_runtime.executors import cuda_graphs
-from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
+from torchtrt_runtime.executors import captured_graphs
+from torchtrt_runtime.executors.cuda_graphs import CudaGraphs, StreamCapture
 from torchtrt_runtime.executors.inductor import InductorFallback
 
 # Without a GPU the setting has no effect; here the tape gives it one.
@@ -56,13 +56,13 @@ def test_an_input_that_stays_after_it_has_moved_is_read_in_place_once_more():
     for _ in range(3):
         check(compiled, model, torch.randn(2, 4), y)  # the warm-up
     held = [torch.randn(2, 4) for _ in range(2)]  # so that no other tensor takes their place
-    for _ in range(cuda_graphs._STAYS + 3):
+    for _ in range(captured_graphs._STAYS + 3):
         check(compiled, model, x.normal_(), y.normal_())
     (capture,) = compiled.executor._captures.values()
     (entry,) = capture.entries.values()
     assert not entry.moved
     made = Tape.made
-    for _ in range(2 * cuda_graphs._STAYS):
+    for _ in range(2 * captured_graphs._STAYS):
         check(compiled, model, held[0].normal_(), y)
     assert entry.moved == {0}
     assert Tape.made == made + 1
@@ -72,7 +72,7 @@ def test_inputs_that_move_by_turns_stay_copied():
     """Each of two tensors comes every other call, and never often enough in a row."""
     model, compiled = compiled_model()
     both, y = [torch.randn(2, 4) for _ in range(2)], torch.randn(3)
-    for call in range(3 * cuda_graphs._STAYS):
+    for call in range(3 * captured_graphs._STAYS):
         check(compiled, model, both[call % 2].normal_(), y)
     (capture,) = compiled.executor._captures.values()
     (entry,) = capture.entries.values()
@@ -130,7 +130,7 @@ def test_a_loop_that_holds_the_last_result_alternates_between_two_graphs():
 
 def test_without_counts_of_uses_results_are_copies(monkeypatch):
     """PyTorch's count of a storage's users has no public name."""
-    monkeypatch.setattr("torchtrt_runtime.executors.cuda_graphs._use_count", None)
+    monkeypatch.setattr("torchtrt_runtime.executors.captured_graphs.storage_use_count", None)
     model, compiled = compiled_model()
     x, y = torch.randn(2, 4), torch.randn(3)
     results = [check(compiled, model, x, y)[0] for _ in range(4)]
@@ -234,8 +234,8 @@ def test_zeros_without_memory_are_not_captured():
 
 def test_a_model_that_takes_no_tensors_runs_as_without():
     """No input has a device, and PyTorch without CUDA has no stream."""
-    assert cuda_graphs.StreamCapture.place_of(()) is None
-    assert cuda_graphs.StreamCapture.place_of((3, None)) is None
+    assert StreamCapture.place_of(()) is None
+    assert StreamCapture.place_of((3, None)) is None
 
 
 def test_what_cannot_be_captured_says_why_and_runs():

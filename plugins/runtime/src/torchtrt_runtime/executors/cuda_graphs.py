@@ -35,8 +35,10 @@ from torch.utils import _pytree as pytree
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
 from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
+from torchtrt_runtime.executors import captured_graphs
+from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes, addresses_of
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
-from torchtrt_runtime.input_checks import make_tensor_matcher, significant_strides
+from torchtrt_runtime.input_checks import significant_strides
 
 _SHAPES = 8
 """The maximum number of combinations of shapes that are captured for one stream; the longest unused goes first."""
@@ -44,12 +46,8 @@ _STREAMS = 8
 """The maximum number of streams that are captured for; on others the model runs as without."""
 _CAPTURE_LOCK = threading.Lock()
 """PyTorch records one graph at a time."""
-_STAYS = 16
-"""The calls in a row with an input at one place after which it is read there."""
 _MAX_LIVE_OUTPUTS = 2
 """The captured graphs of one combination whose outputs callers get; those of one more are copied."""
-_use_count: Callable[[int], int] | None = torch_internals.storage_use_count
-"""How many tensors use a storage; without it all outputs are copied."""
 
 
 def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
@@ -103,8 +101,8 @@ class StreamCapture:
         self.place, self.source = place, source
         self.lock = threading.Lock()
         self.side = _own_stream(torch.device("cuda", place[0]), self)
-        self.entries: OrderedDict[Any, _Entry] = OrderedDict()
-        self.latest: _Entry | None = None
+        self.entries: OrderedDict[Any, CapturedShapes] = OrderedDict()
+        self.latest: CapturedShapes | None = None
 
     @staticmethod
     def place_of(leaves: Sequence[Any]) -> Any:
@@ -154,7 +152,7 @@ class _Source:
         known = _parts(graph_module) if graph_module is not None else ()
         self.parts = [(held, name, held.get(name)) for held, name in known]
         self.weights = [part for _, _, part in self.parts if _is_dense(part)]
-        self.addresses, self.places = _addresses(self.weights), list(range(len(self.weights)))
+        self.addresses, self.places = addresses_of(self.weights), list(range(len(self.weights)))
 
     def has_changed(self) -> bool:
         """Returns whether a part is another than it was, or a weight elsewhere."""
@@ -162,114 +160,6 @@ class _Source:
             if held.get(name) is not part:
                 return True
         return bool(self.weights) and not _are_at(self.weights, self.addresses, self.places)
-
-
-class _CapturedGraph:
-    def __init__(
-        self,
-        capture: Any,
-        run: Callable[[Sequence[Any]], Sequence[Any]],
-        leaves: Sequence[Any],
-        moved: set[int],
-    ) -> None:
-        self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
-        self.addresses = [
-            (place, leaf.data_ptr())
-            for place, leaf in enumerate(leaves)
-            if isinstance(leaf, Tensor) and place not in moved
-        ]
-        buffers = dict(self.buffers)
-        read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
-        self.replay, self.outputs = capture.capture_graph(lambda: run(read))
-        storages = {}
-        for output in self.outputs:
-            if isinstance(output, Tensor):
-                storages[output.untyped_storage()._cdata] = output
-        self.counts = [(each, _use_count(each)) for each in storages] if _use_count else []
-        inputs = {leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, Tensor)}
-        self.returns_inputs = any(
-            output.untyped_storage().data_ptr() in inputs
-            for output in storages.values()
-            if output.numel()
-        )
-
-    def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
-        """Returns the outputs for these inputs, or None where that takes another captured graph.
-
-        That is where inputs that it does not copy are elsewhere, or the outputs that it overwrites are still in use.
-        """
-        for place, address in self.addresses:
-            if leaves[place].data_ptr() != address:
-                return None
-        if not overwrites:
-            for storage, count in self.counts:
-                if _use_count(storage) != count:  # type: ignore[misc]  # without it nothing is handed out
-                    return None
-        for place, buffer in self.buffers:
-            buffer.copy_(leaves[place].detach(), non_blocking=True)
-        self.replay()
-        outputs = []
-        for output in self.outputs:  # a comprehension takes longer
-            outputs.append(output.detach() if isinstance(output, Tensor) else output)
-        return outputs
-
-
-class _Entry:
-    """The state of one combination of shapes.
-
-    Attributes:
-        moved: The inputs that captured graphs read from buffers.
-    """
-
-    def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
-        self.matches = make_tensor_matcher(leaves, exact)
-        self.last = _addresses(leaves)
-        self.moved: set[int] = set()
-        self.graphs: list[_CapturedGraph] = []
-        self.copied: _CapturedGraph | None = None
-        self._stays: dict[int, tuple[int, int]] = {}
-        self._settled: set[int] = set()
-
-    def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
-        """Returns the outputs for these inputs from a captured graph that can be replayed for them, if one can."""
-        if self._stays and self._have_settled(leaves):
-            return None
-        for captured in self.graphs:
-            outputs = captured.run(leaves, overwrites)
-            if outputs is not None:
-                return outputs
-        return None
-
-    def _have_settled(self, leaves: Sequence[Any]) -> bool:
-        """Counts the calls in which copied inputs stay at one place, and returns whether one has stayed long enough."""
-        longest = 0
-        for place, (address, calls) in self._stays.items():
-            now = leaves[place].data_ptr()
-            calls = calls + 1 if now == address else 0
-            self._stays[place] = now, calls
-            longest = max(longest, calls)
-        return longest >= _STAYS
-
-    def add(self, captured: _CapturedGraph, is_copied: bool) -> None:
-        """Keeps a captured graph, for results that are handed out or for those that are copied."""
-        if is_copied:
-            self.copied = captured
-        else:
-            self.graphs.append(captured)
-
-    def note(self, leaves: Sequence[Any]) -> None:
-        """Notices inputs that have moved or settled, and drops the captured graphs that read where they were."""
-        now = _addresses(leaves)
-        moved = {place for place, address in enumerate(now) if address != self.last[place]}
-        settled = {place for place, (_, calls) in self._stays.items() if calls >= _STAYS}
-        self.last = now
-        if settled or not moved <= self.moved:
-            self._settled |= settled
-            self.moved = (self.moved | moved) - settled
-            self.graphs, self.copied = [], None
-            # An input that moves after it has settled is copied from then on.
-            waiting = self.moved - self._settled
-            self._stays = {place: self._stays.get(place, (0, 0)) for place in waiting}
 
 
 class CudaGraphs:
@@ -373,7 +263,7 @@ class CudaGraphs:
 
     def _run(self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns the graph's outputs, from a captured graph or from a first call that a later one records."""
-        entry: _Entry | None = capture.latest
+        entry: CapturedShapes | None = capture.latest
         if entry is None or not entry.matches(*leaves):
             key = _key(leaves, capture.source.exact)
             entry = self._entry_of(capture, key)
@@ -390,7 +280,9 @@ class CudaGraphs:
             outputs = entry.replay(leaves, self._overwrites)
         if outputs is not None:
             return outputs
-        copies = not self._overwrites and (not _use_count or len(entry.graphs) == _MAX_LIVE_OUTPUTS)
+        copies = not self._overwrites and (
+            not captured_graphs.storage_use_count or len(entry.graphs) == _MAX_LIVE_OUTPUTS
+        )
         if copies and entry.copied is not None:
             outputs = entry.copied.run(leaves, overwrites=True)
         if outputs is None:
@@ -411,12 +303,12 @@ class CudaGraphs:
         while len(capture.entries) >= _SHAPES:
             capture.entries.popitem(last=False)
         # Last: where that call failed, the next one is not captured, but has to make ready again.
-        capture.entries[key] = capture.latest = _Entry(leaves, capture.source.exact)
+        capture.entries[key] = capture.latest = CapturedShapes(leaves, capture.source.exact)
         return outputs
 
     @staticmethod
-    def _entry_of(capture: Any, key: tuple[Any, ...]) -> _Entry | None:
-        entry: _Entry | None = capture.entries.get(key)
+    def _entry_of(capture: Any, key: tuple[Any, ...]) -> CapturedShapes | None:
+        entry: CapturedShapes | None = capture.entries.get(key)
         if entry is not None:
             capture.entries.move_to_end(key)
             capture.latest = entry
@@ -424,7 +316,7 @@ class CudaGraphs:
 
     def _capture(
         self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
-    ) -> _CapturedGraph:
+    ) -> CapturedGraph:
         """Captures the graph anew.
 
         Raises:
@@ -435,7 +327,7 @@ class CudaGraphs:
                 # What TensorRT puts off when shapes change must be done before it is captured. A model that writes to
                 # its buffers would write twice, and has one entry.
                 capture.run(lambda: self.inner(graph_module, leaves), leaves)
-            captured = _CapturedGraph(
+            captured = CapturedGraph(
                 capture, lambda read: self.inner(graph_module, read), leaves, moved
             )
         except RuntimeError as error:
@@ -469,10 +361,6 @@ def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
 def _has_no_memory(leaf: Any) -> bool:
     """Returns whether a leaf is a tensor of zeros that takes no memory, as forward mode has them."""
     return isinstance(leaf, Tensor) and leaf._is_zerotensor()
-
-
-def _addresses(leaves: Sequence[Any]) -> list[int]:
-    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]
 
 
 def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:

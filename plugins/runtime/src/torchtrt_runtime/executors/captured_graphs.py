@@ -1,0 +1,140 @@
+"""Captured CUDA graphs of one combination of shapes, and the memory that they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from torchtrt_runtime import torch_internals
+from torchtrt_runtime.input_checks import make_tensor_matcher
+
+_STAYS = 16
+"""The calls in a row with an input at one place after which it is read there."""
+storage_use_count: Callable[[int], int] | None = torch_internals.storage_use_count
+"""How many tensors use a storage; without it all outputs are copied."""
+
+
+class CapturedGraph:
+    """A captured call, which reads inputs in place or from buffers of its own.
+
+    Args:
+        capture: The stream that captures.
+        run: The call.
+        leaves: The inputs of the call.
+        moved: The places of the inputs that are read from buffers.
+    """
+
+    def __init__(
+        self,
+        capture: Any,
+        run: Callable[[Sequence[Any]], Sequence[Any]],
+        leaves: Sequence[Any],
+        moved: set[int],
+    ) -> None:
+        self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
+        self.addresses = [
+            (place, leaf.data_ptr())
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and place not in moved
+        ]
+        buffers = dict(self.buffers)
+        read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
+        self.replay, self.outputs = capture.capture_graph(lambda: run(read))
+        storages = {}
+        for output in self.outputs:
+            if isinstance(output, Tensor):
+                storages[output.untyped_storage()._cdata] = output
+        self.counts = (
+            [(each, storage_use_count(each)) for each in storages] if storage_use_count else []
+        )
+        inputs = {leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, Tensor)}
+        self.returns_inputs = any(
+            output.untyped_storage().data_ptr() in inputs
+            for output in storages.values()
+            if output.numel()
+        )
+
+    def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs, or None where that takes another captured graph.
+
+        That is where inputs that it does not copy are elsewhere, or the outputs that it overwrites are still in use.
+        """
+        for place, address in self.addresses:
+            if leaves[place].data_ptr() != address:
+                return None
+        if not overwrites:
+            for storage, count in self.counts:
+                if storage_use_count(storage) != count:  # type: ignore[misc]  # without it nothing is handed out
+                    return None
+        for place, buffer in self.buffers:
+            buffer.copy_(leaves[place].detach(), non_blocking=True)
+        self.replay()
+        outputs = []
+        for output in self.outputs:  # a comprehension takes longer
+            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+        return outputs
+
+
+class CapturedShapes:
+    """The state of one combination of shapes.
+
+    Attributes:
+        moved: The inputs that captured graphs read from buffers.
+    """
+
+    def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
+        self.matches = make_tensor_matcher(leaves, exact)
+        self.last = addresses_of(leaves)
+        self.moved: set[int] = set()
+        self.graphs: list[CapturedGraph] = []
+        self.copied: CapturedGraph | None = None
+        self._stays: dict[int, tuple[int, int]] = {}
+        self._settled: set[int] = set()
+
+    def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs from a captured graph that can be replayed for them, if one can."""
+        if self._stays and self._have_settled(leaves):
+            return None
+        for captured in self.graphs:
+            outputs = captured.run(leaves, overwrites)
+            if outputs is not None:
+                return outputs
+        return None
+
+    def _have_settled(self, leaves: Sequence[Any]) -> bool:
+        """Counts the calls in which copied inputs stay at one place, and returns whether one has stayed long enough."""
+        longest = 0
+        for place, (address, calls) in self._stays.items():
+            now = leaves[place].data_ptr()
+            calls = calls + 1 if now == address else 0
+            self._stays[place] = now, calls
+            longest = max(longest, calls)
+        return longest >= _STAYS
+
+    def add(self, captured: CapturedGraph, is_copied: bool) -> None:
+        """Keeps a captured graph, for results that are handed out or for those that are copied."""
+        if is_copied:
+            self.copied = captured
+        else:
+            self.graphs.append(captured)
+
+    def note(self, leaves: Sequence[Any]) -> None:
+        """Notices inputs that have moved or settled, and drops the captured graphs that read where they were."""
+        now = addresses_of(leaves)
+        moved = {place for place, address in enumerate(now) if address != self.last[place]}
+        settled = {place for place, (_, calls) in self._stays.items() if calls >= _STAYS}
+        self.last = now
+        if settled or not moved <= self.moved:
+            self._settled |= settled
+            self.moved = (self.moved | moved) - settled
+            self.graphs, self.copied = [], None
+            # An input that moves after it has settled is copied from then on.
+            waiting = self.moved - self._settled
+            self._stays = {place: self._stays.get(place, (0, 0)) for place in waiting}
+
+
+def addresses_of(leaves: Sequence[Any]) -> list[int]:
+    """Returns the address of each tensor; 0 for others."""
+    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]
