@@ -24,17 +24,18 @@ except ModuleNotFoundError as error:
 
 from torchtrt import packs
 from torchtrt.contract import qualified_function
+from torchtrt.targets import qualified_name
 
 print(json.dumps({
     "problems": list(map(str, packs.problems())),
     "contents": {
         loaded.info.name: [
             *(
-                f"{each.target} {qualified_function(each.support.converter_implementation)}"
+                f"{qualified_name(each.target)} {qualified_function(each.support.converter_implementation)}"
                 for each in loaded.pack.converters
             ),
             *(
-                f"{each.target} {qualified_function(each.function)}"
+                f"{qualified_name(each.target)} {qualified_function(each.function)}"
                 for each in loaded.pack.decompositions
             ),
             *(each.name for each in loaded.pack.lowering_passes),
