@@ -89,7 +89,7 @@ class SharedFailureError(ProcessGroupError):
 
 
 class _Failure(NamedTuple):
-    """What failed in a process.
+    """The failure of a process.
 
     Attributes:
         rank: The rank of the process.
@@ -103,7 +103,7 @@ class _Failure(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """What a process tells the others of a group.
+    """The words of a process to the others of a group.
 
     Attributes:
         about: Where it is in the program.

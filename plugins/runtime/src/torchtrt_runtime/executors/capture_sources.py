@@ -1,4 +1,4 @@
-"""What captured graphs of a model hold on to: its engines, weights and buffers, and where they are."""
+"""The engines, weights and buffers that captured graphs of a model hold on to, and their addresses."""
 
 from __future__ import annotations
 
