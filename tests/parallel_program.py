@@ -25,65 +25,16 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
-from torch.nn import functional as F
 
 import torchtrt
+from tests.support.parallel_models import Block, Calls, Perceptron, parallel_perceptron
 from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
 from torchtrt_compiler import tuning
-from torchtrt_runtime.process_groups import Processes, agreed
+from torchtrt_runtime.meetings import agreed
+from torchtrt_runtime.process_groups import Processes
 
 LIMIT = datetime.timedelta(seconds=60)
 ops = torch.ops._c10d_functional
-
-
-class Block(nn.Module):
-    """A layer of a transformer."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.second_norm = nn.LayerNorm(8), nn.LayerNorm(8)
-        self.query, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
-        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        """Returns ``x``'s shape."""
-        heads = self.query(self.norm(x)).unflatten(-1, (-1, 2)).transpose(1, 2)
-        read = F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
-        x = x + self.out(read.transpose(1, 2).flatten(2))
-        return x + self.down(self.up(self.second_norm(x)).relu())
-
-
-class Perceptron(nn.Module):
-    """Two layers behind a normalization."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        """Returns ``x``'s shape."""
-        return self.down(self.up(self.norm(x)).relu())
-
-
-class Calls(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        """Returns what the function returns."""
-        return self.function(x)
-
-
-def parallel_perceptron(mesh, seed=2):
-    """Returns a parallel model, and the undivided one."""
-    torch.manual_seed(seed)
-    model = Perceptron().eval()
-    whole = copy.deepcopy(model)
-    plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
-    return parallelize_module(model, mesh, plan), whole
 
 
 def compiled_for(model, *inputs, **settings):
@@ -319,6 +270,14 @@ def check_ranks_tune_together(mesh, folder):
         assert len(report.tried) > 1
 
 
+def expect_that_others_failed(tried, words):
+    """Checks that all candidates but the first failed with these words, which both ranks have."""
+    first, *others = tried
+    assert first.startswith("as it was partitioned")
+    assert others
+    assert all(words in line for line in others), others
+
+
 def check_an_attempt_that_fails_in_one_rank(mesh, folder):
     """It fails in both, before one of them waits for the other in a collective."""
     parallel, whole = parallel_perceptron(mesh)
@@ -334,10 +293,40 @@ def check_an_attempt_that_fails_in_one_rank(mesh, folder):
         patch.setattr(tuning, "_without_warnings", fails_in_the_second_rank)
         compiled = compiled_for(parallel, x, tune=True)
     torch.testing.assert_close(compiled(x), whole(x))
-    first, *others = compiled.report.tried
-    assert first.startswith("as it was partitioned")
-    assert others
-    assert all(("no memory", "another process")[rank == 0] in line for line in others)
+    expect_that_others_failed(compiled.report.tried, "Rank 1 has failed: no memory")
+
+
+def check_a_measured_call_that_fails_in_one_rank(mesh, folder):
+    """It fails in both, which then measure the next candidate; an error of another kind ends the search in both."""
+    parallel, whole = parallel_perceptron(mesh)
+    x, rank, measure = torch.rand(2, 8), mesh.get_rank(), tuning.milliseconds
+    for error, words in ((RuntimeError, "Rank 1 has failed: no room"), (KeyError, "no room")):
+        measured = []
+
+        def fails_in_the_second_rank(compiled, *given, error=error, measured=measured):
+            measured.append(compiled)
+            if rank == 1 and compiled is not measured[0]:
+                raise error("no room")
+            return measure(compiled, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tuning, "milliseconds", fails_in_the_second_rank)
+            if error is RuntimeError:
+                compiled = compiled_for(parallel, x, tune=True)
+                torch.testing.assert_close(compiled(x), whole(x))
+                expect_that_others_failed(compiled.report.tried, words)
+            else:
+                with pytest.raises(KeyError if rank else ProcessGroupError, match=words):
+                    compiled_for(parallel, x, tune=True)
+
+
+def check_a_rank_that_does_not_tune(mesh, folder):
+    """Both get an error before one takes a measured call of the other for its own."""
+    parallel, _ = parallel_perceptron(mesh)
+    x = torch.rand(2, 8)
+    for tuning_rank in range(2):
+        with pytest.raises(ProcessGroupError, match=r"at the tuning of a model.*same settings"):
+            compiled_for(parallel, x, tune=mesh.get_rank() == tuning_rank)(x)
 
 
 def check_ranks_that_agree_on_different_things(mesh, folder):
@@ -345,7 +334,14 @@ def check_ranks_that_agree_on_different_things(mesh, folder):
     processes = Processes(2, mesh.get_rank(), {mesh.get_group().group_name: (0, 1)})
     assert agreed(processes, "a number", mesh.get_rank(), max) == 1
     about = ("a call", "a model")[mesh.get_rank()]
-    expect_error("Rank . agrees on a .*, and rank . on", agreed, processes, about, 1, max)
+    expect_error(
+        "Rank 0 has failed: it is at a call, and rank 1 at a model",
+        agreed,
+        processes,
+        about,
+        1,
+        max,
+    )
     assert agreed(processes, "a number", mesh.get_rank(), min) == 0
 
 

@@ -13,6 +13,8 @@ from tests.support.small import Small
 from torchtrt.errors import BuildError
 from torchtrt.tensorrt import trt
 from torchtrt_compiler.building import build_plan
+from torchtrt_compiler.engine_checks import EngineChecks
+from torchtrt_compiler.record import layer_information, record_compilation
 
 
 class Residual(nn.Module):
@@ -82,6 +84,42 @@ def test_what_is_built_stays_when_another_block_is_divided(monkeypatch):
     assert names == [f"block_{index}" for index in range(4)]
     assert names == [engine.name for engine in engines_of(compiled)]
     assert_same(compiled, model, x)
+
+
+def test_an_engine_has_one_name_everywhere_after_another_block_is_divided(monkeypatch, tmp_path):
+    """In the model, the report, a file, a refitted copy, and the record, whose log tells of the new name."""
+    torch.manual_seed(0)
+    model, other = (nn.Sequential(*(Residual() for _ in range(2))).eval() for _ in range(2))
+    objection, x = EngineChecks.objection, torch.randn(2, 8)
+
+    def object_once(self, graph_module, blocks, engines):
+        monkeypatch.setattr(EngineChecks, "objection", objection)
+        return "block_0", BuildError("something else than PyTorch")
+
+    monkeypatch.setattr(EngineChecks, "objection", object_once)
+    with record_compilation(tmp_path / "record"):
+        compiled = torchtrt.compile(
+            model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8), immutable_weights=False
+        )
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+
+    names = ["block_0", "block_1", "block_2"]
+    for each in (compiled, loaded, torchtrt.refit_module_weights(loaded, other)):
+        assert names == [block.name for block in each.report.blocks]
+        engines = dict(each.graph_module.named_children())
+        assert {name: name for name in names} == {
+            name: engine.name for name, engine in engines.items()
+        }
+    assert_same(loaded, model, x)
+    assert_same(torchtrt.refit_module_weights(loaded, other), other, x)
+    for row, engine in zip(compiled.report.blocks, engines_of(compiled), strict=True):
+        written = (tmp_path / "record" / "layers" / f"{row.name}.json").read_text()
+        assert layer_information(engine) == written
+        assert row.plan_bytes == len(engine.plan)
+    assert len(list((tmp_path / "record" / "layers").iterdir())) == len(names)
+    log = (tmp_path / "record" / "compilation.log").read_text()
+    assert "renamed        block_1, which is block_2 from here on" in log
 
 
 def test_threads_build_one_engine_at_a_time(monkeypatch):

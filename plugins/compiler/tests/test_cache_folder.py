@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import platformdirs
 import pytest
 import torch
+from filelock import Timeout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -205,6 +206,17 @@ def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):
             compiled(nn.Sequential(nn.Linear(4, 4)), tmp_path, [VARYING])
     assert [] == EngineCache(tmp_path).entries()
     assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
+def test_a_lock_that_a_build_waits_for_is_not_the_lock_of_the_engine(tmp_path, monkeypatch):
+    """Its error reaches the caller, and nobody takes the engine for one that another process builds."""
+
+    def wait_for_something(*_):
+        raise Timeout("something.lock")
+
+    monkeypatch.setattr(building, "build_plan", wait_for_something)
+    with pytest.raises(Timeout, match="something"):
+        torchtrt.compile(BASE, [VARYING], min_block_size=1, engine_cache=tmp_path)
 
 
 def test_a_folder_that_cannot_be_used_is_a_warning(tmp_path):

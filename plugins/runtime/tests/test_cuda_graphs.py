@@ -68,6 +68,25 @@ def test_an_input_that_stays_after_it_has_moved_is_read_in_place_once_more():
     assert Tape.made == made + 1
 
 
+@pytest.mark.parametrize("holds", [False, True])
+def test_an_input_is_read_in_place_after_as_many_calls_as_the_page_says(holds):
+    """Each call counts once, no matter how many captured graphs cannot serve it because their results are held."""
+    model, compiled = compiled_model()
+    y = torch.randn(3)
+    others = [torch.randn(2, 4) for _ in range(6)]  # none takes the place of another one
+    held = [check(compiled, model, other, y) for other in others]
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
+    x = torch.randn(2, 4)
+    for _ in range(captured_graphs._STAYS):
+        held.append(check(compiled, model, x.normal_(), y))
+        if not holds:
+            held.clear()
+        assert entry.moved == {0}
+    check(compiled, model, x.normal_(), y)
+    assert not entry.moved
+
+
 def test_inputs_that_move_by_turns_stay_copied():
     """Each of two tensors comes every other call, and never often enough in a row."""
     model, compiled = compiled_model()

@@ -78,8 +78,13 @@ class EngineBuilder:
             BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
         """
         had_blocks = bool(self.partition.blocks)
-        while (graph_module := self.attempt()) is None:
-            pass
+        try:
+            while (graph_module := self.attempt()) is None:
+                pass
+        finally:
+            for nodes in self.partition.blocks.values():
+                if nodes in self.built:
+                    self.record.layers(self.built[nodes][0])
         if had_blocks and not self.report.blocks:
             warn_without_engines(self.report, self.settings.min_block_size)
         warn_of_unused_names(graph_module, self.settings)
@@ -93,6 +98,8 @@ class EngineBuilder:
         name_tensors(graph_module, blocks, self.settings)
         levels = dict(zip(blocks, self.partition.blocks, strict=True))
         nodes = {name: self.partition.blocks[level] for name, level in levels.items()}
+        for name in blocks:
+            self.rename(nodes[name], name)
         for waits, name in itertools.product((False, True), blocks):
             try:
                 self.build(nodes[name], name, blocks[name], waits)
@@ -102,7 +109,7 @@ class EngineBuilder:
             except ConversionError as error:
                 self.leave_failed(nodes[name], error)
                 return None
-        engines = {name: _named(self.built[nodes[name]], name) for name in blocks}
+        engines = {name: self.built[nodes[name]] for name in blocks}
         modules = {name: engine for name, (engine, _) in engines.items()}
         if wrong := self.checks.objection(graph_module, blocks, modules):
             self.reduce(levels[wrong[0]], wrong[1])
@@ -112,6 +119,14 @@ class EngineBuilder:
         self.report.blocks = [row for _, row in engines.values()]
         self.blocks = dict(blocks)
         return graph_module
+
+    def rename(self, nodes: tuple[Node, ...], name: str) -> None:
+        """Gives the engine of a block, if it is there, the name that the block has after another one was divided."""
+        if nodes in self.built and self.built[nodes][0].name != name:
+            engine, row = self.built[nodes]
+            self.record.decision("renamed", f"{engine.name}, which is {name} from here on")
+            engine.name = name
+            self.built[nodes] = engine, dataclasses.replace(row, name=name)
 
     def build(self, nodes: tuple[Node, ...], name: str, block: GraphModule, waits: bool) -> None:
         """Builds the engine of a block, or takes it from the cache, unless it is there.
@@ -123,7 +138,7 @@ class EngineBuilder:
         start = time.perf_counter()
         with contextlib.suppress(BeingBuiltError):
             made = build_engine(name, block, self.profiles, self.settings, self.services, waits)
-            self.record.engine(*made, time.perf_counter() - start)
+            self.record.engine(made[1], time.perf_counter() - start)
             self.built[nodes] = made
 
     def reduce(self, level: int, error: BuildError) -> None:
@@ -159,13 +174,6 @@ class EngineBuilder:
         graph = self.program.graph_module.graph
         self.partition = partition_nodes(graph, self.settings)
         describe_partition(self.report, self.partition)
-
-
-def _named(built: BuiltEngine, name: str) -> BuiltEngine:
-    """Returns an engine under the name that its block has now: the division of another block renumbers it."""
-    engine, row = built
-    engine.name = name
-    return engine, dataclasses.replace(row, name=name)
 
 
 def _failed(resolution: Resolution, reason: str) -> Resolution:

@@ -48,8 +48,12 @@ class CompilationRecord(Protocol):
         """Notes the blocks, and why other nodes stay in PyTorch."""
         ...
 
-    def engine(self, engine: EngineModule, row: BlockReport, seconds: float) -> None:
+    def engine(self, row: BlockReport, seconds: float) -> None:
         """Notes an engine that was built, or taken from a cache."""
+        ...
+
+    def layers(self, engine: EngineModule) -> None:
+        """Notes TensorRT's information on the layers of an engine, under the name that it has at the end."""
         ...
 
 
@@ -68,7 +72,10 @@ class NoRecord:
     def partition(self, report: CompilationReport) -> None:
         """Does nothing."""
 
-    def engine(self, engine: EngineModule, row: BlockReport, seconds: float) -> None:
+    def engine(self, row: BlockReport, seconds: float) -> None:
+        """Does nothing."""
+
+    def layers(self, engine: EngineModule) -> None:
         """Does nothing."""
 
 
@@ -172,17 +179,20 @@ class FolderRecord:
         for entry in report.in_torch:
             self.decision("in PyTorch", f"{entry.node} ({entry.op}): {entry.reason}")
 
-    def engine(self, engine: EngineModule, row: BlockReport, seconds: float) -> None:
-        """Writes a line for an engine, and TensorRT's information on its layers into a file."""
+    def engine(self, row: BlockReport, seconds: float) -> None:
+        """Writes a line for an engine."""
         kind = "cached" if row.cached else "built"
         sizes = f"nodes={row.nodes} layers={row.layers} bytes={row.plan_bytes}"
         self.decision(kind, f"{row.name} in {seconds:.3f} s: {sizes}")
+
+    def layers(self, engine: EngineModule) -> None:
+        """Writes TensorRT's information on the layers of an engine into a file."""
         try:
             text = layer_information(engine)
         except (EngineError, ValueError) as error:
-            self.decision("no layers", f"{row.name}: {error}")
+            self.decision("no layers", f"{engine.name}: {error}")
             return
-        self._write(f"{LAYERS}/{row.name}.json", text)
+        self._write(f"{LAYERS}/{engine.name}.json", text)
 
 
 def layer_information(engine: EngineModule) -> str:

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.errors import SettingsError, TorchOp, TorchTRTError
+from torchtrt.errors import ProcessGroupError, SettingsError, TorchOp, TorchTRTError
 from torchtrt.graphs.nodes import declares_alias, writes
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -31,7 +31,8 @@ from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
-from torchtrt_runtime.process_groups import Processes, agreed
+from torchtrt_runtime.meetings import SharedFailureError, agreed, failing_together
+from torchtrt_runtime.process_groups import Processes
 
 TRIES = 3
 """The number of ops that are tried. Each builds the model anew."""
@@ -155,14 +156,13 @@ class _Search:
 
     def run(self) -> None:
         """Measures the model as it was partitioned, then each attempt, and keeps the fastest."""
+        agreed(self.processes, "the tuning of a model", True, operator.and_)
         try:
             self.milliseconds = self.measured(self.best)
             self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
-            most = MOST if _are_on_a_gpu(self.leaves) else 1.0
-            partitioned = self.compile_with(dryrun=True)
-            candidates = _candidates(partitioned, self.leaves, most, self.processes)
+            candidates = self.candidates()
         except _FAILURES as error:
-            self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
+            self.tried.append(f"nothing else, because that fails: {_reason(error)}")
             return
         for op in candidates:
             kept = self.best.settings.torch_executed_ops
@@ -170,9 +170,20 @@ class _Search:
         if _are_on_a_gpu(self.leaves):
             self.try_inductor()
 
+    def candidates(self) -> list[Any]:
+        """Returns the ops of engines that PyTorch takes longest for."""
+        most = MOST if _are_on_a_gpu(self.leaves) else 1.0
+        with self.together("the times of ops"):
+            return _candidates(self.compile_with(dryrun=True), self.leaves, most, self.processes)
+
+    def together(self, about: str) -> contextlib.AbstractContextManager[None]:
+        """Lets what fails in one process fail in all."""
+        return failing_together(self.processes, about, _FAILURES)
+
     def measured(self, compiled: CompiledModule) -> float:
         """Returns the milliseconds of a call in the slowest process."""
-        return milliseconds(compiled, self.leaves, self.processes)
+        with self.together("a call"):
+            return milliseconds(compiled, self.leaves, self.processes)
 
     def holds(self, about: str, statement: bool) -> bool:
         """Returns whether a statement holds in all processes."""
@@ -196,18 +207,18 @@ class _Search:
 
     def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
         """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""
-        compiled, problem = self.compiled(changed)
-        needed = math.inf
-        is_compiled = self.holds("a compiled model", compiled is not None)
-        if is_compiled and compiled is not None:
-            needed, problem = self.call(compiled, "inductor" in changed)
-        is_called = self.holds("a call", not problem)
-        if not is_called or compiled is None:
-            self.tried.append(f"{what}: fails, {problem or 'in another process'}")
+        try:
+            with self.together("a compiled model"):
+                compiled = self.compile_with(**changed)
+            needed = self.call(compiled, "inductor" in changed)
+        except _FAILURES as error:
+            self.tried.append(f"{what}: fails, {_reason(error)}")
             return None
-        with contextlib.suppress(*_FAILURES):  # it ran before
+        try:
             # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
             self.milliseconds = self.measured(self.best)
+        except _FAILURES as error:
+            _reason(error)  # it ran before
         is_better = needed < (1 - GAIN) * self.milliseconds
         outcome = "kept" if is_better else "not kept"
         self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
@@ -215,28 +226,22 @@ class _Search:
             self.best, self.milliseconds = compiled, needed
         return compiled
 
-    def compiled(self, changed: Mapping[str, Any]) -> tuple[CompiledModule | None, str]:
-        """Returns the model with settings changed, or why it cannot be compiled with them."""
-        try:
-            return self.compile_with(**changed), ""
-        except _FAILURES as error:
-            return None, _first_line(error)
-
-    def call(self, compiled: CompiledModule, counts_failures: bool) -> tuple[float, str]:
-        """Returns the milliseconds of a call, and why the model is not what was tried.
+    def call(self, compiled: CompiledModule, counts_failures: bool) -> float:
+        """Returns the milliseconds of a call.
 
         Args:
             compiled: The model.
             counts_failures: Whether it fails where Inductor cannot compile it, no matter how fast it is.
+
+        Raises:
+            RuntimeError: The model is not what was tried.
         """
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
-                needed = self.measured(compiled)
-        except _FAILURES as error:
-            return math.inf, _first_line(error)
-        failures = compiled.executor.failures if counts_failures else ()
-        return needed, _shortened(failures[0]) if failures else ""
+        with self.together("a call"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
+            needed = milliseconds(compiled, self.leaves, self.processes)
+            if counts_failures and compiled.executor.failures:
+                raise RuntimeError(compiled.executor.failures[0])
+        return needed
 
 
 def _longest_of_both(times: dict[str, float], others: dict[str, float]) -> dict[str, float]:
@@ -244,12 +249,16 @@ def _longest_of_both(times: dict[str, float], others: dict[str, float]) -> dict[
     return {op: max(spent, others[op]) for op, spent in times.items() if op in others}
 
 
-def _first_line(error: Exception) -> str:
-    return _shortened(str(error).partition("\n")[0] or type(error).__name__)
+def _reason(error: Exception) -> str:
+    """Returns the beginning of an error after which the search goes on.
 
-
-def _shortened(text: str) -> str:
-    return textwrap.shorten(text, 120)
+    Raises:
+        ProcessGroupError: The error is one that not all processes have.
+    """
+    is_shared = isinstance(error, SharedFailureError) and not error.is_end
+    if isinstance(error, ProcessGroupError) and not is_shared:
+        raise error
+    return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
 
 
 def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:

@@ -20,8 +20,9 @@ from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
+from torchtrt_runtime.meetings import Meeting
 from torchtrt_runtime.memory_checks import MemoryChecks
-from torchtrt_runtime.process_groups import Meeting, Processes, as_broken_exchange
+from torchtrt_runtime.process_groups import Processes, as_broken_exchange
 from torchtrt_runtime.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (

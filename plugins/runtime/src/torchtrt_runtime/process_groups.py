@@ -1,22 +1,14 @@
-"""The processes among which a compiled model exchanges tensors.
-
-A collective waits for all processes of its group. Before its first call, a model therefore checks in the store of
-``torch.distributed`` whether all of them are there and have the same collectives in the same order. Through the same
-store, the processes agree on a choice among compiled models.
-"""
+"""The processes among which a compiled model exchanges tensors, and its collectives."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import json
 import re
 import sys
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -26,7 +18,6 @@ from torchtrt.graphs.nodes import inner_graphs
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_runtime.torch_internals import (
     default_process_group,
-    default_store,
     named_process_group,
     nccl_communicator,
 )
@@ -35,9 +26,6 @@ _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 _GROUPS = "Make the same device meshes and groups in the same order as before compiling."
 _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
 """Errors of layers that exchange tensors contain one of these texts."""
-Agreed = TypeVar("Agreed")
-_met: Counter[str] = Counter()
-"""How often this process has met those of a group; all count alike."""
 
 
 def is_distributed(value: Any) -> bool:
@@ -144,117 +132,6 @@ class Processes:
             )
 
 
-class Meeting:
-    """A hook before a model's first call in a process group, in which its processes find out that all are there.
-
-    A program may end ``torch.distributed`` and start it again, with other processes. A copy of the model meets anew.
-
-    Args:
-        processes: The processes of the model.
-    """
-
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-        self._group: Any = None  # of all processes, at the last meeting
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_group": None}
-
-    def __call__(self, module: Any, _: Any) -> None:
-        """Waits for the other processes, as long as the timeout of the default process group.
-
-        Raises:
-            ProcessGroupError: One of them does not arrive, its model has other collectives, or this process has
-                another place than the one that compiled the model.
-        """
-        if self._group is not None and process_group() is self._group:
-            return
-        self._processes.check()
-        places = list(_places(module.graph_module))
-        for name, ranks in self._processes.real_groups():
-            sequence = [
-                [where, *([each.op, *each.words] for each in found if each.group == name)]
-                for where, found in places
-            ]
-            exchanges = [each for each in sequence if len(each) > 1]
-            self._compare(name, ranks, json.dumps(exchanges))
-        self._group = process_group()
-
-    def _compare(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
-        """Compares the model's collectives with those of the others of a group."""
-        mine = self._processes.rank
-        texts = _exchanged(name, ranks, mine, collectives, "called the model")
-        for rank, theirs in texts.items():
-            if theirs != collectives:
-                raise ProcessGroupError(
-                    f"The model of rank {rank} has other collectives than that of rank {mine}: {theirs} and "
-                    f"{collectives}. Compile the same model with the same plan and settings in all ranks."
-                )
-
-
-def agreed(
-    processes: Processes | None,
-    about: str,
-    value: Agreed,
-    combine: Callable[[Agreed, Agreed], Agreed],
-) -> Agreed:
-    """Returns one value for all processes of a model, which call this at the same place of the program.
-
-    Args:
-        processes: The processes; None for a model without collectives.
-        about: What the value is.
-        value: This process's value, which JSON can hold.
-        combine: Returns one value for two, whatever their order, and the value for two equal ones: ``max``, ``and``.
-
-    Raises:
-        ProcessGroupError: Another process has ended, or is at another place of the program.
-    """
-    if processes is None:
-        return value
-    groups = list(processes.real_groups())
-    for (
-        _
-    ) in groups:  # a value reaches the processes that share no group with its own in several steps
-        for name, ranks in groups:
-            text = json.dumps([about, value])
-            texts = _exchanged(name, ranks, processes.rank, text, f"agreed on {about}")
-            found = {rank: json.loads(each) for rank, each in texts.items()}
-            for rank, (theirs, _) in found.items():
-                if theirs != about:
-                    raise ProcessGroupError(
-                        f"Rank {rank} agrees on {theirs}, and rank {processes.rank} on {about}: one of them has "
-                        "failed. Read the output of both."
-                    )
-            value = functools.reduce(combine, (each for _, each in found.values()))
-    return value
-
-
-def _exchanged(
-    name: str, ranks: tuple[int, ...], rank: int, text: str, what: str
-) -> dict[int, str]:
-    """Sends a text to the others of a group, and returns the text of each rank.
-
-    Raises:
-        ProcessGroupError: Another process sends none; ``what`` is what it has not done.
-    """
-    store = default_store()
-    place = f"torchtrt/{name}/{_met[name]}"
-    _met[name] += 1
-    store.set(f"{place}/{rank}", text)
-    texts = {}
-    for each in ranks:
-        try:
-            store.wait([f"{place}/{each}"], store.timeout)
-            texts[each] = store.get(f"{place}/{each}").decode()
-        except Exception as error:
-            raise ProcessGroupError(
-                f"Rank {each} of the ranks {list(ranks)} has not {what} within {store.timeout.total_seconds():g} s: "
-                "it has ended, or runs other code. Read its output; all ranks must compile and call the same models "
-                "in the same order. If it only needs longer, give init_process_group() a greater timeout."
-            ) from error
-    return texts
-
-
 def groups_in(graph_module: GraphModule) -> dict[str, list[int]]:
     """Returns the ranks of each group in which a graph, or an engine of it, has collectives, by the group's name."""
     names = {each.group for each in collectives_in(graph_module)}
@@ -281,10 +158,10 @@ def ranks_of(group: Any) -> list[int]:
 
 def collectives_in(graph_module: GraphModule) -> tuple[Collective, ...]:
     """Returns the collectives of a graph and of its engines, in order."""
-    return tuple(each for _, found in _places(graph_module) for each in found)
+    return tuple(each for _, found in places_of(graph_module) for each in found)
 
 
-def _places(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collective]]]:
+def places_of(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collective]]]:
     """Yields the collectives that run at one place: where they run, and one of PyTorch or those of an engine."""
     for node in graph_module.graph.nodes:
         if node.op == "call_module":
@@ -294,7 +171,7 @@ def _places(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collectiv
         elif (collective := _collective(graph_module, node)) is not None:
             yield "PyTorch", (collective,)
         for inside in inner_graphs(node):
-            yield from _places(inside)
+            yield from places_of(inside)
 
 
 def _collective(graph_module: GraphModule, node: Node) -> Collective | None:

@@ -148,15 +148,12 @@ class EngineCache:
         weights = {name: digest(tensor) for name, tensor in request.replaceable.items()}
         found = self._read(request, key, weights)
         if found is None:
-            try:
-                with self._lock(key[:2], waits):
-                    # Another process may have built it meanwhile.
-                    found = self._read(request, key, weights)
-                    if found is None:
-                        found = build()
-                        self._keep(key, found, weights)
-            except Timeout as error:
-                raise BeingBuiltError from error
+            with self._lock(key[:2], waits):
+                # Another process may have built it meanwhile.
+                found = self._read(request, key, weights)
+                if found is None:
+                    found = build()
+                    self._keep(key, found, weights)
         return found
 
     def entries(self) -> list[CachedEngine]:
@@ -310,7 +307,7 @@ class EngineCache:
         """Holds a lock among all processes and threads; goes on without where the folder has none.
 
         Raises:
-            Timeout: Another one holds it, and this one does not wait.
+            BeingBuiltError: Another one holds it, and this one does not wait.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -319,8 +316,8 @@ class EngineCache:
                 path = str(folder / f"{name}.lock")
                 timeout = -1 if waits else 0
                 stack.enter_context(FileLock(path, timeout, thread_local=False))
-            except Timeout:
-                raise
+            except Timeout as error:
+                raise BeingBuiltError from error
             except (OSError, NotImplementedError) as error:
                 self._warn(error)
             yield

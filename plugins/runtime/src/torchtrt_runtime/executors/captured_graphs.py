@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from torchtrt_runtime import torch_internals
+from torchtrt_runtime.executors.capture_sources import addresses_of
 from torchtrt_runtime.input_checks import make_tensor_matcher
 
 _STAYS = 16
@@ -95,23 +96,28 @@ class CapturedShapes:
 
     def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
         """Returns the outputs for these inputs from a captured graph that can be replayed for them, if one can."""
-        if self._stays and self._have_settled(leaves):
+        if self._stays and self._settled_now(leaves):
             return None
         for captured in self.graphs:
             outputs = captured.run(leaves, overwrites)
             if outputs is not None:
+                self.count(leaves)
                 return outputs
         return None
 
-    def _have_settled(self, leaves: Sequence[Any]) -> bool:
-        """Counts the calls in which copied inputs stay at one place, and returns whether one has stayed long enough."""
-        longest = 0
+    def count(self, leaves: Sequence[Any]) -> None:
+        """Counts a call with copied inputs, which stay where they were or move."""
         for place, (address, calls) in self._stays.items():
             now = leaves[place].data_ptr()
-            calls = calls + 1 if now == address else 0
-            self._stays[place] = now, calls
-            longest = max(longest, calls)
-        return longest >= _STAYS
+            self._stays[place] = now, calls + 1 if now == address else 1
+
+    def _settled_now(self, leaves: Sequence[Any]) -> set[int]:
+        """Returns the copied inputs that are where they were in so many calls that they are read there from now on."""
+        return {
+            place
+            for place, (address, calls) in self._stays.items()
+            if calls >= _STAYS and leaves[place].data_ptr() == address
+        }
 
     def add(self, captured: CapturedGraph, is_copied: bool) -> None:
         """Keeps a captured graph, for results that are handed out or for those that are copied."""
@@ -124,7 +130,7 @@ class CapturedShapes:
         """Notices inputs that have moved or settled, and drops the captured graphs that read where they were."""
         now = addresses_of(leaves)
         moved = {place for place, address in enumerate(now) if address != self.last[place]}
-        settled = {place for place, (_, calls) in self._stays.items() if calls >= _STAYS}
+        settled = self._settled_now(leaves)
         self.last = now
         if settled or not moved <= self.moved:
             self._settled |= settled
@@ -133,8 +139,3 @@ class CapturedShapes:
             # An input that moves after it has settled is copied from then on.
             waiting = self.moved - self._settled
             self._stays = {place: self._stays.get(place, (0, 0)) for place in waiting}
-
-
-def addresses_of(leaves: Sequence[Any]) -> list[int]:
-    """Returns the address of each tensor; 0 for others."""
-    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]

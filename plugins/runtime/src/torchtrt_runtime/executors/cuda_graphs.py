@@ -23,20 +23,17 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
-from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors import captured_graphs
-from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes, addresses_of
+from torchtrt_runtime.executors.capture_sources import Source, refusal_of
+from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import significant_strides
 
@@ -50,12 +47,6 @@ _MAX_LIVE_OUTPUTS = 2
 """The captured graphs of one combination whose outputs callers get; those of one more are copied."""
 
 
-def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
-    return all(tensors[place].data_ptr() == addresses[place] for place in places)
-
-
-_are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
-"""Compares the addresses of tensors with a list, in C++ where PyTorch was built for CUDA."""
 # PyTorch without CUDA has none of these, and nothing is captured.
 _device_in_use: Any = torch_internals.device_in_use
 _stream_in_use: Any = torch_internals.stream_in_use
@@ -97,7 +88,7 @@ class StreamCapture:
         source: What is captured.
     """
 
-    def __init__(self, place: tuple[int, int], source: _Source) -> None:
+    def __init__(self, place: tuple[int, int], source: Source) -> None:
         self.place, self.source = place, source
         self.lock = threading.Lock()
         self.side = _own_stream(torch.device("cuda", place[0]), self)
@@ -142,26 +133,6 @@ class StreamCapture:
         return graph.replay, outputs
 
 
-class _Source:
-    """A graph, and the modules, engines and weights that captured graphs of it hold on to."""
-
-    def __init__(self, graph_module: GraphModule | None) -> None:
-        self.graph_module = graph_module
-        # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
-        self.exact = graph_module is not None and not runs_engines_alone(graph_module)
-        known = _parts(graph_module) if graph_module is not None else ()
-        self.parts = [(held, name, held.get(name)) for held, name in known]
-        self.weights = [part for _, _, part in self.parts if _is_dense(part)]
-        self.addresses, self.places = addresses_of(self.weights), list(range(len(self.weights)))
-
-    def has_changed(self) -> bool:
-        """Returns whether a part is another than it was, or a weight elsewhere."""
-        for held, name, part in self.parts:
-            if held.get(name) is not part:
-                return True
-        return bool(self.weights) and not _are_at(self.weights, self.addresses, self.places)
-
-
 class CudaGraphs:
     """Runs the graph of a compiled model, from a captured graph where it has been called with inputs like these before.
 
@@ -192,9 +163,9 @@ class CudaGraphs:
         self._writes, self.refusal = False, ""
         if graph_module is not None:
             self._writes = any(map(writes, graph_module.graph.nodes))
-            self.refusal = _refusal(graph_module)
+            self.refusal = refusal_of(graph_module)
         # Last: a thread that sees it looks for nothing else.
-        self._source = _Source(graph_module)
+        self._source = Source(graph_module)
         self._refuse(self.refusal)
 
     def _refuse(self, reason: str) -> None:
@@ -293,6 +264,7 @@ class CudaGraphs:
                 return self.inner(graph_module, leaves)
             entry.add(captured, copies)
             outputs = captured.run(leaves, overwrites=True)
+        entry.count(leaves)
         return _cloned(outputs) if copies else outputs  # type: ignore[return-value]  # it was just captured
 
     def _run_first(
@@ -361,52 +333,3 @@ def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
 def _has_no_memory(leaf: Any) -> bool:
     """Returns whether a leaf is a tensor of zeros that takes no memory, as forward mode has them."""
     return isinstance(leaf, Tensor) and leaf._is_zerotensor()
-
-
-def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
-    """Yields what captured graphs depend on: the dictionary of each module, weight and plan, and its name there.
-
-    To read it from the owner takes ten times as long, and each call does it.
-    """
-    for module in graph_module.modules():
-        yield from ((module._modules, name) for name in module._modules)
-        if isinstance(module, GraphModule):
-            yield vars(type(module)), "forward"  # another one where its graph was edited
-        if isinstance(module, EngineModule):
-            yield vars(module), "plan"
-            yield vars(module), "weight_budget"
-    for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
-        prefix, _, name = path.rpartition(".")
-        owner = attrgetter(prefix)(graph_module) if prefix else graph_module
-        places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
-        yield next((held for held in places if name in held), _Computed(owner)), name
-
-
-class _Computed:
-    """In the place of where a weight is kept that its module computes, as one that is parametrized."""
-
-    def __init__(self, owner: torch.nn.Module) -> None:
-        self._owner = owner
-
-    def get(self, name: str) -> Any:
-        """Returns the weight as it is now."""
-        return getattr(self._owner, name)
-
-
-def _is_dense(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout is torch.strided
-
-
-def _refusal(graph_module: GraphModule) -> str:
-    """Returns why a graph cannot be captured, if that is known beforehand."""
-    for module in graph_module.modules():
-        if isinstance(module, EngineModule) and module.requires_output_allocator:
-            return f"the sizes of what {module.name} returns depend on data"
-    for node in graph_module.graph.nodes:
-        if writes(node) and node.args[0].op == "placeholder":
-            return f"the model writes to its input {node.args[0].name}"
-        leaves = pytree.tree_leaves(node.meta.get("val"))
-        values = [leaf for leaf in leaves if isinstance(leaf, (Tensor, torch.SymInt))]
-        if any(map(free_unbacked_symbols, values)):
-            return f"the sizes of what {node.name} returns depend on data"
-    return ""

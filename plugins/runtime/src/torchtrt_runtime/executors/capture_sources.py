@@ -1,0 +1,99 @@
+"""The engines, weights and buffers that captured graphs of a model hold on to, and their addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from torchtrt.graphs.nodes import writes
+from torchtrt_runtime import torch_internals
+from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
+
+
+def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
+    return all(tensors[place].data_ptr() == addresses[place] for place in places)
+
+
+are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
+"""Compares the addresses of tensors with a list, in C++ where PyTorch was built for CUDA."""
+
+
+class Source:
+    """A graph, and the modules, engines and weights that captured graphs of it hold on to."""
+
+    def __init__(self, graph_module: GraphModule | None) -> None:
+        self.graph_module = graph_module
+        # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
+        self.exact = graph_module is not None and not runs_engines_alone(graph_module)
+        known = _parts(graph_module) if graph_module is not None else ()
+        self.parts = [(held, name, held.get(name)) for held, name in known]
+        self.weights = [part for _, _, part in self.parts if _is_dense(part)]
+        self.addresses, self.places = addresses_of(self.weights), list(range(len(self.weights)))
+
+    def has_changed(self) -> bool:
+        """Returns whether a part is another than it was, or a weight elsewhere."""
+        for held, name, part in self.parts:
+            if held.get(name) is not part:
+                return True
+        return bool(self.weights) and not are_at(self.weights, self.addresses, self.places)
+
+
+def addresses_of(leaves: Sequence[Any]) -> list[int]:
+    """Returns where tensors are; 0 for other leaves."""
+    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]
+
+
+def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
+    """Yields what captured graphs depend on: the dictionary of each module, weight and plan, and its name there.
+
+    To ask the owner for it takes ten times as long, and each call does it.
+    """
+    for module in graph_module.modules():
+        yield from ((module._modules, name) for name in module._modules)
+        if isinstance(module, GraphModule):
+            yield vars(type(module)), "forward"  # another one where its graph was edited
+        if isinstance(module, EngineModule):
+            yield vars(module), "plan"
+            yield vars(module), "weight_budget"
+    for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
+        prefix, _, name = path.rpartition(".")
+        owner = attrgetter(prefix)(graph_module) if prefix else graph_module
+        places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
+        yield next((held for held in places if name in held), _Computed(owner)), name
+
+
+class _Computed:
+    """In the place of where a weight is kept that its module computes, as one that is parametrized."""
+
+    def __init__(self, owner: torch.nn.Module) -> None:
+        self._owner = owner
+
+    def get(self, name: str) -> Any:
+        """Returns the weight as it is now."""
+        return getattr(self._owner, name)
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
+
+
+def refusal_of(graph_module: GraphModule) -> str:
+    """Returns why a graph cannot be captured, if that is known beforehand."""
+    for module in graph_module.modules():
+        if isinstance(module, EngineModule) and module.requires_output_allocator:
+            return f"the sizes of what {module.name} returns depend on data"
+    for node in graph_module.graph.nodes:
+        if writes(node) and node.args[0].op == "placeholder":
+            return f"the model writes to its input {node.args[0].name}"
+        leaves = pytree.tree_leaves(node.meta.get("val"))
+        values = [leaf for leaf in leaves if isinstance(leaf, (Tensor, torch.SymInt))]
+        if any(map(free_unbacked_symbols, values)):
+            return f"the sizes of what {node.name} returns depend on data"
+    return ""

@@ -1,0 +1,58 @@
+"""Small models that processes divide among them."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.second_norm = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.query, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        """Returns ``x``'s shape."""
+        heads = self.query(self.norm(x)).unflatten(-1, (-1, 2)).transpose(1, 2)
+        read = F.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        x = x + self.out(read.transpose(1, 2).flatten(2))
+        return x + self.down(self.up(self.second_norm(x)).relu())
+
+
+class Perceptron(nn.Module):
+    """Two layers behind a normalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        """Returns ``x``'s shape."""
+        return self.down(self.up(self.norm(x)).relu())
+
+
+class Calls(nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        """Returns what the function returns."""
+        return self.function(x)
+
+
+def parallel_perceptron(mesh, seed=2):
+    """Returns a parallel model, and the undivided one."""
+    torch.manual_seed(seed)
+    model = Perceptron().eval()
+    whole = copy.deepcopy(model)
+    plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    return parallelize_module(model, mesh, plan), whole
