@@ -94,10 +94,19 @@ op_calls: tuple[Any, ...] = (
 )
 """The functions that hand a call of an op to the modes that are active."""
 
-GraphModuleOfLateCode = _LazyGraphModule
-"""A ``GraphModule`` that writes its Python code when it is first called: nothing calls most graphs of a compilation."""
 with_late_code = _use_lazy_graph_module
 """Lets PyTorch make graph modules of late code of what it traces, inside a ``with`` block; its argument is whether."""
+
+
+class GraphModuleOfLateCode(_LazyGraphModule):
+    """A ``GraphModule`` that writes its Python code when it is first called: most graphs of a compilation never are."""
+
+    def _lazy_forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Writes the code and runs it. PyTorch's own calls the module again, and its hooks would run twice."""
+        self.real_recompile()
+        return self.forward(*args, **kwargs)
+
+    forward = _lazy_forward
 
 
 def compile_lock() -> Any:

@@ -6,6 +6,7 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import SettingsError, SettingsWarning
+from torchtrt_compiler.torch_internals import GraphModuleOfLateCode
 
 WIDTH = 64
 LAYER = 4 * (WIDTH * WIDTH + WIDTH)  # bytes of one linear layer
@@ -112,3 +113,16 @@ def test_a_limit_is_a_number_of_bytes(value):
     """Zero is no limit that anything fits into."""
     with pytest.raises(SettingsError, match="max_engine_bytes"):
         torchtrt.compile(nn.ReLU(), [torch.rand(1)], max_engine_bytes=value)
+
+
+def test_hooks_of_a_block_run_once_in_its_first_call():
+    """A block writes its code in the first call, and PyTorch's class of this purpose then calls it again."""
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(torch.relu, (graph.placeholder("x"),)))
+    block, calls = GraphModuleOfLateCode(nn.Module(), graph), []
+    block.register_forward_hook(lambda *_: calls.append(1))
+
+    x = torch.randn(3)
+    for count in (1, 2):
+        torch.testing.assert_close(block(x), x.relu())
+        assert len(calls) == count

@@ -137,7 +137,7 @@ def test_layers_that_do_not_tell_their_window_are_refused():
     config.sliding_window = 16
     model = transformers.LlamaForCausalLM(config).to(DEVICE)
 
-    with pytest.raises(UnsupportedProgramError, match="which window they read"):
+    with pytest.raises(UnsupportedProgramError, match="the window that they read"):
         compile_for_generation(model, max_length=32)
 
 
