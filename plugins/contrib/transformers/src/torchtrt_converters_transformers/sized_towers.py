@@ -143,8 +143,9 @@ def sized_tower(model: Any, most: int) -> tuple[SizedPatches | None, str]:
         most: The maximum number of tokens of an image.
     """
     try:
-        program = SizedPatches(model, max(most, 6)).eval()
-        side = program.patches.patch * program.patches.merge
+        program = SizedPatches(model, most).eval()
+        patches = dataclasses.replace(program.patches, most=6)  # of the images here
+        side = patches.patch * patches.merge
         weight = model.base_model.vision_tower.patch_conv.weight
         generator = torch.Generator().manual_seed(0)
         shape = 2, weight.shape[1], 2 * side, 3 * side
@@ -154,11 +155,11 @@ def sized_tower(model: Any, most: int) -> tuple[SizedPatches | None, str]:
             whole: Any = sharing_copy(model).base_model
             wanted = whole.get_image_features(images, image_sizes=sizes, return_dict=True)
             found = [
-                program(*program.patches.inputs(image, size))
+                program(*patches.inputs(image, size))
                 for image, size in zip(images, sizes, strict=True)
             ]
         if not agree(found, list(wanted.pooler_output)):
             return None, "its tower computes something else from patches in groups"
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         return None, f"its tower does not run with patches in groups ({error})"
-    return SizedPatches(model, most).eval(), ""
+    return program, ""
