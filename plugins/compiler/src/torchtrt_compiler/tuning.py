@@ -217,8 +217,8 @@ class _Search:
         try:
             # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
             self.milliseconds = self.measured(self.best)
-        except _FAILURES as error:
-            _reason(error)  # it ran before
+        except _FAILURES as error:  # it ran before
+            _raise_unless_shared(error)
         is_better = needed < (1 - GAIN) * self.milliseconds
         outcome = "kept" if is_better else "not kept"
         self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
@@ -249,15 +249,20 @@ def _longest_of_both(times: dict[str, float], others: dict[str, float]) -> dict[
     return {op: max(spent, others[op]) for op, spent in times.items() if op in others}
 
 
+def _raise_unless_shared(error: Exception) -> None:
+    """Raises the error of a process group, unless all processes have it and go on."""
+    is_shared = isinstance(error, SharedFailureError) and not error.is_end
+    if isinstance(error, ProcessGroupError) and not is_shared:
+        raise error
+
+
 def _reason(error: Exception) -> str:
     """Returns the beginning of an error after which the search goes on.
 
     Raises:
         ProcessGroupError: The error is one that not all processes have.
     """
-    is_shared = isinstance(error, SharedFailureError) and not error.is_end
-    if isinstance(error, ProcessGroupError) and not is_shared:
-        raise error
+    _raise_unless_shared(error)
     return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
 
 
@@ -291,9 +296,8 @@ def milliseconds(
 
     def repeated(count: int) -> None:
         for _ in range(count):
-            compiled(
-                *args, **kwargs
-            )  # whose results are dropped: kept ones take memory, and copies
+            # The results are dropped: kept ones take memory, and copies.
+            compiled(*args, **kwargs)
 
     def calls(count: int) -> float:
         restore()
