@@ -12,6 +12,7 @@ eleven such rounds. TensorRT chooses kernels by timing them: the fewer ``--jobs`
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ BUILDING = {
     "tactic_sources": "where TensorRT may take kernels from; 0 where cuBLAS and cuDNN are not installed",
     "optimization_level": "TensorRT's optimization level",
     "max_engine_bytes": "the maximum number of bytes of weights of one engine",
+    "share_execution_memory": "1 lets all engines compute in the same memory",
 }
 """The settings of building that the command line takes."""
 TIMINGS = 1
@@ -115,9 +117,13 @@ class Work:
     """One model and batch, its files in the folder, and the settings with which TensorRT builds."""
 
     def __init__(
-        self, folder: Path, label: str, building: Mapping[str, int | None] | None = None
+        self,
+        folder: Path,
+        label: str,
+        building: Mapping[str, int | None] | None = None,
+        builders: int = 1,
     ) -> None:
-        self.label = label
+        self.label, self.builders = label, builders
         self.building = dict(building or {})
         self.name, _, batch = label.rpartition(", batch ")
         self.batch = int(batch)
@@ -138,6 +144,18 @@ class Work:
         return model, tuple(
             each.half().cuda() if each.is_floating_point() else each.cuda() for each in inputs
         )
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings of ``torchtrt.compile``; engines are kept beside the program."""
+        building = dict(self.building)
+        if "share_execution_memory" in building:
+            building["share_execution_memory"] = bool(building["share_execution_memory"])
+        return {
+            "require_full_compilation": True,
+            **building,
+            "num_avg_timing_iters": TIMINGS,
+            "engine_cache": self.program.parent / "engines",
+        }
 
     def loaded(self) -> tuple[Any, tuple[torch.Tensor, ...], Any]:
         """Returns the exported program, the inputs and the expected results."""
@@ -186,14 +204,10 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     tuning.TRIES = TRIES
     tuning.ALL_IN_TORCH = {mode: how for mode, how in tuning.ALL_IN_TORCH.items() if mode in MODES}
     program, inputs, expected = work.loaded()
-    settings: dict[str, Any] = {
-        "require_full_compilation": True,
-        **work.building,
-        "num_avg_timing_iters": TIMINGS,
-        "engine_cache": work.program.parent / "engines",
-    }
+    settings = work.settings()
     start = time.perf_counter()
-    plain = torchtrt.compile(program, **settings)
+    with _with_builders(work.builders):
+        plain = torchtrt.compile(program, **settings)
     build = time.perf_counter() - start
     graphs = torchtrt.compile(program, **settings, cuda_graphs=True)
     torch.set_grad_enabled(False)
@@ -212,13 +226,17 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
         held[0] = compiled(*inputs)
 
     def measure() -> dict[str, Any]:
+        as_built = {
+            "ours": times(lambda: plain(*inputs)),
+            "ours_graph": times(lambda: hold(graphs)),
+        }
+        print(work.label, as_built, file=sys.stderr, flush=True)  # tuning may take minutes
         loose = {**settings, "require_full_compilation": False}
         best = torchtrt.compile(program, **loose, cuda_graphs="overwrite", tune=True)
         hold(best)
         return {
             **answer,
-            "ours": times(lambda: plain(*inputs)),
-            "ours_graph": times(lambda: hold(graphs)),
+            **as_built,
             "tuned": times(lambda: hold(best)),
             "tuned_error": _error(held[0], expected),
             "tried": best.report.tried,
@@ -226,6 +244,25 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
         }
 
     return measure
+
+
+@contextlib.contextmanager
+def _with_builders(count: int) -> Iterator[None]:
+    """Lets so many processes, of which this is one, build the engines of the program for the same cache."""
+    command = [sys.executable, "-m", "tests.benchmarks.gpu", *sys.argv[1:], "--program", "build"]
+    helpers = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count - 1)]
+    try:
+        yield
+    finally:
+        for each in helpers:
+            each.wait()
+
+
+def build(work: Work) -> None:
+    """Puts engines of ours into the cache, beside the process that measures them."""
+    import torchtrt
+
+    torchtrt.compile(work.loaded()[0], **work.settings())
 
 
 def inductor(work: Work) -> Callable[[], dict[str, Any]]:
@@ -329,7 +366,7 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
     """Exports, measures, and appends each answer to ``results.jsonl`` as it comes."""
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
-    me = ["-m", "tests.benchmarks.gpu", str(folder)]
+    me = ["-m", "tests.benchmarks.gpu", str(folder), "--builders", str(options.builders)]
     for name, value in _building(options).items():
         me += [f"--{name.replace('_', '-')}", str(value)]
     places = {"pytorch": 3, "ours": options.jobs, "onnx": options.jobs, "inductor": 3}
@@ -369,6 +406,18 @@ def _building(options: argparse.Namespace) -> dict[str, int]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _run_program(name: str, work: Work) -> None:
+    """Does one process's part of a row."""
+    if name == "export":
+        return export(work)
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("TORCHTRT_TENSORRT", "real")
+    if name == "build":
+        return build(work)
+    get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx, "inductor": inductor}[name]
+    return take_turn(lambda: get_ready(work))
+
+
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
@@ -391,7 +440,10 @@ def main() -> None:
         type=Path,
         help="measure only once this file exists: whatever else works on the machine makes it when it ends",
     )
-    parser.add_argument("--program", choices=("export", *PROGRAMS), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--builders", type=int, default=1, help="how many processes build the engines of one row"
+    )
+    parser.add_argument("--program", choices=("export", "build", *PROGRAMS), help=argparse.SUPPRESS)
     parser.add_argument(
         "--model", action="append", help="a row, as 'ResNet-50, batch 1'; default: all"
     )
@@ -403,16 +455,9 @@ def main() -> None:
     ]
     if options.table:
         print(section(collect(options.folder)))
-    elif options.program == "export":
-        export(Work(options.folder, labels[0]))
     elif options.program:
-        warnings.simplefilter("ignore")
-        os.environ.setdefault("TORCHTRT_TENSORRT", "real")
-        get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx, "inductor": inductor}[
-            options.program
-        ]
-        work = Work(options.folder, labels[0], _building(options))
-        take_turn(lambda: get_ready(work))
+        work = Work(options.folder, labels[0], _building(options), options.builders)
+        _run_program(options.program, work)
     else:
         run(options, labels)
         text = section(collect(options.folder))
