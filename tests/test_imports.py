@@ -23,6 +23,7 @@ OPS_OF_THE_COMPILER = {
     "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
+    "partitioning/division": "what TensorRT 8.6 builds as one node: products without convolutions",
     "tuning": "casts, which cost an engine nothing",
 }
 """The modules of the compiler that name ops, and why no other can."""

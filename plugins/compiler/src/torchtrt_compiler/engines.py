@@ -23,7 +23,8 @@ from torchtrt_compiler.engine_checks import EngineChecks
 from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
-from torchtrt_compiler.partitioning.blocks import leave_block, split_block
+from torchtrt_compiler.partitioning.blocks import leave_block
+from torchtrt_compiler.partitioning.division import split_block
 from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.reporting import describe_partition, warn_without_engines
 from torchtrt_runtime.report import CompilationReport

@@ -18,7 +18,8 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
 from torchtrt_compiler.offloading import has_weights_to_offload
-from torchtrt_compiler.partitioning.blocks import Partition, weight_bytes
+from torchtrt_compiler.partitioning.blocks import Partition
+from torchtrt_compiler.partitioning.division import weight_bytes
 from torchtrt_runtime.process_groups import collectives_in
 
 _OF_OPS = (

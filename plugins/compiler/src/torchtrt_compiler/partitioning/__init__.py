@@ -1,9 +1,11 @@
 """Decides which nodes go to TensorRT, and groups them into blocks.
 
-``blocks`` assigns every node a side and a level, ``extract`` rebuilds the graph with one submodule per block.
+``blocks`` assigns every node a side and a level. ``division`` divides what is too large for one engine. ``extract``
+rebuilds the graph with one submodule per block.
 """
 
-from torchtrt_compiler.partitioning.blocks import Partition, TorchNode, partition_nodes
+from torchtrt_compiler.partitioning.blocks import Partition, TorchNode
+from torchtrt_compiler.partitioning.division import partition_nodes
 from torchtrt_compiler.partitioning.extract import extract_blocks
 
 __all__ = ["Partition", "TorchNode", "extract_blocks", "partition_nodes"]

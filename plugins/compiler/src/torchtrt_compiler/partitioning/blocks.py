@@ -8,9 +8,8 @@ form one block. No block can depend on itself through PyTorch, and the whole tak
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +57,12 @@ class Partition:
     levels: Mapping[Node, int]
 
 
-def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
-    """Returns the blocks of a graph whose nodes have been resolved.
+def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
+    """Returns the blocks of a graph whose nodes have been resolved, however large they are.
 
     A node stays in PyTorch if no converter accepts it, or if its block would be smaller than ``min_block_size``.
     It also stays there if an engine would need an input whose size has no bound.
     With ``require_full_compilation`` no block is too small.
-    A block whose weights have more than ``max_engine_bytes`` is split.
     """
     reasons: dict[Node, _Reason] = {}
     for node in graph.nodes:
@@ -86,7 +84,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         if not (demoted := _demotions(blocks, smallest)):
             break
         reasons.update(demoted)
-    partition = Partition(
+    return Partition(
         {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
         tuple(
             TorchNode(node, *reasons[node])
@@ -95,90 +93,6 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         ),
         levels,
     )
-    return _limited(partition, settings.max_engine_bytes)
-
-
-def split_block(partition: Partition, level: int) -> Partition | None:
-    """Returns a partition in which one block has become two, or ``None`` if it cannot be parted.
-
-    It is cut in its middle half, where the fewest tensors go from the first part to the second.
-    """
-    nodes = partition.blocks[level]
-    count, crossings = len(nodes), _crossings(nodes)
-    places = [each for each in range(max(1, count // 4), count - count // 4) if each in crossings]
-    places.sort(key=lambda place: (crossings[place], abs(place - count // 2), place))
-    cut = _first_cut(nodes, places)
-    return None if cut is None else _cut(partition, level, cut)
-
-
-def _cut(partition: Partition, level: int, cut: int) -> Partition:
-    """Returns a partition in which the nodes of one block from the place ``cut`` on are a block of their own."""
-    nodes = partition.blocks[level]
-    first = set(nodes[:cut])
-    levels = {
-        node: old if old < level or node in first else old + 1
-        for node, old in partition.levels.items()
-    }
-    blocks: dict[int, tuple[Node, ...]] = {}
-    for old, members in sorted(partition.blocks.items()):
-        if old < level:
-            blocks[old] = members
-        elif old == level:
-            blocks[level] = nodes[:cut]
-            blocks[level + 1] = nodes[cut:]
-        else:
-            blocks[old + 1] = members
-    return Partition(blocks, partition.torch_nodes, levels)
-
-
-def _limited(partition: Partition, most: int | None) -> Partition:
-    """Returns a partition in which each block has at most so many bytes of weights, or cannot be split further."""
-    level, last = min(partition.blocks, default=0), max(partition.blocks, default=-1)
-    while most is not None and level <= last:
-        nodes = partition.blocks.get(level, ())
-        cut = _cut_by_weights(nodes, most) if weight_bytes(nodes) > most else None
-        if cut is not None:
-            partition = _cut(partition, level, cut)
-            last += 1
-        level += 1
-    return partition
-
-
-def _cut_by_weights(nodes: Sequence[Node], most: int) -> int | None:
-    """Returns where to cut a block so that the weights before the cut have at most ``most`` bytes.
-
-    The last quarter of the fitting places is searched for the fewest crossing tensors. If no place fits, because a
-    single op has more weights, the block is cut as early as possible.
-    """
-    known: set[str] = set()
-    total, fitting = 0, 0
-    for place, node in enumerate(nodes):
-        total += _new_weight_bytes(node, known)
-        if total > most:
-            break
-        fitting = place + 1
-    crossings = _crossings(nodes)
-    places = [each for each in range(fitting, 0, -1) if each in crossings]
-    late = [each for each in places if each >= fitting - fitting // 4]
-    beyond = [each for each in range(fitting + 1, len(nodes)) if each in crossings]
-    return _first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *places, *beyond])
-
-
-def weight_bytes(nodes: Sequence[Node]) -> int:
-    """Returns the bytes of the weights that nodes read, each weight once."""
-    known: set[str] = set()
-    return sum(_new_weight_bytes(node, known) for node in nodes)
-
-
-def _new_weight_bytes(node: Node, known: set[str]) -> int:
-    """Returns the bytes of the weights that a node reads and that are not known yet."""
-    total = 0
-    for source in node.all_input_nodes:
-        if source.op == "get_attr" and str(source.target) not in known:
-            known.add(str(source.target))
-            value = source.meta.get("val")
-            total += value.nbytes if isinstance(value, torch.Tensor) else 0
-    return total
 
 
 def leave_block(partition: Partition, level: int, reason: str) -> Partition:
@@ -188,50 +102,12 @@ def leave_block(partition: Partition, level: int, reason: str) -> Partition:
     return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
 
 
-def _crossings(nodes: Sequence[Node]) -> dict[int, int]:
-    """Returns the places where a block can be cut, each with the number of tensors that go from part to part.
-
-    A place is the number of nodes before the cut.
-    """
-    numbers = {node: number for number, node in enumerate(nodes)}
-    crossing = [0] * (len(nodes) + 1)  # changes from one place to the next
-    stuck = crossing.copy()
-    for number, node in enumerate(nodes):
-        last = max((numbers.get(user, 0) for user in _readers(node)), default=0)
-        if last <= number:
-            continue
-        for changes in (crossing, stuck) if _must_stay_inside(node) else (crossing,):
-            changes[number + 1] += 1
-            changes[last + 1] -= 1
-    totals = zip(itertools.accumulate(crossing), itertools.accumulate(stuck), strict=True)
-    counts = enumerate(totals)
-    return {place: count for place, (count, held) in counts if not held and 0 < place < len(nodes)}
-
-
-def _first_cut(nodes: Sequence[Node], places: Iterable[int]) -> int | None:
-    """Returns the first of the places at which both parts of a block have an input, or None."""
-    cuts = (each for each in places if _has_input(nodes[:each]) and _has_input(nodes[each:]))
-    return next(cuts, None)
-
-
-def _has_input(nodes: Sequence[Node]) -> bool:
-    """Returns whether nodes read a tensor from outside that is no weight: an engine needs an input."""
-    inside = set(nodes)
-    sources = (source for node in nodes for source in tensor_inputs(node))
-    return any(source.op != "get_attr" and source not in inside for source in sources)
-
-
-def _must_stay_inside(node: Node) -> bool:
-    """Returns whether no engine can hand on what a node makes: several tensors at once, or a size without bound."""
-    return isinstance(node.meta.get("val"), (list, tuple)) or _has_unbounded_size(node)
-
-
-def _readers(node: Node) -> set[Node]:
+def readers(node: Node) -> set[Node]:
     """Returns the nodes that read a node's tensors, directly or through sizes."""
-    readers: set[Node] = set()
+    found: set[Node] = set()
     for user in node.users:
-        readers |= _readers(user) if is_scalar(user) else {user}
-    return readers
+        found |= readers(user) if is_scalar(user) else {user}
+    return found
 
 
 def is_scalar(node: Node) -> bool:
@@ -321,7 +197,7 @@ def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _R
             demoted.update(dict.fromkeys(nodes, _rule(reason, "block-too-small")))
         for node in nodes:
             for source in tensor_inputs(node):
-                if source not in members and _has_unbounded_size(source):
+                if source not in members and has_unbounded_size(source):
                     reason = (
                         f"Its input {source.name} comes from outside the engine with a size that depends on data, "
                         "so there is no maximum size to build for."
@@ -332,7 +208,8 @@ def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _R
     return demoted
 
 
-def _has_unbounded_size(node: Node) -> bool:
+def has_unbounded_size(node: Node) -> bool:
+    """Returns whether a tensor of a node has a size that depends on data."""
     leaves: list[Any] = pytree.tree_leaves(node.meta.get("val"))
     return any(
         isinstance(leaf, torch.Tensor) and bool(free_unbacked_symbols(leaf)) for leaf in leaves

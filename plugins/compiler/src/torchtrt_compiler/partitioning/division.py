@@ -1,0 +1,214 @@
+"""Partitions a graph: divides the blocks that are too large for one engine, and those that TensorRT cannot build.
+
+Weights are limited by ``max_engine_bytes``. On TensorRT without strong types, which is 8.6, the float16 tensors that an
+engine reads and writes are limited as well: of a Transformer with more than about 20, 8.6 converts all of them to
+float32, or from it, in each call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch.fx import Graph, Node
+
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, supports
+from torchtrt_compiler.partitioning.blocks import (
+    Partition,
+    group_nodes,
+    has_unbounded_size,
+    readers,
+    tensor_inputs,
+)
+
+MOST_HALVES = 18
+"""How many float16 tensors an engine of 8.6 may read and write in sum.
+
+Observed on 8.6.0 with steps of GPT-2: 18 stayed float16, and also 12 inputs with two outputs.
+Of 21, the outputs did not, and of 25 none did.
+"""
+
+aten = torch.ops.aten
+_PRODUCTS = {
+    aten.addmm.default,
+    aten.baddbmm.default,
+    aten.bmm.default,
+    aten.linear.default,
+    aten.matmul.default,
+    aten.mm.default,
+    aten.scaled_dot_product_attention.default,
+}
+"""TensorRT 8.6 builds a block with these, and without convolutions, as one node, which has one type for its tensors."""
+
+
+def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
+    """Returns the blocks of a graph whose nodes have been resolved, each for one engine.
+
+    A block whose weights have more than ``max_engine_bytes`` is divided.
+    Without strong types, so is a block that reads and writes more than ``MOST_HALVES`` float16 tensors.
+    """
+    partition = group_nodes(graph, settings)
+    if (most := settings.max_engine_bytes) is not None:
+        partition = _divide(partition, lambda nodes: _fitting_weights(nodes, most))
+    if not supports(Capability.STRONG_TYPING):
+        partition = _divide(partition, _fitting_halves)
+    return partition
+
+
+def _divide(partition: Partition, fitting_of: Callable[[Sequence[Node]], int]) -> Partition:
+    """Returns a partition in which blocks are divided as long as they do not fit and can be cut.
+
+    ``fitting_of`` returns how many of a block's first nodes fit into one engine. A block is cut in the last quarter of
+    these, where the fewest tensors cross. If none fits, it is cut as early as possible.
+    """
+    level, last = min(partition.blocks, default=0), max(partition.blocks, default=-1)
+    while level <= last:
+        nodes = partition.blocks.get(level, ())
+        fitting = fitting_of(nodes)
+        cut = _cut_behind(nodes, fitting) if fitting < len(nodes) else None
+        if cut is not None:
+            partition = cut_block(partition, level, cut)
+            last += 1
+        level += 1
+    return partition
+
+
+def _cut_behind(nodes: Sequence[Node], fitting: int) -> int | None:
+    """Returns where to cut a block of which so many first nodes fit into an engine; None if it cannot be cut."""
+    crossings = crossings_of(nodes)
+    places = [each for each in range(fitting, 0, -1) if each in crossings]
+    late = [each for each in places if each >= fitting - fitting // 4]
+    beyond = [each for each in range(fitting + 1, len(nodes)) if each in crossings]
+    return first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *places, *beyond])
+
+
+def _fitting_weights(nodes: Sequence[Node], most: int) -> int:
+    """Returns how many first nodes of a block have at most ``most`` bytes of weights."""
+    known: set[str] = set()
+    total = 0
+    for place, node in enumerate(nodes):
+        total += _new_weight_bytes(node, known)
+        if total > most:
+            return place
+    return len(nodes)
+
+
+def _fitting_halves(nodes: Sequence[Node]) -> int:
+    """Returns how many first nodes of a block read and write few float16 tensors; all, if no division helps."""
+    if any(str(node.target).startswith("aten.conv") for node in nodes):
+        return len(nodes)
+    numbers = {node: number for number, node in enumerate(nodes)}
+    changes = [0] * (len(nodes) + 2)  # of how many cross, from one place to the next
+    read: set[Node] = set()
+    for number, node in enumerate(nodes):
+        outside = {each for each in tensor_inputs(node) if each not in numbers and _is_half(each)}
+        changes[number + 1] += len(outside - read)
+        read |= outside
+        if _is_half(node) and (users := readers(node)):
+            changes[number + 1] += 1
+            changes[max(numbers.get(user, len(nodes)) for user in users) + 1] -= 1
+    fitting = max(
+        place
+        for place, count in enumerate(itertools.accumulate(changes[: len(nodes) + 1]))
+        if count <= MOST_HALVES
+    )
+    has_product = any(node.target in _PRODUCTS for node in nodes[:fitting])
+    return fitting if has_product else len(nodes)
+
+
+def _is_half(node: Node) -> bool:
+    """Returns whether a node is a float16 tensor from outside the weights."""
+    value = node.meta.get("val")
+    return (
+        node.op != "get_attr" and isinstance(value, torch.Tensor) and value.dtype == torch.float16
+    )
+
+
+def split_block(partition: Partition, level: int) -> Partition | None:
+    """Returns a partition in which one block has become two, or ``None`` if it cannot be parted.
+
+    It is cut in its middle half, where the fewest tensors go from the first part to the second.
+    """
+    nodes = partition.blocks[level]
+    count, crossings = len(nodes), crossings_of(nodes)
+    places = [each for each in range(max(1, count // 4), count - count // 4) if each in crossings]
+    places.sort(key=lambda place: (crossings[place], abs(place - count // 2), place))
+    cut = first_cut(nodes, places)
+    return None if cut is None else cut_block(partition, level, cut)
+
+
+def cut_block(partition: Partition, level: int, cut: int) -> Partition:
+    """Returns a partition in which the nodes of one block from the place ``cut`` on are a block of their own."""
+    nodes = partition.blocks[level]
+    first = set(nodes[:cut])
+    levels = {
+        node: old if old < level or node in first else old + 1
+        for node, old in partition.levels.items()
+    }
+    blocks: dict[int, tuple[Node, ...]] = {}
+    for old, members in sorted(partition.blocks.items()):
+        if old < level:
+            blocks[old] = members
+        elif old == level:
+            blocks[level] = nodes[:cut]
+            blocks[level + 1] = nodes[cut:]
+        else:
+            blocks[old + 1] = members
+    return Partition(blocks, partition.torch_nodes, levels)
+
+
+def weight_bytes(nodes: Sequence[Node]) -> int:
+    """Returns the bytes of the weights that nodes read, each weight once."""
+    known: set[str] = set()
+    return sum(_new_weight_bytes(node, known) for node in nodes)
+
+
+def _new_weight_bytes(node: Node, known: set[str]) -> int:
+    """Returns the bytes of the weights that a node reads and that are not known yet."""
+    total = 0
+    for source in node.all_input_nodes:
+        if source.op == "get_attr" and str(source.target) not in known:
+            known.add(str(source.target))
+            value = source.meta.get("val")
+            total += value.nbytes if isinstance(value, torch.Tensor) else 0
+    return total
+
+
+def crossings_of(nodes: Sequence[Node]) -> dict[int, int]:
+    """Returns the places where a block can be cut, each with the number of tensors that go from part to part.
+
+    A place is the number of nodes before the cut.
+    """
+    numbers = {node: number for number, node in enumerate(nodes)}
+    crossing = [0] * (len(nodes) + 1)  # changes from one place to the next
+    stuck = crossing.copy()
+    for number, node in enumerate(nodes):
+        last = max((numbers.get(user, 0) for user in readers(node)), default=0)
+        if last <= number:
+            continue
+        for changes in (crossing, stuck) if _must_stay_inside(node) else (crossing,):
+            changes[number + 1] += 1
+            changes[last + 1] -= 1
+    totals = zip(itertools.accumulate(crossing), itertools.accumulate(stuck), strict=True)
+    counts = enumerate(totals)
+    return {place: count for place, (count, held) in counts if not held and 0 < place < len(nodes)}
+
+
+def first_cut(nodes: Sequence[Node], places: Iterable[int]) -> int | None:
+    """Returns the first of the places at which both parts of a block have an input, or None."""
+    cuts = (each for each in places if _has_input(nodes[:each]) and _has_input(nodes[each:]))
+    return next(cuts, None)
+
+
+def _has_input(nodes: Sequence[Node]) -> bool:
+    """Returns whether nodes read a tensor from outside that is no weight: an engine needs an input."""
+    inside = set(nodes)
+    sources = (source for node in nodes for source in tensor_inputs(node))
+    return any(source.op != "get_attr" and source not in inside for source in sources)
+
+
+def _must_stay_inside(node: Node) -> bool:
+    """Returns whether no engine can hand on what a node makes: several tensors at once, or a size without bound."""
+    return isinstance(node.meta.get("val"), (list, tuple)) or has_unbounded_size(node)
