@@ -169,8 +169,8 @@ def _compile_program(
     with tracing(), stages.stage("lowering"):
         watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)
-        report.passes = program.passes
-        warn_of_unused_settings(options, exported, program.graph_module, program.asked)
+        report.passes, report.divided = program.passes, program.divided
+        warn_of_unused_settings(options, exported, program)
         weights = _constants(exported, program)
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)

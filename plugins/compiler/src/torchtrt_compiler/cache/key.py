@@ -44,6 +44,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "assume_dynamic_shape_support",
         "converter_preferences",
         "nccl_in_engines",
+        "collective_chunks",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
         "truncate_double",
