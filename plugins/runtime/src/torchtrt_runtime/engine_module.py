@@ -326,9 +326,12 @@ class EngineModule(torch.nn.Module):
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
         runtime_settings: How the runtime executes it.
+        calls: How often a call of the model runs it. It has as many execution contexts for a stream, which take turns:
+            a CUDA graph of the caller's keeps one for each.
         profiles: The optimization profiles of a plan of another tool; empty for the distinct ones of the inputs.
     """
 
+    calls = 1
     attributes: KeptAttributes | None = None
     weight_budget: int | None = None
     profiles: tuple[tuple[Ranges, ...], ...] = ()
@@ -413,7 +416,7 @@ class EngineModule(torch.nn.Module):
             stream = stream_in_use(device.index)
         idle = self._idle.get((device, stream))
         try:
-            execution = idle.pop()  # type: ignore[union-attr]
+            execution = idle.pop(0 if self.calls > 1 else -1)  # type: ignore[union-attr]
         except (AttributeError, IndexError):
             idle, execution = self.acquire(device, stream, inputs)
         outputs = execution.run(inputs, stream)
@@ -435,7 +438,10 @@ class EngineModule(torch.nn.Module):
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))
             self._loaded[device] = execution.loaded
-            return self._idle.setdefault((device, stream), []), execution
+            others = [_Execution(self, device, execution.loaded) for _ in range(self.calls - 1)]
+            idle = self._idle.setdefault((device, stream), [])
+            idle.extend(others)
+            return idle, execution
 
     def _to_record(self, device: torch.device, shapes: list[torch.Size], stream: int) -> _Execution:
         """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
