@@ -27,6 +27,10 @@ from torch.distributed.tensor.parallel import (
 )
 
 import torchtrt
+from tests.parallel_parts import (  # noqa: F401  (checks)
+    check_parts_are_exchanged_in_turn,
+    check_parts_in_other_front_ends,
+)
 from tests.support.parallel_models import Block, Calls, Perceptron, parallel_perceptron
 from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
 from torchtrt_compiler import tuning
