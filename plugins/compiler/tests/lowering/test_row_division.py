@@ -191,6 +191,18 @@ def test_a_divided_program_computes_the_same(name):
     assert any("divided into 2 parts of 3 rows" in line for line in program.divided)
 
 
+@pytest.mark.parametrize(("rows", "copies"), [(128, 0), (6, 2)])
+def test_parts_begin_where_engines_can_read_them(rows, copies):
+    """Which is at a multiple of 256 bytes: other parts are copied. Neither is a constant, which no other part has."""
+    model = Function(lambda x: reduced(x @ W) + positions)
+    positions = torch.randn(rows, 4)
+    program = check_same_results(model, torch.randn(rows, 4))
+
+    targets = [node.target for node in program.graph_module.graph.nodes]
+    assert targets.count(aten.slice.Tensor) == 4
+    assert targets.count(aten.clone.default) == 2 * copies
+
+
 @pytest.mark.parametrize(
     ("function", "parts", "least", "words"),
     [

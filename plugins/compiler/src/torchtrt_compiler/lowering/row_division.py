@@ -4,9 +4,9 @@ A product of a tensor-parallel layer gives each process a sum that lacks the ter
 them. Nothing that follows can begin before. But a row of the sum depends on the same row of the product only, and so do
 most ops that follow. So the product, the all-reduce and those ops become several, each for a part of the rows.
 
-The graph is brought into an order in which the parts take turns between two all-reduces: product of part 0, its
-all-reduce, product of part 1, its all-reduce, then what follows in part 0, and so on. Each turn is a *group* of nodes.
-No engine has nodes of two groups.
+The graph gets an order in which the parts take turns between two all-reduces. First come the product of part 0 and its
+all-reduce, then the product of part 1 and its all-reduce, then what follows in part 0, and so on. Each turn is a
+*group* of nodes. No engine has nodes of two groups.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ IN_ENGINE = "its engine exchanges the tensor."
 """Why the rows around an all-reduce stay together: an engine that exchanges tensors lets no other one run."""
 
 _CUT = "torchtrt_cut"
+_ALIGNMENT = 256
+"""TensorRT documents that the address of a tensor is a multiple of this number of bytes."""
 _Key = tuple[float, int, int]
 """The place of a node: its stage, 0 for what is whole or the part's number from 1 on, and its place in the group."""
 
@@ -314,15 +316,24 @@ class _Parts:
             size = sizes_of(source.meta["val"])[dim]
             assert size is not None
             step = size // self.count
-            self.cuts[source, dim] = []
-            for part in range(self.count):
-                arguments = (source, dim, part * step, (part + 1) * step)
-                made = self.call(aten.slice.Tensor, arguments, None)
-                made.meta[_CUT] = True
-                leave_in_torch(made, "It takes a part of the rows, without a copy.", "view")
-                self.place(made, self.keys[source][0], 0)
-                self.cuts[source, dim].append(made)
+            self.cuts[source, dim] = [
+                self.slice(source, dim, part * step, step) for part in range(self.count)
+            ]
         return self.cuts[source, dim]
+
+    def slice(self, source: Node, dim: int, start: int, step: int) -> Node:
+        """Returns a node that takes some rows: a view, or a copy where an engine cannot read them in place."""
+        made = self.call(aten.slice.Tensor, (source, dim, start, start + step), None)
+        leave_in_torch(made, "It takes a part of the rows, without a copy.", "view")
+        made.meta[_CUT] = True
+        self.place(made, self.keys[source][0], 0)
+        if _is_aligned(source.meta["val"], dim, step):
+            return made
+        copied = self.call(aten.clone.default, (made,), None)
+        leave_in_torch(copied, "It copies a part of the rows to an aligned address.", "divided")
+        copied.meta[_CUT] = True
+        self.place(copied, self.keys[source][0], 0)
+        return copied
 
     def call(self, target: Any, args: tuple[Any, ...], value: Any) -> Node:
         made = self.graph.call_function(target, args)
@@ -360,6 +371,16 @@ def _is_pending(node: Node, pending: set[Node]) -> bool:
     if node.target is WAIT:
         return False
     return node.target is ALL_REDUCE or not pending.isdisjoint(node.all_input_nodes)
+
+
+def _is_aligned(value: torch.Tensor, dim: int, step: int) -> bool:
+    """Returns whether equal parts of a contiguous tensor begin where an engine can read them, or are copied anyway."""
+    inner = sizes_of(value)[dim + 1 :]
+    if any(size != 1 for size in sizes_of(value)[:dim]):
+        return True  # the parts are not contiguous
+    if None in inner:
+        return False
+    return step * math.prod(filter(None, inner)) * value.itemsize % _ALIGNMENT == 0
 
 
 def _has_effect(node: Node) -> bool:

@@ -1,8 +1,8 @@
 """Which ops compute each row of their result from the same row of their inputs, and where the rows then are.
 
 A rule takes a node and the dimension that has the rows of each known input. It returns the dimension of the result that
-has them, and the other inputs of which a part of the rows needs only the same part. It returns ``None`` for everything
-that it is not sure of.
+has them. Other inputs may have the same rows: a part of the result then needs only that part of them. A rule returns
+``None`` for everything that it is not sure of.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Rows:
 
     Attributes:
         dim: The dimension of the result.
-        cut: The inputs, not among the known ones, of which a part needs its own rows only, each with their dimension.
+        cut: The inputs that have the same rows, not among the known ones, each with the dimension. A part of the result
+            needs only that part of them.
     """
 
     dim: int
