@@ -147,6 +147,17 @@ def test_tied_layers_behind_a_limit_of_weights_are_built_once(built):
     assert len(built) == 2
 
 
+def test_engines_of_several_profiles_are_not_shared_where_contexts_do_not_share_them():
+    """In TensorRT 8.6, each execution context would need an engine of its own."""
+    sizes = torchtrt.Input(ranges=[[(1, 8), (2, 8), (3, 8)], [(4, 8), (5, 8), (6, 8)]])
+    model = Tied()
+    for version, calls in (("8.6.0", [1, 1, 1, 1]), ("11.4.0", [1, 2, 1])):
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            compiled = compiled_for(model, sizes)
+            assert [block.calls for block in compiled.report.blocks] == calls
+            assert_same(compiled, model, X)
+
+
 def test_random_numbers_of_equal_blocks_differ():
     """An engine that draws numbers is no other block's."""
 

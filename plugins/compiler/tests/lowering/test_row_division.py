@@ -18,6 +18,7 @@ from torchtrt_compiler.groups import group_of
 from torchtrt_compiler.lowering import lower, row_division
 from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
+from torchtrt_runtime.executors.inductor import has_stretches
 
 ops = torch.ops._c10d_functional
 aten = torch.ops.aten
@@ -160,6 +161,16 @@ def test_parts_take_turns():
 
     middle = ["wait", "product", "reduce"]
     assert order == ["product", "reduce"] * 3 + middle * 3 + ["wait", "product"] * 3
+
+
+def test_inductor_leaves_collectives_where_they_are():
+    """A segment of ops would begin them, and wait for them, as a whole."""
+    for function, is_segment in (
+        (lambda x: reduced(x).relu(), False),
+        (lambda x: x.relu() * 2, True),
+    ):
+        program = lowered(Function(function), torch.randn(6, 4))
+        assert has_stretches(program.graph_module) == is_segment
 
 
 W, V = weight(4, 4), weight(4, 4)
