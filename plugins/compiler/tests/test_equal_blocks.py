@@ -254,6 +254,29 @@ def test_each_call_has_an_execution_context_of_its_own():
     (loaded,) = shared._loaded.values()
     (idle,) = shared._idle.values()
     assert all(each.loaded is loaded and each.shapes is not None for each in idle)
+    kept = [shared._to_record(X.device, [X.shape], 0) for _ in range(2)]
+    assert {id(each) for each in kept} == set(seen[0])
+
+
+def test_a_recording_keeps_the_context_of_each_call():
+    """The calls of an engine may have inputs of different sizes, which a recorded context has no time to take."""
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x, y):
+            return self.layer(y + self.layer(x).sum())
+
+    model, inputs = Two(), (X, torch.rand(6, 8))
+    compiled = compiled_for(model, VARYING, VARYING, torch_executed_ops={"aten.add", "aten.sum"})
+    assert_same(compiled, model, *inputs)
+    (engine,) = engines_of(compiled)
+    assert engine.calls == 2
+    for each in inputs:
+        kept = engine._to_record(each.device, [each.shape], 0)
+        assert kept.shapes == [each.shape]
 
 
 def test_the_report_shows_how_often_an_engine_runs():

@@ -448,13 +448,18 @@ class EngineModule(torch.nn.Module):
 
         One that ran with these shapes last has nothing left to set, its profile least of all.
         """
-        known = [idle for (where, _), idle in self._idle.items() if where == device and idle]
+        known = [
+            (idle, each)
+            for (where, _), idle in self._idle.items()
+            if where == device
+            for each in reversed(idle)
+        ]
         if not known:
             raise EngineError(
                 f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
             )
-        with_shapes = [idle for idle in known if idle[-1].shapes == shapes]
-        execution = (with_shapes or known)[0].pop()
+        idle, execution = next((each for each in known if each[1].shapes == shapes), known[0])
+        idle.remove(execution)
         may_allocate = supports(Capability.USER_ALLOCATION)
         if may_allocate and not execution.context.is_stream_capturable(stream):
             raise EngineError(
