@@ -246,6 +246,22 @@ def test_rows_whose_number_varies_stay_together():
     assert "varies" in report.divided[0]
 
 
+def test_another_size_may_vary():
+    """The rows are a fixed dimension behind a batch of any size."""
+    model = Function(
+        lambda x: reduced(F.layer_norm(reduced(x @ W) + x, (4,)) @ V).softmax(-1)
+    ).eval()
+    sizes = torchtrt.Input(min_shape=(1, 6, 4), opt_shape=(2, 6, 4), max_shape=(4, 6, 4))
+
+    compiled = torchtrt.compile(model, [sizes], min_block_size=1, collective_chunks=2)
+
+    assert all("2 parts of 3 rows" in line for line in compiled.report.divided)
+    assert len(compiled.report.divided) == 2
+    for batch in (1, 3, 4):
+        x = torch.randn(batch, 6, 4)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
 def test_sequence_parallel_programs_stay_as_they_are():
     """What is scattered and gathered along the rows cannot be divided."""
 
