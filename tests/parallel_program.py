@@ -27,6 +27,13 @@ from torch.distributed.tensor.parallel import (
 )
 
 import torchtrt
+from tests.parallel_parts import (  # noqa: F401  (checks)
+    check_a_batch_is_divided_by_samples,
+    check_an_engine_with_collectives_that_runs_twice,
+    check_parts_are_exchanged_in_turn,
+    check_parts_with_torch_compile,
+    check_the_order_of_parts,
+)
 from tests.support.parallel_models import Block, Calls, Perceptron, parallel_perceptron
 from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
 from torchtrt_compiler import tuning

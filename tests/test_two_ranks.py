@@ -14,13 +14,17 @@ from tests.support.processes import TESTING, run_python
 from torchtrt.errors import EngineError, ProcessGroupError
 from torchtrt_runtime.process_groups import Processes, as_broken_exchange, engine_failure
 
-PROGRAM = Path(__file__).with_name("parallel_program.py")
+PROGRAMS = [Path(__file__).with_name(f"parallel_{name}.py") for name in ("parts", "program")]
 PROCESSES = Processes(2, 1, {"0": (0, 1)})
 
 
-CHECKS = re.findall(r"^def (check_\w+)", PROGRAM.read_text(), re.MULTILINE)
-SLOW = {"check_generated_texts"}
-"""Checks that take as long as all others. The others divide models in the same way, and generation has its tests."""
+CHECKS = [
+    name
+    for each in PROGRAMS
+    for name in re.findall(r"^def (check_\w+)", each.read_text(), re.MULTILINE)
+]
+SLOW = {"check_generated_texts", "check_parts_with_torch_compile"}
+"""Checks that take long. The others divide models in the same way; generation and ``torch.compile`` have tests."""
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,14 @@
 Run with ``python -m torch.distributed.run --nproc-per-node 2 -m tests.benchmarks.two_gpus``, or without the launcher:
 it then starts two processes itself. The layers have the sizes of a model of 8 billion parameters, with random weights.
 ``--device cpu`` runs a small model over gloo. Each result is a line of JSON in ``--output``, written when it is known.
+``--collective-chunks 2 4`` measures a prompt whose rows are divided into two and into four parts, too.
 A process that is late ends all of them: after ``--limit`` seconds in one phase, each process stops itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import faulthandler
 import json
@@ -17,20 +19,19 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.nn import functional as F
 
 import torchtrt
+from tests.benchmarks._llama import SMALL, Sizes, llama
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler import tuning
+from torchtrt_compiler.lowering import row_division
 
 ROUNDS = 11
 PHASES = (
@@ -66,160 +67,26 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "one-tuned": {"tune": True},
 }
 """The settings of the phases in which torchtrt compiles."""
+PARTS = "parts-"
+"""The beginning of the name of a phase with ``collective_chunks``; the number follows."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a Llama, and of what it reads."""
-
-    hidden: int = 4096
-    intermediate: int = 14336
-    heads: int = 32
-    kv_heads: int = 8
-    vocabulary: int = 32000
-    layers: int = 4
-    prompt: int = 2048
-    places: int = 2176
-
-    @property
-    def width(self) -> int:
-        """The size of a head."""
-        return self.hidden // self.heads
+def in_parts(count: int) -> str:
+    """Returns the name of a phase in which a prompt is divided, and adds the phase."""
+    phase = f"{PARTS}{count}"
+    CONTENDERS[phase] = f"torchtrt, two GPUs, collective_chunks={count}"
+    SETTINGS[phase] = {**BETWEEN, "collective_chunks": count}
+    return phase
 
 
-SMALL = Sizes(64, 128, 4, 2, 128, 2, 16, 48)
-
-
-class Norm(nn.Module):
-    """The root-mean-square normalization of Llama."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Returns the normalized input."""
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)
-        return wide.to(x.dtype) * self.weight
-
-
-class Layer(nn.Module):
-    """A layer of Llama over a cache of fixed size."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        self.width = sizes.width
-        keys = sizes.kv_heads * sizes.width
-        self.norm, self.second_norm = Norm(sizes.hidden), Norm(sizes.hidden)
-        self.query = nn.Linear(sizes.hidden, sizes.hidden, bias=False)
-        self.key = nn.Linear(sizes.hidden, keys, bias=False)
-        self.value = nn.Linear(sizes.hidden, keys, bias=False)
-        self.out = nn.Linear(sizes.hidden, sizes.hidden, bias=False)
-        self.gate = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
-        self.up = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
-        self.down = nn.Linear(sizes.intermediate, sizes.hidden, bias=False)
-
-    def forward(
-        self,
-        x: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-        past: tuple[Tensor, Tensor] | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns the hidden states, and the new keys and values. Without a mask, attention is causal."""
-        normed = self.norm(x)
-        query, key, value = (
-            each(normed).unflatten(-1, (-1, self.width)).transpose(1, 2)
-            for each in (self.query, self.key, self.value)
-        )
-        query, key = (_rotated(each, *rotation) for each in (query, key))
-        if past is None:
-            read = F.scaled_dot_product_attention(
-                query, key, value, is_causal=True, enable_gqa=True
-            )
-        else:
-            keys, values = (torch.cat(pair, 2) for pair in ((past[0], key), (past[1], value)))
-            read = _attend(query, keys, values, mask)
-        x = x + self.out(read.transpose(1, 2).flatten(2))
-        normed = self.second_norm(x)
-        return x + self.down(F.silu(self.gate(normed)) * self.up(normed)), key, value
-
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns what the query reads: the heads that share one of the cache become the rows of one product."""
-    batch, heads, new, width = query.shape
-    size, places = batch * keys.shape[1], keys.shape[2]
-    keys, values = (each.reshape(size, places, width) for each in (keys, values))
-    products = torch.bmm(query.reshape(size, -1, width), keys.transpose(1, 2))
-    scores = products.reshape(batch, heads, new, places) * width**-0.5
-    weights = torch.softmax((scores + mask).float(), -1).to(query.dtype)
-    read = torch.bmm(weights.reshape(size, -1, places), values)
-    return read.reshape(batch, heads, new, width)
-
-
-def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    first, second = x.chunk(2, -1)
-    return x * cosine + torch.cat((-second, first), -1) * sine
-
-
-class Llama(nn.Module):
-    """Token ids to the logits behind the last one, and the new keys and values of each layer."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(sizes.vocabulary, sizes.hidden)
-        self.layers = nn.ModuleList(Layer(sizes) for _ in range(sizes.layers))
-        self.norm = Norm(sizes.hidden)
-        self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
-        angles = torch.outer(
-            torch.arange(sizes.places).float(),
-            1 / 500000 ** (torch.arange(0, sizes.width, 2).float() / sizes.width),
-        ).repeat(1, 2)
-        self.register_buffer("cosine", angles.cos())
-        self.register_buffer("sine", angles.sin())
-
-    def forward(
-        self, ids: Tensor, positions: Tensor, mask: Tensor | None = None, *past: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Returns logits ``(batch, vocabulary)``, then new keys and values, ``(batch, heads, new, width)``, in turn.
-
-        Args:
-            ids: ``(batch, new)`` integers.
-            positions: ``(new,)`` integers.
-            mask: ``(new, cached + new)``: zero where a place may be read, and a large negative number elsewhere. None
-                for a prompt.
-            past: Keys and values in turn, ``(batch, heads, cached, width)``.
-        """
-        x = self.embedding(ids)
-        rotation = self.cosine[positions], self.sine[positions]
-        states: list[Tensor] = []
-        for index, layer in enumerate(self.layers):
-            x, key, value = layer(
-                x, rotation, mask, (past[2 * index], past[2 * index + 1]) if past else None
-            )
-            states += [key, value]
-        return self.head(self.norm(x[:, -1])), *states
-
-
-PLAN = {
-    **{f"layers.*.{name}": ColwiseParallel for name in ("query", "key", "value", "gate", "up")},
-    **{f"layers.*.{name}": RowwiseParallel for name in ("out", "down")},
-}
-
-
-def llama(sizes: Sizes, device: torch.device, dtype: torch.dtype, mesh: Any = None) -> Llama:
-    """Returns a model of random weights, the same in all processes; tensor-parallel on a mesh."""
-    torch.manual_seed(0)
-    with torch.device(device):
-        model = Llama(sizes).eval().requires_grad_(False)
-    for name, weight in model.named_parameters():
-        if weight.dim() == 2:
-            nn.init.normal_(weight, std=0.02 if "embedding" not in name else 1.0)
-    model = model.to(dtype)
-    if mesh is not None:
-        model = parallelize_module(model, mesh, {name: style() for name, style in PLAN.items()})
-    return model
+@contextlib.contextmanager
+def small_parts() -> Iterator[None]:
+    """Divides the rows of a small model, in a ``with`` block."""
+    least, row_division.LEAST_ROWS = row_division.LEAST_ROWS, 1
+    try:
+        yield
+    finally:
+        row_division.LEAST_ROWS = least
 
 
 Run = Callable[..., Sequence[Tensor]]
@@ -288,7 +155,10 @@ class Measurement:
         # The second process waits while phases run in the first alone.
         limit = datetime.timedelta(seconds=3 * options.limit)
         backend = "nccl" if self.is_gpu else "gloo"
-        dist.init_process_group(backend, timeout=limit)
+        priority = None
+        if self.is_gpu and options.high_priority:
+            priority = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+        dist.init_process_group(backend, timeout=limit, pg_options=priority)
         # An op alone in PyTorch would be another build of minutes, and max-autotune a search of minutes.
         tuning.TRIES = 0
         tuning.ALL_IN_TORCH = {mode: tuning.ALL_IN_TORCH[mode] for mode in (False, True)}
@@ -358,7 +228,9 @@ class Measurement:
             built=what,
             seconds=round(time.perf_counter() - start, 1),
             engines=len(compiled.report.blocks),
+            calls=sum(each.calls for each in compiled.report.blocks),
             divided=len(compiled.report.splits),
+            rows=compiled.report.divided,
             stages={name: round(value, 1) for name, value in compiled.report.seconds.items()},
             tried=compiled.report.tried,
         )
@@ -370,15 +242,22 @@ class Measurement:
         session = Session(SMALL, self.share, self.device, torch.float32)
         model = llama(SMALL, self.device, torch.float32, self.mesh)
         for graphs in (False, True):
-            prefill = self._compiled(model, session.prompt, "smoke prefill", graphs, **BETWEEN)
             step = self._compiled(model, session.step, "smoke step", graphs, **BETWEEN)
-            for call in range(3):  # the second is captured, the third replayed
-                tokens, logits = session.generate(prefill, step, 8)
-                error = float((logits - expected).abs().max() / expected.abs().max())
-                same = tokens == expected_tokens
-                self.tell(smoke=f"CUDA graphs {graphs}, call {call}", error=error, tokens=same)
-                if not same or error > 1e-3:
-                    raise SystemExit("The engines' results differ from those of one process.")
+            # With CUDA graphs, the first call runs without.
+            for parts in (1, *(self.options.collective_chunks if graphs else ())):
+                what, settings = f"smoke prefill, {parts} parts", {"collective_chunks": parts}
+                with small_parts():
+                    prefill = self._compiled(
+                        model, session.prompt, what, graphs, **BETWEEN, **settings
+                    )
+                for call in range(3):  # the second is captured, the third replayed
+                    tokens, logits = session.generate(prefill, step, 8)
+                    error = float((logits - expected).abs().max() / expected.abs().max())
+                    same = tokens == expected_tokens
+                    case = f"CUDA graphs {graphs}, {parts} parts, call {call}"
+                    self.tell(smoke=case, error=error, tokens=same)
+                    if not same or error > 1e-3:
+                        raise SystemExit("The engines' results differ from those of one process.")
 
     def _generate_eager_on_one(self) -> tuple[list[int], Tensor]:
         model = llama(SMALL, self.device, torch.float32)
@@ -387,13 +266,22 @@ class Measurement:
             return session.generate(model, model, 8)
 
     def _measure(self, phase: str) -> None:
-        """Measures prefill and a decode step, and compares tokens with those of eager PyTorch."""
+        """Measures prefill and a decode step, and compares tokens with those of eager PyTorch.
+
+        A phase with parts measures prefill alone, and takes steps in eager PyTorch.
+        """
         alone = phase.startswith("one")
         session = Session(self.sizes, 1 if alone else self.share, self.device, self.dtype)
         model = llama(self.sizes, self.device, self.dtype, None if alone else self.mesh)
         prefill: Run = model
         step: Run = model
-        if not phase.endswith(("compiled", "eager")):
+        has_step = not phase.startswith(PARTS)
+        if not has_step:
+            with contextlib.nullcontext() if self.is_gpu else small_parts():
+                prefill = self._compiled(
+                    model, session.prompt, f"{phase} prefill", True, **SETTINGS[phase]
+                )
+        elif not phase.endswith(("compiled", "eager")):
             step, prefill = (
                 self._compiled(
                     model, inputs, f"{phase} {what}", phase != "inside", **SETTINGS[phase]
@@ -406,10 +294,9 @@ class Measurement:
             prefill = step = torch.compile(model, dynamic=False)
         with torch.no_grad():
             tokens, _ = session.generate(prefill, step, self.options.new)
-            result = {
-                "prefill_ms": self._milliseconds(lambda: prefill(*session.prompt)),
-                "step_ms": self._milliseconds(lambda: step(*session.step)),
-            }
+            result = {"prefill_ms": self._milliseconds(lambda: prefill(*session.prompt))}
+            if has_step:
+                result["step_ms"] = self._milliseconds(lambda: step(*session.step))
         self.tokens[phase] = tokens
         others = {name: each == tokens for name, each in self.tokens.items() if name != phase}
         self.tell(
@@ -421,6 +308,7 @@ class Measurement:
             dtype=str(self.dtype),
             torch=torch.__version__,
             tensorrt=describe(),
+            high_priority=self.options.high_priority,
             device=torch.cuda.get_device_name() if self.is_gpu else "cpu",
         )
 
@@ -444,7 +332,8 @@ class Measurement:
 def work(options: argparse.Namespace) -> None:
     """Runs the phases in this process."""
     measurement = Measurement(options)
-    for phase in options.phases:
+    phases = [*options.phases, *map(in_parts, options.collective_chunks)]
+    for phase in phases:
         try:
             measurement.run(phase)
         except Exception as error:
@@ -468,6 +357,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
+    parser.add_argument(
+        "--collective-chunks",
+        type=int,
+        nargs="*",
+        default=[],
+        help="as the setting: a prompt with each of these numbers of parts, after the phases",
+    )
+    parser.add_argument(
+        "--high-priority",
+        action="store_true",
+        help="NCCL's kernels begin before the next ones of engines",
+    )
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--prompt", type=int, default=2048)
     parser.add_argument("--new", type=int, default=8, help="how many tokens are compared")

@@ -92,7 +92,7 @@ RejectionCode = Literal[
     "dynamic-shapes", "behind-decomposition", "no-such-preference", "user-excluded", "dtype", "no-converter",
     "not-loaded",
     "decomposition", "block-too-small", "no-input", "unbounded-size", "number", "unbuilt", "failed",
-    "write", "view",
+    "write", "view", "divided",
 ]  # fmt: skip
 """The kind of a reason; ``docs/registry.md`` explains each."""
 

@@ -141,10 +141,14 @@ def _calls(
     graph_module: GraphModule, blocks: Iterable[str], where: str = IN_TORCH, inside: str = ""
 ) -> Iterator[tuple[Node, str, str]]:
     """Yields each call, where it runs, and which node's inner graph it is in."""
+    seen: set[Any] = set()
     picks: set[Node] = set()  # of what a block returns: they are in no model
     for node in graph_module.graph.nodes:
         if node.op == "call_module" and node.target in blocks:
             picks.update(node.users)
+            if node.target in seen:  # an equal block
+                continue
+            seen.add(node.target)
             block = graph_module.get_submodule(str(node.target))
             assert isinstance(block, GraphModule)
             yield from _calls(block, (), str(node.target))

@@ -199,13 +199,24 @@ def build_engine(
         BuildError: TensorRT refused the network.
         BeingBuiltError: Another process builds the engine, and this one does not wait.
     """
+    request, watcher = request_of(name, block, profiles, settings, services.watcher)
+    return services.cache.get_or_build(request, lambda: _build(request, watcher, services), waits)
+
+
+def request_of(
+    name: str,
+    block: GraphModule,
+    profiles: Sequence[Profile],
+    settings: CompilationSettings,
+    watcher: ProgramWatcher,
+) -> tuple[EngineRequest, BlockWatcher]:
+    """Returns all that the engine of a block follows from, and what watches its conversion."""
     placeholders = block.graph.find_nodes(op="placeholder")
     names = ["".join(engine_names(node)) or node.name for node in placeholders]
     values = [node.meta["val"] for node in placeholders]
     inputs = [profile_input(*each, profiles) for each in zip(names, values, strict=True)]
-    watcher = services.watcher.block(block)
-    request = EngineRequest(name, block, inputs, settings, watcher.followed())
-    return services.cache.get_or_build(request, lambda: _build(request, watcher, services), waits)
+    watching = watcher.block(block)
+    return EngineRequest(name, block, inputs, settings, watching.followed()), watching
 
 
 def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) -> BuiltEngine:

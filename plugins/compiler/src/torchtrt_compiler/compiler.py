@@ -29,6 +29,7 @@ from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
+from torchtrt_compiler.equal_blocks import extract_distinct_blocks
 from torchtrt_compiler.exporting import export, narrowed_sizes, size_profiles, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.lowering import (
@@ -41,7 +42,7 @@ from torchtrt_compiler.lowering import (
 )
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.parallel_models import wait_before_engines
-from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
+from torchtrt_compiler.partitioning import partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
@@ -169,8 +170,8 @@ def _compile_program(
     with tracing(), stages.stage("lowering"):
         watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)
-        report.passes = program.passes
-        warn_of_unused_settings(options, exported, program.graph_module, program.asked)
+        report.passes, report.divided = program.passes, program.divided
+        warn_of_unused_settings(options, exported, program)
         weights = _constants(exported, program)
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)
@@ -192,7 +193,8 @@ def _compile_program(
             warn_without_engines(report, options.min_block_size)
     blocks: dict[str, GraphModule] = {}
     if options.dryrun:
-        graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
+        found = extract_distinct_blocks(program, partition, profiles, options, watcher)
+        graph_module, report.blocks = found.graph_module, found.rows(partition)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
         builder = EngineBuilder(
@@ -223,9 +225,13 @@ def _compile_program(
         _signature(model, program),
         Processes.of(graph_module),
     )
-    recipes = watcher.attributes(program.graph_module)
     compiled = CompiledModule(
-        graph_module, interface, report, options, recipes, executor_for(options)
+        graph_module,
+        interface,
+        report,
+        options,
+        watcher.attributes(program.graph_module),
+        executor_for(options),
     )
     if options.verify == "reference" and not options.dryrun:
         with stages.stage("verifying"):

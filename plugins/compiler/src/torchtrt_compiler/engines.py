@@ -21,8 +21,9 @@ from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import BeingBuiltError, BuiltEngine
 from torchtrt_compiler.engine_checks import EngineChecks
 from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
+from torchtrt_compiler.equal_blocks import extract_distinct_blocks
 from torchtrt_compiler.lowering import Program
-from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt_compiler.partitioning import Partition, partition_nodes
 from torchtrt_compiler.partitioning.blocks import leave_block
 from torchtrt_compiler.partitioning.division import split_block
 from torchtrt_compiler.record import current_record, names_of
@@ -83,9 +84,9 @@ class EngineBuilder:
             while (graph_module := self.attempt()) is None:
                 pass
         finally:
-            for nodes in self.partition.blocks.values():
-                if nodes in self.built:
-                    self.record.layers(self.built[nodes][0])
+            built = (self.built.get(nodes) for nodes in self.partition.blocks.values())
+            for engine in dict.fromkeys(each[0] for each in built if each is not None):
+                self.record.layers(engine)
         if had_blocks and not self.report.blocks:
             warn_without_engines(self.report, self.settings.min_block_size)
         warn_of_unused_names(graph_module, self.settings)
@@ -93,12 +94,12 @@ class EngineBuilder:
 
     def attempt(self) -> GraphModule | None:
         """Returns the graph with its engines, or None where it has other blocks now."""
-        graph_module, blocks = extract_blocks(
-            self.program.graph_module, self.partition, self.program.mutated
+        found = extract_distinct_blocks(
+            self.program, self.partition, self.profiles, self.settings, self.services.watcher
         )
+        graph_module, blocks, levels = found.graph_module, found.modules, found.levels
         name_tensors(graph_module, blocks, self.settings)
-        levels = dict(zip(blocks, self.partition.blocks, strict=True))
-        nodes = {name: self.partition.blocks[level] for name, level in levels.items()}
+        nodes = {name: [self.partition.blocks[each] for each in levels[name]] for name in blocks}
         for name in blocks:
             self.rename(nodes[name], name)
         for waits, name in itertools.product((False, True), blocks):
@@ -108,58 +109,69 @@ class EngineBuilder:
                 self.reduce(levels[name], error)
                 return None
             except ConversionError as error:
-                self.leave_failed(nodes[name], error)
+                self.leave_failed([each for block in nodes[name] for each in block], error)
                 return None
-        engines = {name: self.built[nodes[name]] for name in blocks}
+        engines = {name: self.built[nodes[name][0]] for name in blocks}
         modules = {name: engine for name, (engine, _) in engines.items()}
         if wrong := self.checks.objection(graph_module, blocks, modules):
             self.reduce(levels[wrong[0]], wrong[1])
             return None
-        for name, (engine, _) in engines.items():
+        for name, engine in modules.items():
+            engine.calls = len(levels[name])
             setattr(graph_module, name, engine)
-        self.report.blocks = [row for _, row in engines.values()]
+        self.report.blocks = [
+            dataclasses.replace(row, calls=len(levels[name])) for name, (_, row) in engines.items()
+        ]
         self.blocks = dict(blocks)
         return graph_module
 
-    def rename(self, nodes: tuple[Node, ...], name: str) -> None:
-        """Gives the engine of a block, if it is there, the name that the block has after another one was divided."""
-        if nodes in self.built and self.built[nodes][0].name != name:
-            engine, row = self.built[nodes]
+    def rename(self, blocks: Sequence[tuple[Node, ...]], name: str) -> None:
+        """Gives the engine of equal blocks, if it is there, the name that it has after another block was divided."""
+        known = next((self.built[nodes] for nodes in blocks if nodes in self.built), None)
+        if known is None:
+            return
+        engine, row = known
+        if engine.name != name:
             self.record.decision("renamed", f"{engine.name}, which is {name} from here on")
             engine.name = name
-            self.built[nodes] = engine, dataclasses.replace(row, name=name)
+        self.built.update(dict.fromkeys(blocks, (engine, dataclasses.replace(row, name=name))))
 
-    def build(self, nodes: tuple[Node, ...], name: str, block: GraphModule, waits: bool) -> None:
-        """Builds the engine of a block, or takes it from the cache, unless it is there.
+    def build(
+        self, blocks: Sequence[tuple[Node, ...]], name: str, block: GraphModule, waits: bool
+    ) -> None:
+        """Builds the engine of equal blocks, or takes it from the cache, unless it is there.
 
         Processes that share a cache divide the work: none waits for a block while another one needs to be built.
         """
-        if nodes in self.built:
+        if blocks[0] in self.built:
             return
         start = time.perf_counter()
         with contextlib.suppress(BeingBuiltError):
             made = build_engine(name, block, self.profiles, self.settings, self.services, waits)
             self.record.engine(made[1], time.perf_counter() - start)
-            self.built[nodes] = made
+            self.built.update(dict.fromkeys(blocks, made))
 
-    def reduce(self, level: int, error: BuildError) -> None:
-        """Splits a block that TensorRT cannot build, or leaves it to PyTorch where it is a single op."""
-        smaller = split_block(self.partition, level)
-        if smaller is not None:
-            count = len(self.partition.blocks[level])
+    def reduce(self, levels: Sequence[int], error: BuildError) -> None:
+        """Splits equal blocks that TensorRT cannot build, or leaves them to PyTorch where they are a single op."""
+        count = len(self.partition.blocks[levels[0]])
+        smaller = self.partition
+        for level in reversed(levels):  # those before keep their numbers
+            smaller = split_block(smaller, level) or smaller
+        if smaller is not self.partition:
             self.report.splits.append(f"A block of {count} nodes became two engines: {error}")
             self.record.decision("split", self.report.splits[-1])
             self.partition = smaller
             return
         self.unbuilt += 1
-        is_all = len(self.partition.blocks) == 1 or self.unbuilt > _MOST_UNBUILT_OPS
+        is_all = len(self.partition.blocks) == len(levels) or self.unbuilt > _MOST_UNBUILT_OPS
         may_fail = self.settings.torch_executed_on_failure
         if self.settings.require_full_compilation or (is_all and not may_fail):
             raise error
         if may_fail:
             _warn(error)
-        self.record.decision("not built", names_of(self.partition.blocks[level]), error)
-        self.partition = leave_block(self.partition, level, str(error))
+        for level in levels:
+            self.record.decision("not built", names_of(self.partition.blocks[level]), error)
+            self.partition = leave_block(self.partition, level, str(error))
         describe_partition(self.report, self.partition)
 
     def leave_failed(self, nodes: Sequence[Node], error: ConversionError) -> None:

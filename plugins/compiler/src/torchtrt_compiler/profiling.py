@@ -179,6 +179,8 @@ class _Profiler(torch.fx.Interpreter):
     def run(self, leaves: Sequence[Any]) -> Any:  # type: ignore[override]
         """Makes one call."""
         self.now: dict[_Part, list[float]] = {}
+        for engine in self.engines.values():
+            engine.inputs.clear()
         result = super().run(*leaves)
         for part, times in self.now.items():
             self.seen.setdefault(part, []).append(sum(times))
@@ -234,11 +236,11 @@ class _ProfiledEngine:
         self.name, self.module = name, module
         self.execution: Any = None
         self.times: list[tuple[str, float]] = []
-        self.inputs: Sequence[torch.Tensor] = ()
+        self.inputs: list[Sequence[torch.Tensor]] = []  # of each of its runs in a call
 
     def run(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Runs the engine on the current stream."""
-        self.inputs = inputs
+        self.inputs.append(inputs)
         device = inputs[0].device
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
         if self.execution is None:
@@ -261,7 +263,8 @@ class _ProfiledEngine:
         activities = [torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as seen:
             for _ in range(calls):
-                self.module(*self.inputs)
+                for inputs in self.inputs:
+                    self.module(*inputs)
             torch.cuda.synchronize()
         for event in seen.key_averages():
             if event.device_type == DeviceType.CUDA:

@@ -17,6 +17,8 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
+from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.lowering.row_division import IN_ENGINE
 from torchtrt_compiler.offloading import has_weights_to_offload
 from torchtrt_compiler.partitioning.blocks import Partition
 from torchtrt_compiler.partitioning.division import weight_bytes
@@ -31,26 +33,22 @@ _OF_OPS = (
 
 
 def warn_of_unused_settings(
-    settings: CompilationSettings,
-    exported: ExportedProgram,
-    lowered: GraphModule,
-    asked: Collection[Any],
+    settings: CompilationSettings, exported: ExportedProgram, program: Program
 ) -> None:
     """Warns, once, about settings that change nothing.
 
     Args:
         settings: The settings of the compilation.
         exported: The program before lowering.
-        lowered: The program after it, whose calls carry their resolutions.
-        asked: The ops that lowering looked up.
+        program: The program after it, whose calls carry their resolutions.
     """
+    lowered = program.graph_module
     problems = [
-        *_unknown(settings, exported, asked),
+        *_unknown(settings, exported, program.asked),
         *_not_preferred(settings, lowered),
         *_of_machine(settings),
+        *_of_processes(settings, program),
     ]
-    if settings.nccl_in_engines and not collectives_in(lowered):
-        problems.append("nccl_in_engines=True, and the program exchanges no tensors.")
     if settings.offload_module_to_cpu and not has_weights_to_offload(exported):
         problems.append("offload_module_to_cpu=True, and the model has no weights on a GPU.")
     if problems:
@@ -102,6 +100,20 @@ def _unknown(
         for name, overloads in _by_packet(settings.autocast_excluded_ops).items():
             if overloads.isdisjoint(kept):
                 yield f"autocast_excluded_ops names {name}, {_why_unused(overloads, called)}."
+
+
+def _of_processes(settings: CompilationSettings, program: Program) -> Iterator[str]:
+    """Yields the settings for collectives that the program does not have, or that run elsewhere."""
+    if settings.nccl_in_engines and not collectives_in(program.graph_module):
+        yield "nccl_in_engines=True, and the program exchanges no tensors."
+    chunks = f"collective_chunks={settings.collective_chunks}"
+    if settings.collective_chunks > 1 and not program.divided:
+        yield f"{chunks}, and the program has no all-reduce."
+    elif program.divided and all(line.endswith(IN_ENGINE) for line in program.divided):
+        yield (
+            f"{chunks} divides what PyTorch reduces between engines, and engines exchange all tensors themselves. "
+            'disabled_capabilities=["DISTRIBUTED_COLLECTIVES"] leaves that to PyTorch.'
+        )
 
 
 def _of_machine(settings: CompilationSettings) -> Iterator[str]:

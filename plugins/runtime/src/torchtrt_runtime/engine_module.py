@@ -326,9 +326,12 @@ class EngineModule(torch.nn.Module):
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
         runtime_settings: How the runtime executes it.
+        calls: How often a call of the model runs it. It has as many execution contexts for a stream, which take turns:
+            a CUDA graph of the caller's keeps one for each.
         profiles: The optimization profiles of a plan of another tool; empty for the distinct ones of the inputs.
     """
 
+    calls = 1
     attributes: KeptAttributes | None = None
     weight_budget: int | None = None
     profiles: tuple[tuple[Ranges, ...], ...] = ()
@@ -413,7 +416,7 @@ class EngineModule(torch.nn.Module):
             stream = stream_in_use(device.index)
         idle = self._idle.get((device, stream))
         try:
-            execution = idle.pop()  # type: ignore[union-attr]
+            execution = idle.pop(0 if self.calls > 1 else -1)  # type: ignore[union-attr]
         except (AttributeError, IndexError):
             idle, execution = self.acquire(device, stream, inputs)
         outputs = execution.run(inputs, stream)
@@ -435,20 +438,28 @@ class EngineModule(torch.nn.Module):
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))
             self._loaded[device] = execution.loaded
-            return self._idle.setdefault((device, stream), []), execution
+            others = [_Execution(self, device, execution.loaded) for _ in range(self.calls - 1)]
+            idle = self._idle.setdefault((device, stream), [])
+            idle.extend(others)
+            return idle, execution
 
     def _to_record(self, device: torch.device, shapes: list[torch.Size], stream: int) -> _Execution:
         """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
 
         One that ran with these shapes last has nothing left to set, its profile least of all.
         """
-        known = [idle for (where, _), idle in self._idle.items() if where == device and idle]
+        known = [
+            (idle, each)
+            for (where, _), idle in self._idle.items()
+            if where == device
+            for each in reversed(idle)
+        ]
         if not known:
             raise EngineError(
                 f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
             )
-        with_shapes = [idle for idle in known if idle[-1].shapes == shapes]
-        execution = (with_shapes or known)[0].pop()
+        idle, execution = next((each for each in known if each[1].shapes == shapes), known[0])
+        idle.remove(execution)
         may_allocate = supports(Capability.USER_ALLOCATION)
         if may_allocate and not execution.context.is_stream_capturable(stream):
             raise EngineError(

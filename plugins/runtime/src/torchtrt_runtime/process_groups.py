@@ -34,6 +34,11 @@ def is_distributed(value: Any) -> bool:
     return module is not None and isinstance(value, module.DTensor)
 
 
+def is_collective(target: Any) -> bool:
+    """Returns whether processes exchange tensors in an op, or wait in it for an exchange."""
+    return getattr(target, "namespace", None) in _NAMESPACES
+
+
 class Collective(NamedTuple):
     """A call in which processes exchange tensors.
 
@@ -176,7 +181,7 @@ def places_of(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collect
 
 def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
     """Returns a node as a collective; None for another op, and for a wait."""
-    if getattr(node.target, "namespace", None) not in _NAMESPACES:
+    if not is_collective(node.target):
         return None
     call = node.normalized_arguments(graph_module, normalize_to_only_use_kwargs=True)
     given = node.kwargs if call is None else call.kwargs

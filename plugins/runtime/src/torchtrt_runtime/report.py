@@ -27,6 +27,7 @@ class CompilationReport:
         in_torch: What stayed in PyTorch.
         layers: The layers that only some versions of TensorRT have, which converters asked for or settings turn off.
         passes: The packs' passes that changed the graph, in the order in which they ran.
+        divided: For each all-reduce, how ``collective_chunks`` divides the rows around it or why it does not.
         narrowed: Dynamic sizes whose ranges are narrower than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.
@@ -48,6 +49,7 @@ class CompilationReport:
     compute_capabilities: list[str] = field(default_factory=list)
     verified: list[VerifiedOutput] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
+    divided: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as data that ``json.dumps`` accepts."""
@@ -65,6 +67,7 @@ class CompilationReport:
             yield f"GPUs: compute capability {', '.join(self.compute_capabilities)}"
         if self.passes:
             yield f"Passes over the graph: {', '.join(self.passes)}"
+        yield from (f"Rows: {line}" for line in self.divided)
         yield from map(str, self.narrowed)
         yield from self.splits
         yield from self.tried

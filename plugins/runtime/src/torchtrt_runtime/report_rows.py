@@ -35,6 +35,7 @@ class BlockReport:
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
         cached: Whether its engine was taken from the cache.
+        calls: How often a call of the model runs its engine: once for each of the blocks that are equal.
     """
 
     name: str
@@ -42,6 +43,7 @@ class BlockReport:
     layers: int = 0
     plan_bytes: int = 0
     cached: bool = False
+    calls: int = 1
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,20 @@ def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing
 
 def block_table(blocks: Sequence[BlockReport]) -> Listing:
     """Returns a table of the engines, or, after a dry run, of what would be engines."""
-    if blocks and not any(block.plan_bytes for block in blocks):
-        planned = [(block.name, block.nodes) for block in blocks]
-        return Listing("Engines, not built", ("block", "nodes"), planned)
-    rows = [(block.name, block.nodes, block.layers, block.plan_bytes / 1e6) for block in blocks]
-    return Listing("Engines", ("block", "nodes", "layers", "MB"), rows)
+    is_planned = bool(blocks) and not any(block.plan_bytes for block in blocks)
+    counted = any(block.calls > 1 for block in blocks)
+    rows = [
+        (
+            block.name,
+            block.nodes,
+            *(() if is_planned else (block.layers, block.plan_bytes / 1e6)),
+            *((block.calls,) if counted else ()),
+        )
+        for block in blocks
+    ]
+    sizes = () if is_planned else ("layers", "MB")
+    headings = ("block", "nodes", *sizes, *(("calls",) if counted else ()))
+    return Listing("Engines, not built" if is_planned else "Engines", headings, rows)
 
 
 _LINES = 3

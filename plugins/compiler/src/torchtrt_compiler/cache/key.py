@@ -28,6 +28,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
+from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT
 from torchtrt_runtime.process_groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 from torchtrt_runtime.weights.recipe import digest
@@ -44,6 +45,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "assume_dynamic_shape_support",
         "converter_preferences",
         "nccl_in_engines",
+        "collective_chunks",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
         "truncate_double",
@@ -96,6 +98,26 @@ def engine_key(request: EngineRequest) -> str | None:
     except _NoKeyError:
         return None
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def block_identity(request: EngineRequest) -> str | None:
+    """Returns a text that is equal for blocks of one compilation that become equal engines.
+
+    They read the same memory as weights. Small constants, such as those of decompositions, need to have equal values
+    only.
+
+    Returns:
+        None where an engine is no other block's: a converter is the program's own, or the graph holds an unknown
+        object.
+    """
+    try:
+        facts = [
+            _SameMemory(request.block, True, request.followed).describe(),
+            [[str(each.dtype), each.profiles] for each in request.inputs],
+        ]
+    except _NoKeyError:
+        return None
+    return json.dumps(facts, sort_keys=True)
 
 
 def _tensorrt() -> list[str]:
@@ -166,13 +188,17 @@ class _Graph:
             return ["placeholder", known]
         if node.op == "get_attr":
             value = attrgetter(str(node.target))(module)
-            name = str(node.target) if self.has_weight_names else ""
+            name = self.weight_name(node)
             if name in self.replaceable:
                 return ["get_attr", name, self.place(value)]
             return ["get_attr", name, self.value(value, numbers)]
         target = "" if node.op == "output" else qualified_name(node.target)
         arguments = self.value([node.args, dict(sorted(node.kwargs.items()))], numbers)
         return [node.op, target, arguments, known, _converter(node)]
+
+    def weight_name(self, node: Node) -> str:
+        """Returns the name of a weight if the engine keeps it."""
+        return str(node.target) if self.has_weight_names else ""
 
     def value(self, value: Any, numbers: dict[Node, int]) -> Any:
         """Returns data that is equal for equal values, and for no others."""
@@ -229,6 +255,23 @@ class _Graph:
                 name = f"{str(symbol).rstrip('0123456789')}{len(self.symbols)}"
                 self.symbols[symbol] = sympy.Symbol(name, **symbol.assumptions0)
         return str(sympy.srepr(expression.xreplace(self.symbols)))
+
+
+class _SameMemory(_Graph):
+    """One block, whose large weights are described by the memory that they are in."""
+
+    def weight_name(self, node: Node) -> str:
+        """Returns the name of a weight that may get other values."""
+        name = str(node.target)
+        return name if name in self.replaceable else ""
+
+    def place(self, value: torch.Tensor) -> list[Any]:
+        return [*super().place(value), value.untyped_storage()._cdata]
+
+    def content(self, value: torch.Tensor) -> str:
+        if value.numel() <= GROWTH_LIMIT:
+            return super().content(value)
+        return str((value.data_ptr(), value.untyped_storage()._cdata, value.stride()))
 
 
 def _constant(value: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from torchtrt.graphs.nodes import writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.lowering.aliasing import is_contiguous
+from torchtrt_compiler.lowering.row_division import is_cut
 from torchtrt_compiler.torch_internals import like_constructors
 
 GROWTH_LIMIT = 1 << 16
@@ -194,6 +195,8 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     """Returns whether a call is computed now: it depends on constants only, and does not grow them too much."""
     target, result = node.target, node.meta.get("val")
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
+        return False
+    if is_cut(node):  # as a constant, it would make engines of equal parts different
         return False
     if writes(node) or torch.Tag.nondeterministic_seeded in target.tags:
         return False

@@ -36,6 +36,7 @@ from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
+from torchtrt_compiler.groups import group_of, put_into_group
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
@@ -373,6 +374,7 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
                     if key in node.meta:
                         env[part].meta[key] = node.meta[key]
                 env[part].meta["decomposed_from"] = str(node.target)
+                put_into_group(env[part], group_of(node))
             else:
                 results = torch.fx.map_arg(part.args[0], env.__getitem__)
     if isinstance(results, (list, tuple)):

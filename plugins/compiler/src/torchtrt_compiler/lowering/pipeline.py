@@ -17,6 +17,7 @@ from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
+from torchtrt_compiler.lowering.row_division import divide_rows
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 
@@ -47,6 +48,7 @@ def lower(
         record.graph("opened", program.graph_module)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
+        _divide_rows(program, settings)
         known = known_sizes(program.guards)
         program.asked.update(resolve_nodes(program.graph_module, settings, known))
         remove_unread(program.graph_module.graph)
@@ -89,6 +91,16 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
         else:
             record.decision("pass", f"{lowering_pass} changes nothing")
         before = after
+
+
+def _divide_rows(program: Program, settings: CompilationSettings) -> None:
+    """Divides the rows around all-reduces, and lists what became of each."""
+    record = current_record()
+    program.divided.extend(divide_rows(program.graph_module, settings))
+    for line in program.divided:
+        record.decision("rows", line)
+    if program.divided:
+        record.graph("divided", program.graph_module)
 
 
 def _fingerprint(graph_module: GraphModule) -> list[tuple[Any, ...]]:

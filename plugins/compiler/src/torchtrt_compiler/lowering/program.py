@@ -44,6 +44,7 @@ class Program:
         origins: Whose memory each result surely is in the model as it was written.
         guards: The conditions on the symbols under which the program was exported.
         passes: The packs' passes that changed the graph, in the order in which they ran.
+        divided: What ``collective_chunks`` does with each all-reduce, in words.
         asked: The ops that lowering looked up, those inside decompositions among them.
     """
 
@@ -55,6 +56,7 @@ class Program:
     origins: tuple[Origin, ...] = ()
     guards: tuple[Any, ...] = ()
     passes: list[str] = field(default_factory=list)
+    divided: list[str] = field(default_factory=list)
     asked: set[Any] = field(default_factory=set)
 
     @property

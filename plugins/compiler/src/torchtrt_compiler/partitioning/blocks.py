@@ -4,6 +4,9 @@ Every node gets a level. PyTorch and blocks alternate: PyTorch -1, block 0, PyTo
 TensorRT node's level is the maximum among its TensorRT inputs' levels and its PyTorch inputs'
 levels plus one; a PyTorch node's is the maximum of all its inputs'. TensorRT nodes of one level
 form one block. No block can depend on itself through PyTorch, and the whole takes linear time.
+
+Where nodes have groups (see ``groups``), those of one group have higher levels than those of the groups before.
+PyTorch's nodes at the beginning of a group have the highest level before, behind PyTorch's nodes there.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.groups import group_of
 
 
 @dataclass(frozen=True)
@@ -168,16 +172,20 @@ def _rule(reason: str, code: RejectionCode) -> _Reason:
 def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:
     """Returns the level of each call that makes tensors, as the top of this module defines it."""
     levels: dict[Node, int] = {}
+    group, floor, top = None, -1, -1
     for node in graph.nodes:
         if node.op != "call_function" or is_scalar(node):
             continue
-        level = -1 if node in reasons else 0
+        if (own := group_of(node)) is not None and own != group:
+            group, floor = own, top  # behind all groups before
+        level = floor if node in reasons else floor + 1
         for source in tensor_inputs(node):
             if source not in levels:
                 continue
             enters_engine = source in reasons and node not in reasons
             level = max(level, levels[source] + 1 if enters_engine else levels[source])
         levels[node] = level
+        top = max(top, level)
     return levels
 
 

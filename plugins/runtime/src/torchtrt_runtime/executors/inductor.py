@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
+from torchtrt_runtime.process_groups import is_collective
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
 
 _LEAST = 2
@@ -164,6 +165,10 @@ def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
     if node.target is getitem:
         return node.args[0] in segment
     if not isinstance(node.target, OpOverload) or writes(node):
+        return False
+    if is_collective(
+        node.target
+    ):  # a segment would begin it, and wait for it, later or sooner than the graph
         return False
     # In a copy of a model, nodes have no values; schemas stay.
     returns = {str(each.type) for each in node.target._schema.returns}

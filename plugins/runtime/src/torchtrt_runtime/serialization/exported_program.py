@@ -95,7 +95,8 @@ class _Lifting:
         self.kinds: dict[Node, tuple[InputKind, str]] = {}
         self.tensors: dict[str, torch.Tensor] = {}
         self.plans: dict[str, Any] = {}
-        self.descriptions: list[dict[str, Any]] = []
+        self.plan_inputs: dict[EngineModule, Node] = {}
+        self.descriptions: dict[EngineModule, dict[str, Any]] = {}
         nodes = self.source.graph.nodes
         self.attributes = {str(node.target) for node in nodes if node.op == "get_attr"}
         self.keeps_writes = any(
@@ -121,7 +122,7 @@ class _Lifting:
         written = self.add_calls(nodes)
         output_specs = self.add_outputs(nodes[-1], written)
         return SavedProgram(
-            self.program(output_specs), self.tensors, self.plans, tuple(self.descriptions)
+            self.program(output_specs), self.tensors, self.plans, tuple(self.descriptions.values())
         )
 
     def add_inputs(self, nodes: Sequence[Node]) -> None:
@@ -177,8 +178,11 @@ class _Lifting:
         self.env[node] = lifted
 
     def add_plan(self, node: Node) -> None:
-        """Makes an input of the program for the plan of an engine."""
+        """Makes an input of the program for the plan of an engine, for all calls of it."""
         engine = self.engine(node)
+        if engine in self.plan_inputs:
+            self.env[node] = self.plan_inputs[engine]
+            return
         name = f"plan_{engine.name}"
         while name in self.attributes:  # of a saved program that is a part of this model
             name += "_"
@@ -187,7 +191,7 @@ class _Lifting:
             lifted.meta["val"] = torch.empty(buffer_of(engine.plan).size, dtype=torch.uint8)
         self.add_spec(lifted, InputKind.CONSTANT_TENSOR, name)
         self.plans[name] = engine.plan
-        self.env[node] = lifted
+        self.env[node] = self.plan_inputs[engine] = lifted
 
     def engine(self, node: Node) -> EngineModule:
         module = self.source.get_submodule(str(node.target))
@@ -217,8 +221,9 @@ class _Lifting:
                 for index, dtype in enumerate(engine.outputs.values())
             ]
         inputs = [each.meta["val"] for each in node.all_input_nodes]
-        described = describe_engine(engine, inputs, values)
-        self.descriptions.append(described)
+        # Sizes of outputs follow from those of inputs in the same way in each call.
+        described = self.descriptions.get(engine) or describe_engine(engine, inputs, values)
+        self.descriptions[engine] = described
         arguments = [self.env[each] for each in node.args]  # type: ignore[index]
         call = self.graph.call_function(RUN, (arguments, plan, json.dumps(described)))
         call.meta["val"] = values
@@ -351,6 +356,7 @@ def from_program(
         zip(source.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
     )
     plan_names: dict[Node, str] = {}
+    engines: dict[str, EngineModule] = {}
     for node, spec in inputs.items():
         name = str(spec.target)
         if spec.kind is InputKind.USER_INPUT:
@@ -370,7 +376,7 @@ def from_program(
             env[node] = graph.node_copy(node)
         elif node.op == "call_function" and node.target is RUN and node.args[1] in plan_names:
             given, plan, text = node.args
-            engine = load_engine(parse_description(str(text)), plans[plan_names[plan]])
+            engine = _engine_of(str(text), plan_names[plan], plans, engines)
             root.add_module(engine.name, engine)
             env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))
         elif node.op == "call_function":
@@ -379,6 +385,17 @@ def from_program(
         elif node.op == "output":
             _add_output(graph, program, node, env)
     return GraphModule(root, graph, class_name="CompiledGraph")
+
+
+def _engine_of(
+    description: str, name: str, plans: Mapping[str, Any], engines: dict[str, EngineModule]
+) -> EngineModule:
+    """Returns the engine that a call runs, and counts the call."""
+    if name in engines:
+        engines[name].calls += 1
+    else:
+        engines[name] = load_engine(parse_description(description), plans[name])
+    return engines[name]
 
 
 def _check_target(node: Node) -> None:
