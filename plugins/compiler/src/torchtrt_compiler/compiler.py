@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import Profile, union
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
@@ -263,7 +263,7 @@ def _warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -
     message = "\n".join(map(str, report.narrowed))
     if options.require_full_compilation:
         raise InputError(message)
-    warnings.warn(message, stacklevel=4)
+    warn_caller(message)
 
 
 def _watched(
