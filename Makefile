@@ -14,7 +14,7 @@ MODELS := .cache/models
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance clean
+.PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
 .PHONY: check-lint check-tests quick-tests all-tests
 # mypy and textlint use one core each, the tests all cores: together they take less time than one after the other.
 BESIDE := $(MAKE) --no-print-directory --jobs=2
@@ -73,6 +73,9 @@ bench-gpu: $(VENV)/ready
 
 conformance: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.conformance run --write
+
+rtx-builds: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.rtx_builds --jobs $$(nproc) --check
 
 clean:
 	rm -rf $(VENV) $(PEER) $(SERVING) $(MODELS)

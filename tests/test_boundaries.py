@@ -117,6 +117,20 @@ def test_the_test_kit_has_no_cases_of_its_own():
     assert set() == {each.partition(":")[0] for each in tables} - {"cases.py", "op_info.py"}
 
 
+def test_warnings_name_the_line_of_the_program_that_called():
+    """``warn_caller`` finds the line. A ``stacklevel`` is wrong after the next extracted function."""
+    wrong = [
+        f"{path.name}:{node.lineno}"
+        for package in PACKAGES.values()
+        if package.name != "torchtrt_reference"  # imports nothing of torchtrt
+        for path in package.modules().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+    ]
+
+    assert [] == wrong
+
+
 PRIVATE_IS_THEIRS = {"self", "cls", "aten", "torch", "torch.ops.aten", "torch._C"}
 """Objects whose private attributes are their own, or PyTorch's."""
 OF_OTHERS = {*dir(nn.Module()), *dir(torch.Tensor), "_type", "_replace"}

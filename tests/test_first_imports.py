@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tests.support.processes import run_python
+from tests.support.processes import ONLY_TORCH, run_python
 from torchtrt.packs import PACKS
 from torchtrt.packs.info import FIRST_PARTY_TIER
 from torchtrt.packs.scan import scan
@@ -47,7 +47,7 @@ print(json.dumps({
 
 
 QUICK = 16
-"""``make test`` imports each package, and one of so many other modules."""
+"""``make test`` imports each package, and one of so many other modules. ``make test-all`` does so in new processes."""
 
 
 def modules_of_packs():
@@ -67,8 +67,15 @@ def is_quick(name):
 
 
 def packs_after(first_import):
-    """Returns the problems and the contents of the packs of a process with this first import."""
-    done = run_python("-W", "error", "-c", PROGRAM, first_import)
+    """Returns the problems and the contents of the packs of a process with this first import.
+
+    The process may have imported PyTorch, which nearly all modules import before anything else.
+    """
+    done = run_python(
+        *("-W", "error", "-c", PROGRAM, first_import),
+        libraries=ONLY_TORCH,
+        may_be_fresh=is_quick(first_import),
+    )
     if done.returncode and "not installed: " in done.stderr:
         pytest.skip(done.stderr.strip())
     assert 0 == done.returncode, done.stderr

@@ -109,3 +109,14 @@ def test_a_failure_is_an_error_where_it_is_asked_for():
     """As with ``subprocess.run``."""
     with pytest.raises(subprocess.CalledProcessError):
         run_python("-c", "raise SystemExit(1)", check=True)
+
+
+@pytest.mark.parametrize("may_be_fresh", [False, True])
+def test_one_of_many_alike_forks_where_others_start_anew(monkeypatch, may_be_fresh):
+    """Of some hundreds of imports, ``make test-all`` starts a new Python for some."""
+    monkeypatch.setenv("FRESH_PROCESSES", "1")
+    program = "import sys; print('torch' in sys.modules)"
+
+    done = run_python("-c", program, libraries=ONLY_TORCH, may_be_fresh=may_be_fresh)
+
+    assert str(not may_be_fresh) == done.stdout.strip()

@@ -1,10 +1,20 @@
-"""Where every warning is an error, all that a user does with torchtrt works, and standard error stays empty."""
+"""Nothing warns without a reason, and a warning names the user's line, whatever the user called."""
 
+import functools
 import os
+import warnings
 
 import pytest
+import torch
+from torch import nn
 
+import torchtrt
 from tests.support.processes import run_python
+from tests.support.warned import warning_in
+from torchtrt_cli import main
+from torchtrt_compiler.refit import refitting
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.serialization import saving
 
 MODEL = """
 import warnings
@@ -88,3 +98,104 @@ def test_nothing_warns(what, tmp_path):
     )
 
     assert ("", 0) == (done.stderr, done.returncode)
+
+
+class Rows(nn.Module):
+    """A linear layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        """Returns as many rows."""
+        return self.linear(x).relu()
+
+
+X = torch.rand(2, 4)
+UNUSED = {"min_block_size": 1, "torch_executed_ops": {"aten.gelu"}}
+"""A setting that has no effect on the model."""
+
+
+def compiled_in_training_mode(_):
+    """Warns before the export."""
+    torchtrt.compile(Rows(), (X,), min_block_size=1)
+
+
+def compiled_with_unused_settings(_):
+    """Warns after it."""
+    torchtrt.compile(Rows().eval(), (X,), **UNUSED)
+
+
+def explained(_):
+    """Is one call further than ``compile``."""
+    torchtrt.explain(Rows().eval(), (X,), **UNUSED)
+
+
+def compiled_by_pytorch(_):
+    """Warns in the first call, of three ops that are less than ``min_block_size``."""
+    torch._dynamo.reset()
+    torch.compile(Rows().eval(), backend="torchtrt")(X)
+
+
+def followed(_):
+    """Warns in a call."""
+    torchtrt.follow(Rows().eval())(X)
+
+
+def loaded_for_another_model(folder):
+    """Warns when the programs of a followed model are loaded."""
+    model = torchtrt.follow(Rows().eval(), min_block_size=1)
+    with torch.no_grad():
+        model(X)
+    model.torchtrt.save(folder)
+    other = Rows().eval()
+    other.linear.forward = functools.partial(nn.Linear.forward, other.linear)
+    torchtrt.follow(other, min_block_size=1).torchtrt.load(folder)
+
+
+def loaded(folder):
+    """Reads the description of the saved model, which warns here."""
+    torchtrt.save(torchtrt.compile(Rows().eval(), (X,), min_block_size=1), folder / "model.pt2")
+    with warning_in(saving, "read_metadata"):
+        torchtrt.load(folder / "model.pt2")
+
+
+def refitted(_):
+    """Computes the values for an engine, which warns here."""
+    compiled = torchtrt.compile(Rows().eval(), (X,), min_block_size=1, immutable_weights=False)
+    with warning_in(refitting, "engine_changes"):
+        torchtrt.refit_module_weights(compiled, Rows().eval())
+
+
+def called(_):
+    """Runs an engine, which warns here."""
+    compiled = torchtrt.compile(Rows().eval(), (X,), min_block_size=1)
+    with warning_in(EngineModule, "forward"):
+        compiled(X)
+
+
+def used_in_a_command(folder):
+    """Is what the command line's entry point does."""
+    torch.export.save(torch.export.export(Rows().eval(), (X,)), folder / "program.pt2")
+    main(["explain", str(folder / "program.pt2"), "--set", "torch_executed_ops=aten.gelu"])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(compiled_in_training_mode, compiled_with_unused_settings, explained),
+        *(compiled_by_pytorch, followed, loaded_for_another_model, loaded, refitted, called),
+        used_in_a_command,
+    ],
+    ids=lambda use: use.__name__,
+)
+def test_a_warning_names_the_users_line(use, tmp_path):
+    """Not a line of torchtrt or of PyTorch between, of which the user knows nothing."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        use(tmp_path)
+
+    assert caught
+    assert {__file__} == {each.filename for each in caught}

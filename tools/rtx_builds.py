@@ -1,10 +1,11 @@
 """Builds what the tests build with TensorRT for RTX, without a GPU, and compares its networks with the reference's.
 
-``python -m tools.rtx_builds OUT.jsonl cases architectures samples --jobs 2 --dtype float16 --sizes varying``
+``python -m tools.rtx_builds cases architectures samples --jobs 2 --dtype float16 --sizes varying --check``
 
 The parts are the cases of all packs, the architectures of the tests, and the first samples of PyTorch's ops. An item
-runs in a worker process with a time limit. Outcomes are appended as they come, so that an interrupted run goes on where
-it stopped; ``--again PATTERN`` runs items again whose outcome matches. ``--table`` prints what was refused, in
+runs in a worker process with a time limit. Outcomes are appended as they come to a file for the present code, so that
+an interrupted run goes on where it stopped. ``--again PATTERN`` runs items again whose outcome matches. ``--check``
+then fails if the two TensorRTs differ in another way than docs/rtx.md says. ``--table`` prints what was refused, in
 TensorRT's own words, where the networks differ, and the slowest builds.
 """
 
@@ -13,12 +14,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import hashlib
 import importlib
 import json
 import os
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +31,7 @@ import torch
 from torch.export import ExportedProgram
 
 import torchtrt
+import torchtrt_rtx
 from tools.sweep import sweeping
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt.tensorrt.selection import current
@@ -47,6 +51,13 @@ _LONGEST = 1500
 """The maximum number of characters of an outcome that are kept."""
 _SLOW = 10.0
 """The seconds from which on the table lists an item."""
+EXPECTED = {
+    r"outputs whose sizes depend on data": "TensorRT for RTX has no NonZero layer",
+    r"timed out after": "its builder takes longer than the time limit",
+}
+"""For a pattern of outcomes in which the two differ: the reason, which docs/rtx.md gives too."""
+NOT_EXPORTED = r"float16 varying wav2vec2$"
+"""Architectures that torch.export does not trace: it cannot prove a guard on the length, in half precision alone."""
 
 
 @functools.cache
@@ -223,7 +234,7 @@ PARTS = {
 def run(out: Path, items: Iterable[str], jobs: int, seconds: float) -> None:
     """Builds items that the file has no outcome of; see ``tools.sweep.sweeping.sweep``."""
     sweeping.PARTS.update(PARTS)
-    command = (sys.executable, "-m", "tools.rtx_builds", "-", "--work")
+    command = (sys.executable, "-m", "tools.rtx_builds", "--work")
     sweeping.sweep(out, items, jobs, seconds, command=command)
 
 
@@ -262,6 +273,58 @@ def disagrees(row: dict[str, Any]) -> bool:
     return (row["outcome"] == BUILT) is not (row.get("reference") == BUILT)
 
 
+def faults(rows: Sequence[dict[str, Any]], items: Sequence[str]) -> list[str]:
+    """Returns in words what became of items otherwise than docs/rtx.md says.
+
+    Args:
+        rows: The last row of each item that has an outcome.
+        items: The items to check, ``part:dtype sizes name``.
+    """
+    found = {row["item"]: row for row in rows}
+    built: dict[str, bool] = {}
+    faulty = []
+    for item in items:
+        row = found.get(item, {"item": item, "outcome": "it has no outcome"})
+        kind = " ".join(item.split(" ")[:2])
+        built[kind] = built.get(kind, False) or row["outcome"] == BUILT
+        if fault := _fault(row):
+            faulty.append(f"{item}: {fault}")
+    empty = [f"{kind}: nothing was built" for kind, is_built in built.items() if not is_built]
+    return faulty + empty
+
+
+def _fault(row: dict[str, Any]) -> str | None:
+    """Returns what is wrong with a row, or None."""
+    outcome, reference = row["outcome"], row.get("reference", "not asked")  # the worker ended
+    if expected(row):
+        return None
+    if disagrees(row) or reference == "not asked":
+        return f"TensorRT for RTX: {outcome}; the reference: {reference}"
+    if row["item"].startswith("architectures:") and outcome != BUILT:
+        return f"every architecture should be built; this one is not: {outcome}"
+    return "; ".join(row.get("differences", ())) or None
+
+
+def expected(row: dict[str, Any]) -> str | None:
+    """Returns why an item may differ from the reference or the other architectures, or None."""
+    if row["outcome"] == BUILT:
+        return None
+    if re.search(NOT_EXPORTED, row["item"]):
+        return "torch.export does not trace it"
+    return next(
+        (reason for pattern, reason in EXPECTED.items() if re.search(pattern, row["outcome"])), None
+    )
+
+
+def present_code() -> str:
+    """Returns a text that changes with the code of the project, PyTorch and TensorRT for RTX."""
+    digest = hashlib.sha256(f"{torch.__version__} {torchtrt_rtx.VERSIONS}".encode())
+    for folder in ("core", "plugins", "tests", "tools"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def latest(out: Path) -> list[dict[str, Any]]:
     """Returns the last row of each item in a file."""
     return list({row["item"]: row for row in sweeping.rows(out)}.values())
@@ -277,12 +340,54 @@ def forget(out: Path, pattern: str) -> None:
     out.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
 
+def check(out: Path, items: Sequence[str]) -> None:
+    """Prints how many items were built, and how many not for an expected reason.
+
+    Raises:
+        SystemExit: With each fault of the items.
+    """
+    of_items = set(items)
+    rows = [row for row in latest(out) if row["item"] in of_items]
+    if found := faults(rows, items):
+        sys.exit("\n".join([f"{len(found)} faults in the builds of {len(items)} items:", *found]))
+    built = sum(row["outcome"] == BUILT for row in rows)
+    print(f"Of {len(items)} items, {built} were built, with the networks of {REFERENCE}.")
+    for reason, count in Counter(filter(None, map(expected, rows))).items():
+        print(f"{count} were not built: {reason}.")
+
+
 def main() -> None:
     """Runs the command line."""
+    options = arguments()
+    if options.work:
+        warnings.simplefilter("ignore")
+        sweeping.PARTS.update(PARTS)
+        sweeping.work()
+        return
+    out = options.out or ROOT / ".cache" / "rtx-builds" / f"{present_code()}.jsonl"
+    if options.table:
+        print(table(latest(out)))
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if options.again:
+        forget(out, options.again)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    items = wanted(options)
+    run(out, items, options.jobs, options.seconds)
+    if options.check:
+        check(out, items)
+
+
+def arguments() -> argparse.Namespace:
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.rtx_builds", description=__doc__)
-    parser.add_argument("out", type=Path, help="the file of outcomes, JSON lines")
     parser.add_argument(
         "parts", nargs="*", help=f"what to build: {', '.join(PARTS)}; all if omitted"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="the file of outcomes, JSON lines; if omitted, one in .cache for the present code",
     )
     parser.add_argument("--dtype", choices=DTYPES, action="append")
     parser.add_argument("--sizes", choices=SIZES, action="append")
@@ -292,30 +397,27 @@ def main() -> None:
     parser.add_argument("--again", help="a regular expression: the outcomes to take out first")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60, help="the time limit of an item")
+    parser.add_argument(
+        "--check", action="store_true", help="fail where an outcome differs from the reference's"
+    )
     parser.add_argument("--table", action="store_true", help="print what the file holds")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_intermixed_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
-    if options.work:
-        warnings.simplefilter("ignore")
-        sweeping.PARTS.update(PARTS)
-        sweeping.work()
-    elif options.table:
-        print(table(latest(options.out)))
-    else:
-        if options.again:
-            forget(options.out, options.again)
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        dtypes, sizes = options.dtype or DTYPES, options.sizes or SIZES
-        items = [
-            f"{part}:{name}"
-            for part in options.parts or PARTS
-            for name in PARTS[part].names()
-            if name.split(" ")[0] in dtypes and name.split(" ")[1] in sizes
-        ]
-        wanted = [item for item in items if re.search(options.only, item)]
-        run(options.out, wanted, options.jobs, options.seconds)
+    return options
+
+
+def wanted(options: argparse.Namespace) -> list[str]:
+    """Returns the items that the options choose."""
+    dtypes, sizes = options.dtype or DTYPES, options.sizes or SIZES
+    items = [
+        f"{part}:{name}"
+        for part in options.parts or PARTS
+        for name in PARTS[part].names()
+        if name.split(" ")[0] in dtypes and name.split(" ")[1] in sizes
+    ]
+    return [item for item in items if re.search(options.only, item)]
 
 
 if __name__ == "__main__":

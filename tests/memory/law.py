@@ -81,7 +81,7 @@ def may_refuse(program: Program, error: Exception, compile_model: object) -> boo
         return "could not rewrite the program" in message
     if isinstance(error, InputError):
         return program.call != "apart" and "shares memory with" in message
-    if "several elements of which are one place" in message:
+    if "Several of its elements are one place in memory" in message:
         return any(name == "x.expand(2, ...)" for name, _, _ in program.instructions)
     return program.tied == "view" and ("shares memory" in message or "a view of another" in message)
 

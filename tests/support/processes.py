@@ -20,7 +20,7 @@ from pathlib import Path
 
 SERVER = Path(__file__).with_name("fork_server.py")
 FRESH = "FRESH_PROCESSES"
-"""The environment variable that, if it is not empty, makes every process start without a server."""
+"""The environment variable that, if it is not empty, makes processes start without a server."""
 
 ONLY_TORCH = ("torch",)
 COMPILING = (
@@ -128,6 +128,7 @@ def run_python(
     timeout: float | None = None,
     check: bool = False,
     libraries: Sequence[str] = COMPILING,
+    may_be_fresh: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a Python interpreter on arguments, as ``subprocess.run`` would, and returns its status and output.
 
@@ -140,11 +141,12 @@ def run_python(
         timeout: Seconds after which the process is killed.
         check: Whether a status other than 0 is an error.
         libraries: What the process may have imported before it starts; nothing means a new interpreter.
+        may_be_fresh: Whether the process starts without a server in ``make test-all``; one of many alike need not.
     """
     words = [str(argument) for argument in arguments]
     environment = dict(os.environ if env is None else env)
     command_line = [sys.executable, *words]
-    can_fork = hasattr(os, "fork") and not os.environ.get(FRESH)
+    can_fork = hasattr(os, "fork") and not (may_be_fresh and os.environ.get(FRESH))
     if not libraries or not can_fork or environment.get("PYTHONHASHSEED"):
         return subprocess.run(
             command_line,

@@ -1,6 +1,6 @@
 """A sample of all converters builds with TensorRT for RTX, and makes the networks that the reference describes.
 
-``python -m tools.rtx_builds`` does so with every case, dtype and size.
+``make rtx-builds`` does so with every case, dtype and size.
 """
 
 import pytest

@@ -7,22 +7,17 @@ import gc
 import os
 import sys
 import threading
-import traceback
-import warnings
 from contextlib import nullcontext
-from types import FrameType
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import PackError, PackWarning
 from torchtrt.packs.environment import read_selection
-from torchtrt.packs.info import LOCAL, PROJECT, PackInfo
+from torchtrt.packs.info import LOCAL, PackInfo
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
 from torchtrt.packs.standard_streams import output_as_errors
-
-_CALLED_THROUGH = frozenset({"contextlib", "functools", "importlib", "torch"})
-"""Packages of others whose lines lie between a program's and torchtrt's."""
 
 
 class _LocalPack(ConverterPack):
@@ -91,7 +86,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         _state.problems.extend(problems)
     for problem in problems:
         try:
-            _show(problem)
+            warn_caller(str(problem), PackWarning)
         except PackWarning as warning:
             # Where warnings are errors this one is none: the program may need nothing of the broken pack.
             print(f"PackWarning: {warning}", file=sys.stderr)
@@ -162,33 +157,9 @@ def record(problem: Problem) -> None:
         _state.problems.append(problem)
     if _state.packs.strict:
         raise PackError(str(problem))
-    _show(problem)
+    warn_caller(str(problem), PackWarning)
 
 
 def _is_loading_here() -> bool:
     """Returns whether this thread is loading the packs. Others wait until they are loaded."""
     return _state.loading_thread == threading.get_ident()
-
-
-def _show(problem: Problem) -> None:
-    """Shows a problem as a warning about the line of the program that led here."""
-    frame, line = _calling_line()
-    module = frame.f_globals
-    warnings.warn_explicit(
-        str(problem),
-        PackWarning,
-        frame.f_code.co_filename,
-        line,
-        module=module.get("__name__"),
-        registry=module.setdefault("__warningregistry__", {}),
-    )
-
-
-def _calling_line() -> tuple[FrameType, int]:
-    """Returns the innermost line of the stack that is neither torchtrt's nor of what it is called through."""
-    stack = list(traceback.walk_stack(None))
-    for frame, line in stack:
-        name = str(frame.f_globals.get("__name__")).partition(".")[0]
-        if not (name in _CALLED_THROUGH or name == PROJECT or name.startswith(f"{PROJECT}_")):
-            return frame, line
-    return stack[-1]

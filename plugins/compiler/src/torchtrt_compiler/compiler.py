@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import Profile, union
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
@@ -42,7 +42,7 @@ from torchtrt_compiler.lowering import (
 )
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.parallel_models import wait_before_engines
-from torchtrt_compiler.partitioning import partition_nodes
+from torchtrt_compiler.partitioning import Partition, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
@@ -184,59 +184,69 @@ def _compile_program(
         report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
         _warn_of_narrowed(report, options)
     with stages.stage("partitioning"):
-        partition = partition_nodes(program.graph_module.graph, options)
-        warn_of_large_weights(partition, options.max_engine_bytes)
-        describe_partition(report, partition)
-        if options.require_full_compilation:
-            check_complete(report)
-        if not (report.blocks or options.dryrun):
-            warn_without_engines(report, options.min_block_size)
+        partition = _partitioned(program, options, report)
     blocks: dict[str, GraphModule] = {}
     if options.dryrun:
         found = extract_distinct_blocks(program, partition, profiles, options, watcher)
         graph_module, report.blocks = found.graph_module, found.rows(partition)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
-        builder = EngineBuilder(
-            program,
-            partition,
-            profiles,
-            options,
-            report,
-            services,
-            engine_checks_for(program, profiles, given, options),
-        )
+        checks = engine_checks_for(program, profiles, given, options)
+        builder = EngineBuilder(program, partition, profiles, options, report, services, checks)
         with offloaded(options, (model, exported, program.graph_module), watcher):
             graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
-    interface = CallInterface(
-        program.input_tree,
-        program.output_tree,
-        InputChecks.of(
-            program.placeholders,
-            profiles,
-            program.guards,
-            input_memory(exported, program.placeholders),
-        ),
-        clone_aliased_outputs(graph_module, program.origins),
-        UsageChecks(_watched(weights, graph_module, report), model=model),
-        _signature(model, program),
-        Processes.of(graph_module),
-    )
+    watched = _watched(weights, graph_module, report)
+    interface = _interface(model, exported, program, profiles, graph_module, watched)
+    recipes = watcher.attributes(program.graph_module)
     compiled = CompiledModule(
-        graph_module,
-        interface,
-        report,
-        options,
-        watcher.attributes(program.graph_module),
-        executor_for(options),
+        graph_module, interface, report, options, recipes, executor_for(options)
     )
     if options.verify == "reference" and not options.dryrun:
         with stages.stage("verifying"):
             report.verified = verify(compiled, Built(model, blocks, profiles, given, options))
     return compiled
+
+
+def _partitioned(
+    program: Program, options: CompilationSettings, report: CompilationReport
+) -> Partition:
+    """Returns the blocks of a program, and reports what stays in PyTorch.
+
+    Raises:
+        FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
+    """
+    partition = partition_nodes(program.graph_module.graph, options)
+    warn_of_large_weights(partition, options.max_engine_bytes)
+    describe_partition(report, partition)
+    if options.require_full_compilation:
+        check_complete(report)
+    if not (report.blocks or options.dryrun):
+        warn_without_engines(report, options.min_block_size)
+    return partition
+
+
+def _interface(
+    model: torch.nn.Module | ExportedProgram,
+    exported: ExportedProgram,
+    program: Program,
+    profiles: tuple[Profile, ...],
+    graph_module: GraphModule,
+    watched: Mapping[str, torch.Tensor],
+) -> CallInterface:
+    """Returns how the compiled graph of a model is called, and which of its results it copies."""
+    memory = input_memory(exported, program.placeholders)
+    return CallInterface(
+        program.input_tree,
+        program.output_tree,
+        InputChecks.of(program.placeholders, profiles, program.guards, memory),
+        clone_aliased_outputs(graph_module, program.origins),
+        UsageChecks(watched, model=model),
+        _signature(model, program),
+        Processes.of(graph_module),
+    )
 
 
 def _sizes_of_model(
@@ -269,7 +279,7 @@ def _warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -
     message = "\n".join(map(str, report.narrowed))
     if options.require_full_compilation:
         raise InputError(message)
-    warnings.warn(message, stacklevel=4)
+    warn_caller(message)
 
 
 def _watched(

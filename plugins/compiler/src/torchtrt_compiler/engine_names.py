@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import SettingsError, SettingsWarning
 from torchtrt.graphs.nodes import name_in_engine
 from torchtrt.settings import CompilationSettings
@@ -59,9 +59,8 @@ def warn_of_unused_names(graph_module: GraphModule, settings: CompilationSetting
     given = [name for name in ("input_names", "output_names") if getattr(settings, name)]
     if given and (reasons := list(obstacles(graph_module))):
         reason = "; ".join(reasons)
-        warnings.warn(
+        warn_caller(
             f"Settings have no effect here:\n  {' and '.join(given)} names the tensors of a model that is one engine. "
             f"{reason}.",
             SettingsWarning,
-            stacklevel=5,
         )

@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import itertools
 import time
-import warnings
 from collections.abc import Sequence
 
 from torch.fx import GraphModule, Node
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import BuildError, ConversionError, ConversionWarning
 from torchtrt.graphs.nodes import remember_resolution, resolution_of
@@ -198,8 +198,4 @@ def _failed(resolution: Resolution, reason: str) -> Resolution:
 
 
 def _warn(error: ConversionError | BuildError) -> None:
-    warnings.warn(
-        f"torch_executed_on_failure leaves this to PyTorch: {error}",
-        ConversionWarning,
-        stacklevel=7,
-    )
+    warn_caller(f"torch_executed_on_failure leaves this to PyTorch: {error}", ConversionWarning)

@@ -20,6 +20,7 @@ from torch.fx import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import (
     LinearSize,
     Profile,
@@ -93,10 +94,9 @@ def _exported(
     tree = (tuple(inputs), dict(kwarg_inputs))
     _check_exportable(model, flatten(tree))
     if model.training:
-        warnings.warn(
+        warn_caller(
             "The model is in training mode: dropout and batch statistics are compiled as they are. "
-            "Call model.eval() first for inference.",
-            stacklevel=5,  # the call of torchtrt.compile
+            "Call model.eval() first for inference."
         )
     tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
     device = torch.device("cpu") if tensor is None else tensor.device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -10,6 +9,7 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.callers import warn_caller
 from torchtrt.capability import Capability
 from torchtrt.errors import FullCompilationError, NoEngineWarning, TorchOp
 from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resolution_of
@@ -152,4 +152,4 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
         message += "require_full_compilation=True, which leaves none in PyTorch"
     message += ". The report says why for each: rich.print(compiled.report), or torchtrt.explain(model, inputs)."
     if ops:
-        warnings.warn(message, NoEngineWarning, stacklevel=4)
+        warn_caller(message, NoEngineWarning)

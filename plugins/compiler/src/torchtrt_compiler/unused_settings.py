@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import SettingsWarning
 from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
@@ -53,7 +53,7 @@ def warn_of_unused_settings(
         problems.append("offload_module_to_cpu=True, and the model has no weights on a GPU.")
     if problems:
         lines = "\n  ".join(problems)
-        warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)
+        warn_caller(f"Settings have no effect here:\n  {lines}", SettingsWarning)
 
 
 def warn_of_large_weights(partition: Partition, most: int | None) -> None:
@@ -71,11 +71,10 @@ def warn_of_large_weights(partition: Partition, most: int | None) -> None:
         weights = " and ".join(
             str(each.target) for each in largest.all_input_nodes if each.op == "get_attr"
         )
-        warnings.warn(
+        warn_caller(
             f"max_engine_bytes={most:,} is less than single ops need, and their engines are larger. There are "
             f"{len(large)} such ops; the largest has {large[largest]:,} bytes of weights: {weights}.",
             SettingsWarning,
-            stacklevel=4,
         )
 
 

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from tests.support.compiled import exports_of_followed
+from tests.support.warned import warning_in
 from torchtrt.errors import InputError
+from torchtrt_runtime.engine_module import EngineModule
 
 from . import models
 from .models import SIZE, compile_pipeline, diffusers, programs
@@ -25,6 +27,15 @@ def pair():
     compiled = compile_pipeline(pipe, heights=(16, 32), widths=(8, 16, 32), batch_sizes=(1, 2))
     assert torch.equal(state, torch.get_rng_state())
     return pipe, compiled
+
+
+def test_a_warning_of_an_engine_names_the_line_that_calls_the_pipeline(pair):
+    """The pipeline, which calls the components, is a part of diffusers."""
+    _, compiled = pair
+    with warning_in(EngineModule, "forward"), pytest.warns(match="of forward") as caught:
+        compiled("a", **SIZE, num_inference_steps=1, output_type="latent")
+
+    assert {__file__} == {each.filename for each in caught}
 
 
 @pytest.mark.parametrize(

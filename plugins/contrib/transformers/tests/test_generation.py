@@ -9,12 +9,14 @@ import transformers
 from transformers.generation.streamers import BaseStreamer
 
 import torchtrt
+from tests.support.warned import warning_in
 from torchtrt.errors import (
     InputError,
     RefitError,
 )
 from torchtrt.tensorrt import Capability
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
+from torchtrt_runtime.engine_module import EngineModule
 
 from .conftest import (
     CONFIGS,
@@ -92,6 +94,15 @@ def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     assert pair.compiled.prefill is None
     pair.assert_same_texts(prompts(1, 7)[0], max_new_tokens=12)
     pair.assert_same_texts(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
+
+
+def test_a_warning_of_an_engine_names_the_line_that_generates(compiled_pair):
+    """The loop that calls the engines is a part of transformers, of which the user knows nothing."""
+    generate = compiled_pair("llama").compiled.generate
+    with warning_in(EngineModule, "forward"), pytest.warns(match="of forward") as caught:
+        generate(prompts(1, 7)[0], max_new_tokens=3, do_sample=False)
+
+    assert {__file__} == {each.filename for each in caught}
 
 
 def test_sampled_texts_are_eagers(pair):

@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
 from torchtrt.packs.preferences import settings_from
 from torchtrt_compiler.compiler import compile as compile_model
@@ -237,11 +238,10 @@ class _Engines:
         self._compiled.pop(key, None)
         while len(self._compiled) >= ENGINES_KEPT:
             self._compiled.popitem(last=False)
-            warnings.warn(
+            warn_caller(
                 f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds "
                 "and numbers, and builds engines again. Mark dynamic sizes with "
-                "torch._dynamo.mark_dynamic(x, dim, min=, max=).",
-                stacklevel=3,
+                "torch._dynamo.mark_dynamic(x, dim, min=, max=)."
             )
         given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
         with warnings.catch_warnings(), _disable_current_modes():

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import warnings
 import weakref
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
@@ -210,9 +210,8 @@ class _CacheState:
             raise
 
     def _warn(self, error: OSError) -> None:
-        warnings.warn(
+        warn_caller(
             f"Kernels cannot be kept in {self.file}: {error}. The engine compiles them in each process. Assign another "
             "folder to runtime_settings of the compiled model, or make room.",
             CacheWarning,
-            stacklevel=3,
         )

@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, kind_of
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import parse_target
@@ -236,7 +237,7 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
     missing = unsupported_schemas(model, method)
     if missing:
         text = "\n".join(map(str, missing))
-        warnings.warn(f"These ops stay in PyTorch or cannot be compiled:\n{text}", stacklevel=2)
+        warn_caller(f"These ops stay in PyTorch or cannot be compiled:\n{text}")
     return not missing
 
 

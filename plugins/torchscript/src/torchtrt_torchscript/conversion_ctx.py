@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import torch
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion import (
     ConversionContext,
     as_torch_tensor,
@@ -133,7 +133,7 @@ class ConversionCtx:
         )
         if value.uses():
             raise ConversionError(message)
-        warnings.warn(message, stacklevel=2)
+        warn_caller(message)
         return None
 
 

@@ -10,13 +10,13 @@ import ctypes
 import math
 import operator
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, TorchTRTError
 from torchtrt_compiler.stride_reads import note_stride_read
 from torchtrt_torchscript.number_evaluators import (
@@ -155,7 +155,7 @@ def _raise(*args: Any) -> None:
 
 
 def _warn(message: str, *_: Any) -> None:
-    warnings.warn(f"The model warns: {message}", stacklevel=2)
+    warn_caller(f"The model warns: {message}")
 
 
 def _set_item(container: Any, key: Any, value: Any) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from operator import getitem
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.callers import warn_caller
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
@@ -209,10 +209,9 @@ class _Autocast:
                 self.lower_or_not(node)
         for pattern in self.excluded:
             if pattern not in self.matched:
-                warnings.warn(
+                warn_caller(
                     f"autocast_excluded_nodes={pattern.pattern!r} matches the whole name of no node that could compute "
-                    f"in {self.lower}, and the path of none of their modules.",
-                    stacklevel=2,
+                    f"in {self.lower}, and the path of none of their modules."
                 )
 
     def lower_or_not(self, node: Node) -> None:

@@ -14,7 +14,6 @@ import re
 import struct
 import tempfile
 import time
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +25,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, RefitError, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.settings import SWITCHES
@@ -323,11 +323,10 @@ class EngineCache:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        warnings.warn(
+        warn_caller(
             f"Engines cannot be kept in {self.folder}: {error}. Compiling goes on without. Give another folder with "
             "engine_cache=... or TORCHTRT_CACHE, or make room.",
             CacheWarning,
-            stacklevel=2,
         )
 
 

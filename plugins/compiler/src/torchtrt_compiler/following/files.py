@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import FollowWarning, InputError
 from torchtrt_compiler.following.adapters import as_tensor
 from torchtrt_compiler.following.description import describe, differences
@@ -220,11 +220,10 @@ def _check_same_model(folder: Path, model: torch.nn.Module, found: tuple[str, st
             f"The engines in {folder} are for another {type(model).__name__}: {certain}."
         )
     if possible:
-        warnings.warn(
+        warn_caller(
             f"The {type(model).__name__} may be another than the one of the engines in {folder}, because {possible}. "
             "Its first call exports it, and uses the engines if they have the same program. Save them again.",
             FollowWarning,
-            stacklevel=5,
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import (
     ExportError,
     FollowWarning,
@@ -430,7 +431,7 @@ class Follower(NoState):
     def _warn(self, kind: Any, message: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
-            warnings.warn(message, FollowWarning, stacklevel=6)
+            warn_caller(message, FollowWarning)
 
 
 def _accepts(program: Program, call: Call, shapes: Any) -> bool:

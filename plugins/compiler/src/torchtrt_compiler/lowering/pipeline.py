@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.registry import lowering_passes
 from torchtrt.settings import CompilationSettings
@@ -62,12 +62,11 @@ def lower(
 def _warn_of(unpacked: list[Unpacked]) -> None:
     """Warns that packed weights become larger than they were."""
     before, after = (sum(column) for column in list(zip(*unpacked, strict=True))[1:])
-    warnings.warn(
+    warn_caller(
         f"No pack supports the format of {len(unpacked)} packed weights. The first is {unpacked[0].name!r}. "
         f"They are compiled in floating point: {after} bytes in place of {before}. Quantize the model in a way that "
         "the page quantized-models of the documentation lists, or set allow_dequantized_weights=True to accept this.",
         DequantizedWeightsWarning,
-        stacklevel=6,
     )
 
 

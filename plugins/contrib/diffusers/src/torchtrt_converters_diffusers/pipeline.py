@@ -14,6 +14,7 @@ import torch
 from diffusers import DiffusionPipeline, UNet2DConditionModel
 
 import torchtrt
+from torchtrt.callers import skip_callers
 from torchtrt.errors import InputError, kind_of
 from torchtrt_converters_diffusers import autoencoders, controlnets, denoisers, text_encoders
 from torchtrt_converters_diffusers.autoencoders import (
@@ -27,6 +28,8 @@ from torchtrt_converters_diffusers.example import run_example
 from torchtrt_converters_diffusers.report import ComponentReport, PipelineReport
 from torchtrt_converters_diffusers.saving import SavedPipeline, write_pipeline
 from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes
+
+skip_callers("diffusers")  # whose pipelines call the components
 
 _Pipeline = TypeVar("_Pipeline", bound=DiffusionPipeline)
 _RULES: Mapping[type, Any] = {

@@ -9,8 +9,11 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from torchtrt.callers import skip_callers
 from torchtrt.errors import EngineError, InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+
+skip_callers("transformers")  # whose loops call the engines
 
 REFUSED_OPTIONS = {
     "cache_implementation": "the engines have a cache of their own",

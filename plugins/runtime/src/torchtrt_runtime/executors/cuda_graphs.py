@@ -19,7 +19,6 @@ import contextlib
 import copy
 import gc
 import threading
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
 from torchtrt_runtime.executors import captured_graphs
@@ -171,8 +171,7 @@ class CudaGraphs:
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
         if reason:
-            message = f"cuda_graphs: the model runs without, because {reason}."
-            warnings.warn(message, stacklevel=9)  # the call of the compiled model
+            warn_caller(f"cuda_graphs: the model runs without, because {reason}.")
 
     def drop_calls(self) -> None:
         """Drops what is captured, and the addresses of inputs."""

@@ -10,7 +10,6 @@ It ends before a call that is not compiled and takes one of its results, or writ
 from __future__ import annotations
 
 import textwrap
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from operator import getitem
 from typing import Any
@@ -21,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
 from torchtrt_runtime.process_groups import is_collective
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
@@ -118,9 +118,8 @@ class InductorFallback:
         failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
         if failure not in self.failures:  # without a compiler it is the same for each segment
             self.failures.append(failure)
-            warnings.warn(
-                f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
-                stacklevel=10,  # the call of the compiled model
+            warn_caller(
+                f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}"
             )
 
 
