@@ -1,8 +1,8 @@
 """Partitions a graph: divides the blocks that are too large for one engine, and those that TensorRT cannot build.
 
-Weights are limited by ``max_engine_bytes``. On TensorRT without strong types, which is 8.6, the float16 tensors that an
-engine reads and writes are limited as well: of a Transformer with more than about 20, 8.6 converts all of them to
-float32, or from it, in each call.
+``max_engine_bytes`` limits the weights of an engine. On TensorRT without strong types, which is 8.6, an engine also
+reads and writes few float16 tensors. TensorRT 8.6 builds a Transformer as one node. If it has more than about 20,
+each call converts them to float32 or from it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _divide(partition: Partition, fitting_of: Callable[[Sequence[Node]], int]) -
 
 
 def _cut_behind(nodes: Sequence[Node], fitting: int) -> int | None:
-    """Returns where to cut a block of which so many first nodes fit into an engine; None if it cannot be cut."""
+    """Returns where to cut a block whose first ``fitting`` nodes fit into an engine; None if it cannot be cut."""
     crossings = crossings_of(nodes)
     places = [each for each in range(fitting, 0, -1) if each in crossings]
     late = [each for each in places if each >= fitting - fitting // 4]
