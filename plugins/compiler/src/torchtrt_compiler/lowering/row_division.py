@@ -213,7 +213,7 @@ class _Parts:
         self.pending: set[Node] = set()  # with results of all-reduces that nothing has waited for
         self.keys: dict[Node, _Key] = {}
         self.last_effect = (
-            0.0  # the stage of the last node so far whose effect the next one must follow
+            0.0  # the stage of the last node with an effect, which the next one follows
         )
 
     def run(self) -> None:
