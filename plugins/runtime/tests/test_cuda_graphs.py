@@ -218,6 +218,24 @@ def test_where_pytorch_runs_a_part_all_strides_are_told_apart(monkeypatch, with_
     assert len(capture.entries) == 2
 
 
+def test_strides_along_a_size_of_1_do_not_matter_to_engines():
+    """As the last id of a text, whose stride is the length of the text, beside an op that stays in PyTorch."""
+
+    class Doubled(nn.Module):
+        def forward(self, ids):
+            return torch.relu(ids * 2)
+
+    model, compiled = compiled_model(
+        Doubled(), [torch.ones(1, 1)], torch_executed_ops={"aten.relu"}
+    )
+    assert len(compiled.report.blocks) == 1
+    compiled.executor = CudaGraphs(capture=Tape)
+    for length in range(2, 9):
+        check(compiled, model, torch.rand(1, length)[:, -1:])
+    (capture,) = compiled.executor._captures.values()
+    assert len(capture.entries) == 1
+
+
 def test_a_first_call_that_fails_makes_nothing_ready():
     """The next one is not captured either, as it is the first that runs."""
     model, compiled = compiled_model()

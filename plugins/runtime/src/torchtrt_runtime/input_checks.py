@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -33,8 +33,10 @@ def significant_strides(tensor: torch.Tensor) -> list[int | None]:
     return [stride if size != 1 else None for size, stride in sizes]
 
 
-def make_tensor_matcher(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
+def make_tensor_matcher(values: Sequence[Any], exact: Collection[int] = ()) -> Callable[..., bool]:
     """Returns a check whether other values are plain tensors like these, but for their numbers and addresses.
+
+    Strides along a size of 1 are compared at the places ``exact`` only.
 
     PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
     fifth of the time that it takes to read them. Nested tensors must not be checked: that ends the process.
@@ -42,7 +44,10 @@ def make_tensor_matcher(values: Sequence[Any], exact: bool = False) -> Callable[
     if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
         return never_matches
     sizes = [list(value.shape) for value in values]
-    strides = [list(x.stride()) if exact else significant_strides(x) for x in values]
+    strides = [
+        list(value.stride()) if place in exact else significant_strides(value)
+        for place, value in enumerate(values)
+    ]
     guards = tensor_guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
     return guards.check  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
-from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
+from torchtrt_runtime.engine_module import EngineModule
 
 
 def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
@@ -26,12 +26,17 @@ are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
 
 
 class Source:
-    """A graph, and the modules, engines and weights that captured graphs of it hold on to."""
+    """A graph, and the modules, engines and weights that captured graphs of it hold on to.
+
+    Attributes:
+        exact: The places of the inputs whose strides all matter.
+    """
 
     def __init__(self, graph_module: GraphModule | None) -> None:
         self.graph_module = graph_module
-        # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
-        self.exact = graph_module is not None and not runs_engines_alone(graph_module)
+        self.exact = (
+            _read_outside_engines(graph_module) if graph_module is not None else frozenset()
+        )
         known = _parts(graph_module) if graph_module is not None else ()
         self.parts = [(held, name, held.get(name)) for held, name in known]
         self.weights = [part for _, _, part in self.parts if _is_dense(part)]
@@ -43,6 +48,21 @@ class Source:
             if held.get(name) is not part:
                 return True
         return bool(self.weights) and not are_at(self.weights, self.addresses, self.places)
+
+
+def _read_outside_engines(graph_module: GraphModule) -> frozenset[int]:
+    """Returns the places of the inputs that something else than an engine reads.
+
+    Code from Inductor, and results of ops, may depend on strides along a size of 1, which engines do not see.
+    """
+    modules = graph_module._modules
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    return frozenset(
+        place
+        for place, node in enumerate(placeholders)
+        for user in node.users
+        if user.op != "call_module" or not isinstance(modules.get(str(user.target)), EngineModule)
+    )
 
 
 def addresses_of(leaves: Sequence[Any]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -85,7 +85,7 @@ class CapturedShapes:
         moved: The inputs that captured graphs read from buffers.
     """
 
-    def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
+    def __init__(self, leaves: Sequence[Any], exact: Collection[int]) -> None:
         self.matches = make_tensor_matcher(leaves, exact)
         self.last = addresses_of(leaves)
         self.moved: set[int] = set()

@@ -21,7 +21,7 @@ import gc
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -318,12 +318,12 @@ def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
     return [output.clone() if isinstance(output, Tensor) else output for output in outputs]
 
 
-def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
+def _key(leaves: Sequence[Any], exact: Collection[int]) -> tuple[Any, ...]:
     """Returns what a captured graph depends on, but for addresses."""
     kinds = []
-    for leaf in leaves:
+    for place, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
-            strides = tuple(leaf.stride() if exact else significant_strides(leaf))
+            strides = tuple(leaf.stride() if place in exact else significant_strides(leaf))
             leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
         kinds.append(leaf)
     return *kinds, torch.is_inference_mode_enabled()
