@@ -17,6 +17,7 @@ _TENSORRT = re.compile(
 )
 """Expressions that are TensorRT's module, or an object of it."""
 STRONG_TYPING = {
+    "torchtrt_compiler.partitioning.division": "without strong types, TensorRT chooses the types between its nodes",
     "torchtrt.conversion.interpreter": "an output of a weakly typed network takes its dtype from the binding",
     "torchtrt.conversion.results": "a weakly typed network calls float16 Float",
     "torchtrt.tensorrt.shims": "creates networks, and holds layers of weakly typed ones to their dtypes",
