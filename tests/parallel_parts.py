@@ -12,7 +12,8 @@ from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import torchtrt
-from tests.support.parallel_models import Block, Calls
+from tests.support.modules import Function
+from tests.support.parallel_models import Block
 from torchtrt_compiler.lowering import row_division
 
 BETWEEN = {"min_block_size": 1, "disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
@@ -76,7 +77,7 @@ def check_an_engine_with_collectives_that_runs_twice(mesh, folder):
         exchanged = torch.ops._c10d_functional.all_reduce(x * 2 + 1, "sum", group)
         return torch.ops._c10d_functional.wait_tensor(exchanged).cos()
 
-    model = Calls(lambda x: step(step(step(x).erfinv()).erfinv()).erfinv())
+    model = Function(lambda x: step(step(step(x).erfinv()).erfinv()).erfinv())
     x = torch.rand(3) / 9 + mesh.get_rank() / 5
     compiled = torchtrt.compile(model, [x], min_block_size=1, torch_executed_ops={"aten.erfinv"})
     assert [row.calls for row in compiled.report.blocks] == [3]

@@ -34,7 +34,8 @@ from tests.parallel_parts import (  # noqa: F401  (checks)
     check_parts_with_torch_compile,
     check_the_order_of_parts,
 )
-from tests.support.parallel_models import Block, Calls, Perceptron, parallel_perceptron
+from tests.support.modules import Function
+from tests.support.parallel_models import Block, Perceptron, parallel_perceptron
 from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
 from torchtrt_compiler import tuning
 from torchtrt_runtime.meetings import agreed
@@ -124,7 +125,7 @@ def check_each_collective(mesh, folder):
 
     sizes = torchtrt.Input(min_shape=(4, 3), opt_shape=(4, 3), max_shape=(8, 3))
     for given, rows in ((torch.rand(4, 3), (4,)), (sizes, (4, 8, 6))):
-        model = Calls(exchanges)
+        model = Function(exchanges)
         compiled = compiled_for(model, given, require_full_compilation=True)
         assert len(compiled.report.blocks) == 1
         for count in rows:
@@ -142,7 +143,7 @@ def check_averages_and_parts(mesh, folder):
         return average + 0, ops.wait_tensor(ops.all_to_all_single(x, [2, 2], [2, 2], group)) + 0
 
     x = torch.arange(4.0) + 10 * rank
-    compiled = compiled_for(Calls(exchanges), x, require_full_compilation=True)
+    compiled = compiled_for(Function(exchanges), x, require_full_compilation=True)
     average, parts = compiled(x)
     assert [5.0, 6.0, 7.0, 8.0] == average.tolist()
     assert [[0.0, 1.0, 10.0, 11.0], [2.0, 3.0, 12.0, 13.0]][rank] == parts.tolist()
@@ -160,7 +161,7 @@ def check_pytorch_runs_what_tensorrt_does_not(mesh, folder):
         return bits + 1, flags.logical_not(), uneven + 1
 
     x = torch.arange(4.0) + mesh.get_rank()
-    compiled = compiled_for(Calls(exchanges), x)
+    compiled = compiled_for(Function(exchanges), x)
     reasons = str(compiled.report.in_torch)
     for words in ("no reduction 'bor'", "bool", "TensorRT exchanges equal parts", "PyTorch runs"):
         assert words in reasons, reasons
@@ -173,7 +174,7 @@ def check_pytorch_runs_what_tensorrt_does_not(mesh, folder):
 def check_engines_wait_for_pytorch(mesh, folder):
     """A wait in an engine is too late for a collective that PyTorch runs."""
     group = mesh.get_group().group_name
-    model = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x + 1, "sum", group).view(-1)) * 2)
+    model = Function(lambda x: ops.wait_tensor(ops.all_reduce(x + 1, "sum", group).view(-1)) * 2)
     x = torch.rand(3, 100_000)
     compiled = compiled_for(model, x, torch_executed_ops="_c10d_functional.all_reduce")
     targets = [str(node.target) for node in compiled.graph_module.graph.nodes]
@@ -192,7 +193,7 @@ def check_a_group_of_one(mesh, folder):
         return kept + 1, ops.wait_tensor(ops.all_reduce(x, "sum", both)) + 1
 
     x = torch.rand(3)
-    compiled = compiled_for(Calls(exchanges), x, require_full_compilation=True)
+    compiled = compiled_for(Function(exchanges), x, require_full_compilation=True)
     for found, expected in zip(compiled(x), exchanges(x), strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -241,7 +242,7 @@ def check_a_branch_with_a_collective(mesh, folder):
     def exchanged(x):
         return ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1
 
-    model = Calls(lambda x: torch.cond(x.sum() > 0, exchanged, lambda x: x - 1, (x,)))
+    model = Function(lambda x: torch.cond(x.sum() > 0, exchanged, lambda x: x - 1, (x,)))
     x = torch.rand(3)
     compiled = compiled_for(model, x, require_full_compilation=True)
     for given in (x, -x):
@@ -252,11 +253,11 @@ def check_ranks_whose_models_differ(mesh, folder):
     """They find out before the first exchange: another reduction, source or place."""
     group, rank = mesh.get_group().group_name, mesh.get_rank()
     kind = "sum" if rank else "max"
-    model = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, kind, group)) + 1)
+    model = Function(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, kind, group)) + 1)
     expect_error("has other collectives", compiled_for(model, torch.rand(2)), torch.rand(2))
-    sent = Calls(lambda x: ops.wait_tensor(ops.broadcast(x * 2, rank, group)) + 1)
+    sent = Function(lambda x: ops.wait_tensor(ops.broadcast(x * 2, rank, group)) + 1)
     expect_error("has other collectives", compiled_for(sent, torch.rand(2)), torch.rand(2))
-    same = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1)
+    same = Function(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1)
     off = ["DISTRIBUTED_COLLECTIVES"] if rank else []
     compiled = compiled_for(same, torch.rand(2), disabled_capabilities=off)
     expect_error("has other collectives", compiled, torch.rand(2))
@@ -355,7 +356,7 @@ def check_ranks_that_agree_on_different_things(mesh, folder):
 def check_ranks_with_other_sizes(mesh, folder):
     """An engine that exchanges tensors of other sizes is an error with advice, and no wait."""
     group = mesh.get_group().group_name
-    model = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1)
+    model = Function(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1)
     sizes = torchtrt.Input(min_shape=(2,), opt_shape=(4,), max_shape=(8,))
     compiled = compiled_for(model, sizes)
     x = torch.rand(3)

@@ -37,18 +37,6 @@ class Perceptron(nn.Module):
         return self.down(self.up(self.norm(x)).relu())
 
 
-class Calls(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        """Returns what the function returns."""
-        return self.function(x)
-
-
 def parallel_perceptron(mesh, seed=2):
     """Returns a parallel model, and the undivided one."""
     torch.manual_seed(seed)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.testing import run_compiled
 
 SCALE = math.sqrt(2 / math.pi)
@@ -43,20 +44,9 @@ UNLIKE = {
 }
 
 
-class Formula(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 def compiled_alone(function, x, **settings):
     """Returns a function compiled into an engine, however small."""
-    return torchtrt.compile(Formula(function).eval(), [x], min_block_size=1, **settings)
+    return torchtrt.compile(Function(function).eval(), [x], min_block_size=1, **settings)
 
 
 def ops_of(function, x):

@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
+from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_compiler.partitioning.blocks import (
     Partition,
     group_nodes,
@@ -23,24 +24,14 @@ from torchtrt_compiler.partitioning.blocks import (
     tensor_inputs,
 )
 
+aten = torch.ops.aten
+
 MOST_HALVES = 18
 """How many float16 tensors an engine of 8.6 may read and write in sum.
 
 Observed on 8.6.0 with steps of GPT-2: 18 stayed float16, and also 12 inputs with two outputs.
 Of 21, the outputs did not, and of 25 none did.
 """
-
-aten = torch.ops.aten
-_PRODUCTS = {
-    aten.addmm.default,
-    aten.baddbmm.default,
-    aten.bmm.default,
-    aten.linear.default,
-    aten.matmul.default,
-    aten.mm.default,
-    aten.scaled_dot_product_attention.default,
-}
-"""TensorRT 8.6 builds a block with these, and without convolutions, as one node, which has one type for its tensors."""
 
 
 def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
@@ -98,7 +89,7 @@ def _fitting_weights(nodes: Sequence[Node], most: int) -> int:
 def _fitting_halves(nodes: Sequence[Node]) -> int:
     """Returns how many first nodes of a block read and write few float16 tensors; all, if no division helps."""
     if any(str(node.target).startswith("aten.conv") for node in nodes):
-        return len(nodes)
+        return len(nodes)  # it is built layer by layer, each with types of its own
     numbers = {node: number for number, node in enumerate(nodes)}
     changes = [0] * (len(nodes) + 2)  # of how many cross, from one place to the next
     read: set[Node] = set()
@@ -114,8 +105,12 @@ def _fitting_halves(nodes: Sequence[Node]) -> int:
         for place, count in enumerate(itertools.accumulate(changes[: len(nodes) + 1]))
         if count <= MOST_HALVES
     )
-    has_product = any(node.target in _PRODUCTS for node in nodes[:fitting])
-    return fitting if has_product else len(nodes)
+    return fitting if any(map(_multiplies, nodes[:fitting])) else len(nodes)
+
+
+def _multiplies(node: Node) -> bool:
+    """Returns whether TensorRT 8.6 builds a block with this node, and without convolutions, as one node."""
+    return is_product(node) or node.target is aten.scaled_dot_product_attention.default
 
 
 def _is_half(node: Node) -> bool:

@@ -165,10 +165,8 @@ def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
         return node.args[0] in segment
     if not isinstance(node.target, OpOverload) or writes(node):
         return False
-    if is_collective(
-        node.target
-    ):  # a segment would begin it, and wait for it, later or sooner than the graph
-        return False
+    if is_collective(node.target):
+        return False  # a segment would begin it, or wait for it, at another time than the graph
     # In a copy of a model, nodes have no values; schemas stay.
     returns = {str(each.type) for each in node.target._schema.returns}
     are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
