@@ -1,4 +1,4 @@
-"""Checks of ``parallel_program.py`` of models whose rows are divided around all-reduces."""
+"""Checks of ``parallel_program.py`` of models whose rows are divided among the processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 import torchtrt
 from tests.support.modules import Function
 from tests.support.parallel_models import Block
-from torchtrt_compiler.lowering import row_division
+from torchtrt_compiler.lowering import async_tensor_parallel
 
 BETWEEN = {"min_block_size": 1, "disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
 PLAN = {
@@ -27,7 +27,7 @@ PLAN = {
 def small_parts() -> Iterator[None]:
     """Divides any number of rows, in a ``with`` block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_division, "LEAST_ROWS", 1)
+        patch.setattr(async_tensor_parallel, "LEAST_ROWS", 1)
         yield
 
 
@@ -41,16 +41,16 @@ def parallel_blocks(mesh, factor=1.0):
     return parallelize_module(copy.deepcopy(whole), mesh, PLAN), whole
 
 
-def check_parts_are_exchanged_in_turn(mesh, folder):
+def check_rows_are_divided(mesh, folder):
     """Engines are called once for each part; saved, copied, and with other weights."""
     (parallel, _), (whole, _) = parallel_blocks(mesh)
     (other, _), (other_whole, _) = parallel_blocks(mesh, 1.1)
     x = torch.rand(1, 8, 8)
-    settings = {**BETWEEN, "collective_chunks": 4, "immutable_weights": False}
+    settings = {**BETWEEN, "async_tensor_parallel": True, "immutable_weights": False}
     with small_parts():
         compiled = torchtrt.compile(parallel, [x], **settings)
-    assert all("divided into 4" in line for line in compiled.report.divided)
-    assert {row.calls for row in compiled.report.blocks} == {1, 4}
+    assert all("with 4 rows each" in line for line in compiled.report.divided)
+    assert {row.calls for row in compiled.report.blocks} == {1, 2}
     file = f"{folder}/parts-{mesh.get_rank()}.pt2"
     torchtrt.save(compiled, file)
     for module in (compiled, torchtrt.load(file), copy.deepcopy(compiled)):
@@ -64,7 +64,7 @@ def check_a_batch_is_divided_by_samples(mesh, folder):
     parallel, whole = parallel_blocks(mesh)
     x = torch.rand(4, 6, 8)
     with small_parts():
-        compiled = torchtrt.compile(parallel[0], [x], collective_chunks=2, **BETWEEN)
+        compiled = torchtrt.compile(parallel[0], [x], async_tensor_parallel=True, **BETWEEN)
     assert len(compiled.report.divided) == 2
     torch.testing.assert_close(compiled(x), whole[0](x))
 
@@ -87,27 +87,41 @@ def check_an_engine_with_collectives_that_runs_twice(mesh, folder):
         torch.testing.assert_close(module(x), model(x), equal_nan=True)
 
 
-def check_parts_with_torch_compile(mesh, folder):
+def check_divided_rows_with_torch_compile(mesh, folder):
     """``torch.compile`` takes the setting."""
     (parallel, _), (whole, _) = parallel_blocks(mesh)
     x = torch.rand(1, 8, 8)
-    options = {**BETWEEN, "collective_chunks": 2}
+    options = {**BETWEEN, "async_tensor_parallel": True}
     with small_parts(), torch.no_grad():
         fast = torch.compile(parallel, backend="torchtrt", options=options)
         torch.testing.assert_close(fast(x), whole(x))
 
 
+def check_tuning_tries_divided_rows(mesh, folder):
+    """The ranks measure it, and keep or leave it together."""
+    (parallel, _), (whole, _) = parallel_blocks(mesh)
+    x = torch.rand(1, 8, 8)
+    with small_parts():
+        compiled = torchtrt.compile(parallel, [x], tune=True, **BETWEEN)
+    torch.testing.assert_close(compiled(x), whole(x))
+    tried = compiled.report.tried[-1]
+    assert tried.startswith("with rows divided among the processes: ")
+    assert compiled.settings.async_tensor_parallel == tried.endswith(", kept")
+
+
 def check_the_order_of_parts(mesh, folder):
-    """A part is waited for behind the exchange of the next one, in all layers, saved or not."""
+    """A process waits for rows behind the products of its own ones, in all layers, saved or not."""
     parallel, whole = parallel_blocks(mesh)
     x = torch.rand(1, 8, 8)
     with small_parts(), torchtrt.use_tensorrt("reference@8.6.0"):
-        compiled = torchtrt.compile(parallel, [x], min_block_size=1, collective_chunks=2)
+        compiled = torchtrt.compile(parallel, [x], min_block_size=1, async_tensor_parallel=True)
     file = f"{folder}/older-{mesh.get_rank()}.pt2"
     torchtrt.save(compiled, file)
     for module in (compiled, torchtrt.load(file)):
         torch.testing.assert_close(module(x), whole(x))
-        ops = [getattr(node.target, "_opname", "") for node in module.graph_module.graph.nodes]
-        exchanges = [name for name in ops if name in ("all_reduce", "wait_tensor")]
-        begin, turn, end = ["all_reduce"] * 2, ["wait_tensor", "all_reduce"], ["wait_tensor"] * 2
-        assert exchanges == [*begin, *turn * 2, *end] * 2
+        nodes = module.graph_module.graph.nodes
+        letters = {"shift": "s", "wait_tensor": "w", "call_module": "e"}
+        steps = "".join(letters.get(getattr(each.target, "_opname", each.op), "") for each in nodes)
+        # An engine runs during each exchange but the last one, whose rows the model returns.
+        assert "sw" not in steps.removesuffix("sw")
+        assert steps.count("s") == steps.count("w") == 8

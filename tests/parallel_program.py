@@ -30,9 +30,10 @@ import torchtrt
 from tests.parallel_parts import (  # noqa: F401  (checks)
     check_a_batch_is_divided_by_samples,
     check_an_engine_with_collectives_that_runs_twice,
-    check_parts_are_exchanged_in_turn,
-    check_parts_with_torch_compile,
+    check_divided_rows_with_torch_compile,
+    check_rows_are_divided,
     check_the_order_of_parts,
+    check_tuning_tries_divided_rows,
 )
 from tests.support.modules import Function
 from tests.support.parallel_models import Block, Perceptron, parallel_perceptron

@@ -23,7 +23,7 @@ CHECKS = [
     for each in PROGRAMS
     for name in re.findall(r"^def (check_\w+)", each.read_text(), re.MULTILINE)
 ]
-SLOW = {"check_generated_texts", "check_parts_with_torch_compile"}
+SLOW = {"check_generated_texts", "check_divided_rows_with_torch_compile"}
 """Checks that take long. The others divide models in the same way; generation and ``torch.compile`` have tests."""
 
 

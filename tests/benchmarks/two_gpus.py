@@ -3,7 +3,7 @@
 Run with ``python -m torch.distributed.run --nproc-per-node 2 -m tests.benchmarks.two_gpus``, or without the launcher:
 it then starts two processes itself. The layers have the sizes of a model of 8 billion parameters, with random weights.
 ``--device cpu`` runs a small model over gloo. Each result is a line of JSON in ``--output``, written when it is known.
-``--collective-chunks 2 4`` measures a prompt whose rows are divided into two and into four parts, too.
+The phases with ``inductor`` leave all ops to PyTorch: they need no engines, and no TensorRT.
 A process that is late ends all of them: after ``--limit`` seconds in one phase, each process stops itself.
 """
 
@@ -31,62 +31,72 @@ import torchtrt
 from tests.benchmarks._llama import SMALL, Sizes, llama
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler import tuning
-from torchtrt_compiler.lowering import row_division
+from torchtrt_compiler.lowering import async_tensor_parallel
 
 ROUNDS = 11
 PHASES = (
     "smoke",
     "engines",
+    "engines-async",
     "inside",
     "tuned",
+    "tuned-async",
+    "inductor",
+    "inductor-async",
     "eager",
     "compiled",
     "one",
     "one-tuned",
+    "one-inductor",
     "one-compiled",
 )
 CONTENDERS = {
     "engines": "torchtrt, two GPUs, collectives between engines",
+    "engines-async": "torchtrt, two GPUs, async_tensor_parallel=True",
     "inside": "torchtrt, two GPUs, collectives inside engines",
     "tuned": "torchtrt, two GPUs, tune=True",
+    "tuned-async": "torchtrt, two GPUs, tune=True, async_tensor_parallel=True",
+    "inductor": "torchtrt, two GPUs, all ops in PyTorch, inductor=True",
+    "inductor-async": "torchtrt, two GPUs, all ops in PyTorch, inductor=True, async_tensor_parallel=True",
     "eager": "eager, two GPUs",
     "compiled": "torch.compile, two GPUs",
     "one": "torchtrt, one GPU",
     "one-tuned": "torchtrt, one GPU, tune=True",
+    "one-inductor": "torchtrt, one GPU, all ops in PyTorch, inductor=True",
     "one-compiled": "torch.compile, one GPU",
 }
 
-
 BETWEEN: dict[str, Any] = {"disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
+IN_TORCH: dict[str, Any] = {"min_block_size": 2**31 - 1, "inductor": True}
 SETTINGS: dict[str, dict[str, Any]] = {
     "engines": BETWEEN,
     # NCCL inside of engines is not known to be captured: these run without CUDA graphs.
     "inside": {"nccl_in_engines": torch.cuda.is_available()},
     "tuned": {**BETWEEN, "tune": True},
+    "inductor": {**BETWEEN, **IN_TORCH},
     "one": {},
     "one-tuned": {"tune": True},
+    "one-inductor": IN_TORCH,
 }
 """The settings of the phases in which torchtrt compiles."""
-PARTS = "parts-"
-"""The beginning of the name of a phase with ``collective_chunks``; the number follows."""
+ASYNC = "-async"
+"""The end of the name of a phase that is like another one, with ``async_tensor_parallel``."""
 
 
-def in_parts(count: int) -> str:
-    """Returns the name of a phase in which a prompt is divided, and adds the phase."""
-    phase = f"{PARTS}{count}"
-    CONTENDERS[phase] = f"torchtrt, two GPUs, collective_chunks={count}"
-    SETTINGS[phase] = {**BETWEEN, "collective_chunks": count}
-    return phase
+def settings_of(phase: str) -> dict[str, Any]:
+    """Returns the settings of a phase in which torchtrt compiles."""
+    settings = SETTINGS[phase.removesuffix(ASYNC)]
+    return {**settings, "async_tensor_parallel": True} if phase.endswith(ASYNC) else settings
 
 
 @contextlib.contextmanager
 def small_parts() -> Iterator[None]:
     """Divides the rows of a small model, in a ``with`` block."""
-    least, row_division.LEAST_ROWS = row_division.LEAST_ROWS, 1
+    least, async_tensor_parallel.LEAST_ROWS = async_tensor_parallel.LEAST_ROWS, 1
     try:
         yield
     finally:
-        row_division.LEAST_ROWS = least
+        async_tensor_parallel.LEAST_ROWS = least
 
 
 Run = Callable[..., Sequence[Tensor]]
@@ -223,7 +233,8 @@ class Measurement:
     ) -> Any:
         """Compiles a model for this rank, and sends the time that it took to the first process."""
         start = time.perf_counter()
-        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs), **changed)
+        settings = {**self._settings(graphs), **changed}
+        compiled = torchtrt.compile(model, list(inputs), **settings)
         self.tell(
             built=what,
             seconds=round(time.perf_counter() - start, 1),
@@ -241,20 +252,22 @@ class Measurement:
         expected_tokens, expected = self._generate_eager_on_one()
         session = Session(SMALL, self.share, self.device, torch.float32)
         model = llama(SMALL, self.device, torch.float32, self.mesh)
+        has_engines = not all("inductor" in phase for phase in self.options.phases[1:])
+        settings = SETTINGS["engines" if has_engines else "inductor"]
         for graphs in (False, True):
-            step = self._compiled(model, session.step, "smoke step", graphs, **BETWEEN)
-            # With CUDA graphs, the first call runs without.
-            for parts in (1, *(self.options.collective_chunks if graphs else ())):
-                what, settings = f"smoke prefill, {parts} parts", {"collective_chunks": parts}
+            step = self._compiled(model, session.step, "smoke step", graphs, **settings)
+            for is_async in (False, True):
+                changed = {**settings, "async_tensor_parallel": is_async}
+                what = f"smoke prefill, async_tensor_parallel={is_async}"
                 with small_parts():
-                    prefill = self._compiled(
-                        model, session.prompt, what, graphs, **BETWEEN, **settings
-                    )
-                for call in range(3):  # the second is captured, the third replayed
+                    prefill = self._compiled(model, session.prompt, what, graphs, **changed)
+                for call in range(
+                    3
+                ):  # with CUDA graphs, the second is captured, the third replayed
                     tokens, logits = session.generate(prefill, step, 8)
                     error = float((logits - expected).abs().max() / expected.abs().max())
                     same = tokens == expected_tokens
-                    case = f"CUDA graphs {graphs}, {parts} parts, call {call}"
+                    case = f"CUDA graphs {graphs}, async {is_async}, call {call}"
                     self.tell(smoke=case, error=error, tokens=same)
                     if not same or error > 1e-3:
                         raise SystemExit("The engines' results differ from those of one process.")
@@ -268,23 +281,23 @@ class Measurement:
     def _measure(self, phase: str) -> None:
         """Measures prefill and a decode step, and compares tokens with those of eager PyTorch.
 
-        A phase with parts measures prefill alone, and takes steps in eager PyTorch.
+        A phase with ``async_tensor_parallel`` measures prefill alone, and takes steps in eager PyTorch.
         """
         alone = phase.startswith("one")
         session = Session(self.sizes, 1 if alone else self.share, self.device, self.dtype)
         model = llama(self.sizes, self.device, self.dtype, None if alone else self.mesh)
         prefill: Run = model
         step: Run = model
-        has_step = not phase.startswith(PARTS)
+        has_step = not phase.endswith((ASYNC, "inductor"))
         if not has_step:
             with contextlib.nullcontext() if self.is_gpu else small_parts():
                 prefill = self._compiled(
-                    model, session.prompt, f"{phase} prefill", True, **SETTINGS[phase]
+                    model, session.prompt, f"{phase} prefill", True, **settings_of(phase)
                 )
         elif not phase.endswith(("compiled", "eager")):
             step, prefill = (
                 self._compiled(
-                    model, inputs, f"{phase} {what}", phase != "inside", **SETTINGS[phase]
+                    model, inputs, f"{phase} {what}", phase != "inside", **settings_of(phase)
                 )
                 for inputs, what in ((session.step, "step"), (session.prompt, "prefill"))
             )
@@ -332,8 +345,7 @@ class Measurement:
 def work(options: argparse.Namespace) -> None:
     """Runs the phases in this process."""
     measurement = Measurement(options)
-    phases = [*options.phases, *map(in_parts, options.collective_chunks)]
-    for phase in phases:
+    for phase in options.phases:
         try:
             measurement.run(phase)
         except Exception as error:
@@ -357,13 +369,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
-    parser.add_argument(
-        "--collective-chunks",
-        type=int,
-        nargs="*",
-        default=[],
-        help="as the setting: a prompt with each of these numbers of parts, after the phases",
-    )
     parser.add_argument(
         "--high-priority",
         action="store_true",

@@ -198,7 +198,7 @@ _CHECKS: Mapping[str, _Check] = {
         f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
     ),
     "nccl_in_engines": _SWITCH,
-    "collective_chunks": _COUNT,
+    "async_tensor_parallel": _SWITCH,
     "verify": _Check(
         lambda value: value in (None, "engines", "reference") or value is False,
         "'engines', 'reference', False or None",
@@ -235,8 +235,8 @@ class CompilationSettings:
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
         nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
             it PyTorch does so between engines.
-        collective_chunks: Into how many parts of equal size the rows around an all-reduce are divided, so that
-            processes exchange one part while engines compute another.
+        async_tensor_parallel: Divide the rows around an all-reduce among the processes, which exchange some while they
+            compute others.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
             format. Without it PyTorch dequantizes them, and the report names the format.
@@ -298,7 +298,7 @@ class CompilationSettings:
     torch_disabled_decompositions: frozenset[Target] = frozenset()
     disabled_capabilities: frozenset[Capability] = frozenset()
     nccl_in_engines: bool = False
-    collective_chunks: int = 1
+    async_tensor_parallel: bool = False
     truncate_double: bool = False
     allow_dequantized_weights: bool = False
     autocast: torch.dtype | None = None

@@ -131,7 +131,7 @@ TEXTS = {
     "torch_disabled_decompositions": ('{"aten.silu"}', None),
     "disabled_capabilities": ("ATTENTION", frozenset({Capability.ATTENTION})),
     "nccl_in_engines": ("true", True),
-    "collective_chunks": ("2", 2),
+    "async_tensor_parallel": ("true", True),
     "truncate_double": ("true", True),
     "allow_dequantized_weights": ("no", False),
     "autocast": ("bfloat16", torch.bfloat16),

@@ -1,6 +1,6 @@
 """Groups of nodes, which run one after the other: no engine has nodes of two groups.
 
-``lowering/row_division.py`` makes them. Without it, no node has a group.
+``lowering/divided_rows.py`` makes them. Without it, no node has a group.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from torchtrt_compiler.torch_internals import (
     in_order_of_export,
     without_size_guards,
 )
-from torchtrt_runtime.process_groups import is_distributed
+from torchtrt_runtime.process_groups import is_collective, is_distributed
 
 _ATTENTION = "torchtrt_compiler::attention"
 _PARAMETRIZED = ".parametrizations."
@@ -203,7 +203,7 @@ def _is_pending(source: Any) -> bool:
     """Returns whether a value is the result of a collective that was not waited for, or a view of one."""
     while isinstance(source, Node):
         target = source.target
-        if getattr(target, "namespace", "") == "_c10d_functional":
+        if is_collective(target):
             return target is not torch.ops._c10d_functional.wait_tensor.default
         is_view = isinstance(target, OpOverload) and declares_alias(target)
         if not is_view and target is not operator.getitem:

@@ -27,6 +27,7 @@ from torchtrt.graphs.nodes import declares_alias, writes
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
+from torchtrt_compiler.lowering.async_tensor_parallel import IS_DIVIDED
 from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
 from torchtrt_runtime import CompiledModule
@@ -169,6 +170,8 @@ class _Search:
             self.attempt(f"with {qualified_name(op)} in PyTorch", torch_executed_ops=kept | {op})
         if _are_on_a_gpu(self.leaves):
             self.try_inductor()
+        if self.processes is not None and not self.best.settings.async_tensor_parallel:
+            self.try_dividing_rows()
 
     def candidates(self) -> list[Any]:
         """Returns the ops of engines that PyTorch takes longest for."""
@@ -204,6 +207,23 @@ class _Search:
             is_last = compiled is not None and not has_stretches(compiled.graph_module)
             if self.holds("the last attempt", is_last):
                 break
+
+    def try_dividing_rows(self) -> None:
+        """Tries the best model with its rows divided among the processes, if it has all-reduces to divide."""
+        kept = self.best.settings
+        changed = {
+            "torch_executed_ops": kept.torch_executed_ops,
+            "inductor": kept.inductor,
+            "async_tensor_parallel": True,
+        }
+        try:
+            with self.together("the rows of a model"):
+                divided = self.compile_with(dryrun=True, **changed).report.divided
+        except _FAILURES as error:
+            self.tried.append(f"with rows divided among the processes: fails, {_reason(error)}")
+            return
+        if any(IS_DIVIDED in line for line in divided):
+            self.attempt("with rows divided among the processes", **changed)
 
     def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
         """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""

@@ -18,7 +18,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
 from torchtrt_compiler.lowering import Program
-from torchtrt_compiler.lowering.row_division import IN_ENGINE
+from torchtrt_compiler.lowering.async_tensor_parallel import IN_ENGINE
 from torchtrt_compiler.offloading import has_weights_to_offload
 from torchtrt_compiler.partitioning.blocks import Partition
 from torchtrt_compiler.partitioning.division import weight_bytes
@@ -105,12 +105,12 @@ def _of_processes(settings: CompilationSettings, program: Program) -> Iterator[s
     """Yields the settings for collectives that the program does not have, or that run elsewhere."""
     if settings.nccl_in_engines and not collectives_in(program.graph_module):
         yield "nccl_in_engines=True, and the program exchanges no tensors."
-    chunks = f"collective_chunks={settings.collective_chunks}"
-    if settings.collective_chunks > 1 and not program.divided:
-        yield f"{chunks}, and the program has no all-reduce."
+    if settings.async_tensor_parallel and not program.divided:
+        yield "async_tensor_parallel=True, and the program has no all-reduce."
     elif program.divided and all(line.endswith(IN_ENGINE) for line in program.divided):
         yield (
-            f"{chunks} divides what PyTorch reduces between engines, and engines exchange all tensors themselves. "
+            "async_tensor_parallel=True divides what PyTorch reduces between engines, and engines exchange all tensors "
+            "themselves. "
             'disabled_capabilities=["DISTRIBUTED_COLLECTIVES"] leaves that to PyTorch.'
         )
 

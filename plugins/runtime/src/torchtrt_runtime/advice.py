@@ -12,7 +12,7 @@ OTHERWISE: RejectionCode = "declined"
 BY_CODE: Mapping[RejectionCode, str] = {
     "write": "Nothing: that memory is the model's own or the caller's.",
     "view": "Nothing: PyTorch views that memory without a copy.",
-    "divided": "Nothing: collective_chunks divides the rows, and what needs all of them reads them from one tensor.",
+    "divided": "Nothing: async_tensor_parallel divides the rows among the processes.",
     "user-excluded": "Take the op out of torch_executed_ops.",
     "block-too-small": "Compile with a smaller min_block_size; 1 makes an engine of any op.",
     "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",

@@ -16,13 +16,14 @@ from torch.fx import GraphModule, Node
 from torchtrt.errors import EngineError, ProcessGroupError
 from torchtrt.graphs.nodes import inner_graphs
 from torchtrt.tensorrt import Capability, supports
+from torchtrt_runtime import shifts
 from torchtrt_runtime.torch_internals import (
     default_process_group,
     named_process_group,
     nccl_communicator,
 )
 
-_NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
+_NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd", shifts.NAMESPACE})
 _GROUPS = "Make the same device meshes and groups in the same order as before compiling."
 _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
 """Errors of layers that exchange tensors contain one of these texts."""

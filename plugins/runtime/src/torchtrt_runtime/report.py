@@ -27,7 +27,7 @@ class CompilationReport:
         in_torch: What stayed in PyTorch.
         layers: The layers that only some versions of TensorRT have, which converters asked for or settings turn off.
         passes: The packs' passes that changed the graph, in the order in which they ran.
-        divided: For each all-reduce, how ``collective_chunks`` divides the rows around it or why it does not.
+        divided: For each all-reduce, how ``async_tensor_parallel`` divides the rows around it or why it does not.
         narrowed: Dynamic sizes whose ranges are narrower than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.

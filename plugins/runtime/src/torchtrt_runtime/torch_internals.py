@@ -34,6 +34,7 @@ __all__ = [
     "PyTorchFileWriter",
     "PythonPrinter",
     "PythonReferenceAnalysis",
+    "SharedBuffer",
     "ValueRanges",
     "compile_lock",
     "default_process_group",
@@ -43,6 +44,7 @@ __all__ = [
     "empty_strided_of",
     "global_forward_hooks",
     "global_forward_pre_hooks",
+    "has_shared_buffers",
     "is_any_autocast_enabled",
     "is_capturing",
     "is_fake",
@@ -52,6 +54,7 @@ __all__ = [
     "named_process_group",
     "nccl_communicator",
     "peek_interpreter_stack",
+    "register_work",
     "serialize_tensor_meta",
     "storage_use_count",
     "stream_in_use",
@@ -123,3 +126,56 @@ def named_process_group(name: str) -> Any:
     """Returns the process group of a name, as functional collectives find it; an error where there is none."""
     groups: Any = torch.distributed.distributed_c10d
     return groups._resolve_process_group(name)
+
+
+def register_work(tensor: torch.Tensor, work: torch.distributed.Work) -> None:
+    """Lets ``_c10d_functional.wait_tensor`` wait for an exchange before a tensor is read."""
+    torch._C._distributed_c10d._register_work(tensor, work)
+
+
+class SharedBuffer:
+    """Memory of this process's GPU, and of the other GPUs of its group, that all of them can read.
+
+    All processes of the group make the same buffers in the same order.
+
+    Args:
+        size: The number of bytes.
+        device: The GPU.
+        group: The process group.
+
+    Attributes:
+        own: The memory of this process's GPU: bytes.
+    """
+
+    def __init__(self, size: int, device: torch.device, group: Any) -> None:
+        from torch.distributed import _symmetric_memory
+
+        self.own = _symmetric_memory.empty(size, dtype=torch.uint8, device=device)
+        self._handle: Any = _symmetric_memory.rendezvous(self.own, group.group_name)
+        timeout = group._get_backend(device).options._timeout
+        self._milliseconds = int(timeout.total_seconds() * 1000)
+
+    def of_neighbour(self, distance: int) -> torch.Tensor:
+        """Returns the memory of the process so many places behind this one in the group."""
+        rank = (self._handle.rank + distance) % self._handle.world_size
+        sizes: tuple[int, ...] = tuple(self.own.shape)
+        return self._handle.get_buffer(rank, sizes, torch.uint8)  # type: ignore[no-any-return]
+
+    def wait_for_all(self, channel: int) -> None:
+        """Lets the current stream wait until the streams of all processes are here.
+
+        The GPU stops the process after the timeout of the process group.
+        """
+        self._handle.barrier(channel, self._milliseconds)
+
+
+def has_shared_buffers(group: Any, device: torch.device) -> bool:
+    """Returns whether the GPUs of a process group can read each other's memory; all its processes ask together."""
+    try:
+        SharedBuffer(1024, device, group)
+        has_it = 1
+    except (RuntimeError, AttributeError, ImportError):
+        has_it = 0
+    found = torch.tensor(has_it, device=device)
+    torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN, group)
+    return bool(found)

@@ -45,7 +45,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "assume_dynamic_shape_support",
         "converter_preferences",
         "nccl_in_engines",
-        "collective_chunks",
+        "async_tensor_parallel",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
         "truncate_double",

@@ -16,7 +16,7 @@ from torchtrt.graphs.nodes import writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.lowering.aliasing import is_contiguous
-from torchtrt_compiler.lowering.row_division import is_cut
+from torchtrt_compiler.lowering.divided_rows import is_cut
 from torchtrt_compiler.torch_internals import like_constructors
 
 GROWTH_LIMIT = 1 << 16

@@ -12,12 +12,13 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.registry import lowering_passes
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.lowering.async_tensor_parallel import find_division
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
+from torchtrt_compiler.lowering.divided_rows import divide_rows
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
-from torchtrt_compiler.lowering.row_division import divide_rows
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 
@@ -48,8 +49,9 @@ def lower(
         record.graph("opened", program.graph_module)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
-        _divide_rows(program, settings)
-        known = known_sizes(program.guards)
+    _divide_rows(program, settings)  # compares weights, and computes nothing from them
+    known = known_sizes(program.guards)
+    with watcher.recording():
         program.asked.update(resolve_nodes(program.graph_module, settings, known))
         remove_unread(program.graph_module.graph)
         fold_constants(program.graph_module, program.mutated)  # of decompositions
@@ -95,10 +97,12 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
 def _divide_rows(program: Program, settings: CompilationSettings) -> None:
     """Divides the rows around all-reduces, and lists what became of each."""
     record = current_record()
-    program.divided.extend(divide_rows(program.graph_module, settings))
-    for line in program.divided:
+    division, outcomes = find_division(program.graph_module, settings)
+    program.divided.extend(outcomes)
+    for line in outcomes:
         record.decision("rows", line)
-    if program.divided:
+    if division is not None:
+        divide_rows(program.graph_module, division)
         record.graph("divided", program.graph_module)
 
 

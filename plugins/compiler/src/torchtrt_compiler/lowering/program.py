@@ -44,7 +44,7 @@ class Program:
         origins: Whose memory each result surely is in the model as it was written.
         guards: The conditions on the symbols under which the program was exported.
         passes: The packs' passes that changed the graph, in the order in which they ran.
-        divided: What ``collective_chunks`` does with each all-reduce, in words.
+        divided: What ``async_tensor_parallel`` does with each all-reduce, in words.
         asked: The ops that lowering looked up, those inside decompositions among them.
     """
 

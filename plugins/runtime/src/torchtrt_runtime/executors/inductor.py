@@ -4,7 +4,8 @@ PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all 
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
 
 A segment is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
-It ends before a call that is not compiled and takes one of its results, or writes.
+It ends before a call that is not compiled and takes one of its results, or writes. It also ends before an exchange of
+tensors begins or ends: the ops between run during the exchange.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class InductorFallback:
 
 def has_stretches(graph_module: GraphModule) -> bool:
     """Returns whether Inductor would compile anything of a compiled model's graph."""
-    return not all(isinstance(piece, Node) for piece in _pieces(graph_module.graph))
+    return not all(isinstance(piece, Node) for piece in segments_of(graph_module))
 
 
 def _with_stretches(
@@ -136,7 +137,7 @@ def _with_stretches(
     Engines and weights are those that the module has when it is called.
     """
     graph, env = Graph(), dict[Node, Node]()
-    for piece in _pieces(graph_module.graph):
+    for piece in segments_of(graph_module):
         if isinstance(piece, Node):
             env[piece] = graph.node_copy(piece, env.__getitem__)
         else:
@@ -144,14 +145,15 @@ def _with_stretches(
     return type(GraphModule(graph_module, graph)).forward
 
 
-def _pieces(graph: Graph) -> Iterator[Node | Sequence[Node]]:
-    """Yields a graph's nodes in an order in which they can run, those of a segment together."""
+def segments_of(graph_module: GraphModule) -> Iterator[Node | Sequence[Node]]:
+    """Yields the nodes of a compiled model's graph in an order in which they can run, those of a segment together."""
     segment: list[Node] = []
-    for node in graph.nodes:
+    for node in graph_module.graph.nodes:
         if _is_fit(node, segment):
             segment.append(node)
             continue
-        if not set(segment).isdisjoint(node.all_input_nodes) or writes(node):
+        is_end = writes(node) or is_collective(node.target)
+        if is_end or not set(segment).isdisjoint(node.all_input_nodes):
             yield from [segment] if sum(map(_computes, segment)) >= _LEAST else segment
             segment = []
         yield node

@@ -1,0 +1,165 @@
+"""Shifts: each process of a group passes a tensor to another one, while it computes something else.
+
+The op ``torchtrt_collectives::shift`` begins an exchange, and ``_c10d_functional::wait_tensor`` waits for its end, as
+for PyTorch's functional collectives. JAX and MPI have the same exchange as ``ppermute`` and ``MPI_Sendrecv``.
+
+A GPU whose neighbours can read its memory has copy engines for that. They leave all multiprocessors to the kernels that
+run meanwhile, which the kernels of NCCL do not. So a shift between such GPUs is a copy from a buffer that all processes
+of the group can read, in a stream of its own. Everywhere else it is an all-to-all of PyTorch.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchtrt.errors import EngineError
+from torchtrt_runtime.torch_internals import (
+    SharedBuffer,
+    has_shared_buffers,
+    is_capturing,
+    named_process_group,
+    register_work,
+)
+
+NAMESPACE = "torchtrt_collectives"
+"""The namespace of torchtrt's own collectives."""
+_library = torch.library.Library(NAMESPACE, "DEF")
+_library.define("shift(Tensor input, int distance, str group_name) -> Tensor")
+_lock = threading.Lock()
+_memories: weakref.WeakKeyDictionary[Any, dict[torch.device, _Buffers | None]]
+_memories = weakref.WeakKeyDictionary()
+"""The buffers of each process group, for each GPU that this process has used in it; None where there are none."""
+
+
+@torch.library.register_fake(f"{NAMESPACE}::shift", lib=_library)  # type: ignore[untyped-decorator]
+def _described(input: Tensor, distance: int, group_name: str) -> Tensor:
+    return torch.empty_like(input, memory_format=torch.contiguous_format)
+
+
+@torch.library.impl(_library, "shift", "CompositeExplicitAutograd")
+def _shift(input: Tensor, distance: int, group_name: str) -> Tensor:
+    """Begins to exchange tensors, and returns the one that will be received.
+
+    All processes of the group call it in the same order, with tensors of the same sizes and dtype.
+
+    Args:
+        input: What this process passes. It may be changed as soon as the call returns.
+        distance: The number of places in the group between this process and the one from which it receives. Behind the
+            last process comes the first one.
+        group_name: The name of the process group.
+
+    Returns:
+        A contiguous tensor that ``wait_tensor`` completes.
+    """
+    group = named_process_group(group_name)
+    given = input.contiguous()
+    buffers = _buffers_of(group, input.device)
+    if buffers is None:
+        return _all_to_all(given, distance, group)
+    return buffers.shift(given, distance)
+
+
+def _all_to_all(given: Tensor, distance: int, group: Any) -> Tensor:
+    """Exchanges tensors of which all but one have no elements."""
+    size, rank = group.size(), group.rank()
+    sent, received = [0] * size, [0] * size
+    sent[(rank - distance) % size] = received[(rank + distance) % size] = 1
+    exchange = torch.ops._c10d_functional.all_to_all_single
+    result: Tensor = exchange(given.reshape(1, -1), received, sent, group.group_name)
+    return result.view(given.shape)
+
+
+def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
+    """Returns the buffers that GPUs of a group can read, and makes them for the first call; None where they cannot."""
+    if device.type != "cuda":
+        return None
+    with _lock:
+        known = _memories.setdefault(group, {})
+        if device not in known:
+            known[device] = _Buffers(group, device) if has_shared_buffers(group, device) else None
+        return known[device]
+
+
+class _Buffers:
+    """Buffers of a GPU that the others of its process group can read.
+
+    A buffer is in use from a shift to the wait for it. All processes shift and wait in the same order, so each takes
+    the same buffer as the others.
+
+    Args:
+        group: The process group.
+        device: This process's GPU.
+    """
+
+    def __init__(self, group: Any, device: torch.device) -> None:
+        self._group = weakref.ref(group)
+        self._device = device
+        self._free: defaultdict[int, list[SharedBuffer]] = defaultdict(list)
+        self._stream = torch.cuda.Stream(device, priority=-1)
+
+    def shift(self, given: Tensor, distance: int) -> Tensor:
+        """Copies what another process passes, in a stream of its own."""
+        buffer = self._taken(given.nbytes)
+        buffer.own.copy_(_bytes(given))
+        received = torch.empty_like(given)
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            buffer.wait_for_all(0)  # have filled theirs
+            _bytes(received).copy_(buffer.of_neighbour(distance))
+            buffer.wait_for_all(1)  # have read mine
+            end = torch.cuda.Event()
+            end.record(self._stream)
+        register_work(received, _Copy(end, buffer, self._free[given.nbytes]))
+        return received
+
+    def _taken(self, size: int) -> SharedBuffer:
+        """Returns a buffer that no exchange uses.
+
+        Raises:
+            EngineError: It would have to be made while calls are recorded as a CUDA graph.
+        """
+        with _lock:
+            if free := self._free[size]:
+                return free.pop()
+        if is_capturing():
+            raise EngineError(
+                f"An exchange of {size:,} bytes needs a buffer that all GPUs of the process group can read. None can "
+                "be made while a CUDA graph is recorded. Call the model once before, outside of the recording."
+            )
+        return SharedBuffer(size, self._device, self._group())
+
+
+class _Copy(getattr(torch.distributed, "Work", object)):  # type: ignore[misc]  # some builds of PyTorch lack it
+    """The copy of a shift.
+
+    Args:
+        end: Recorded behind the copy.
+        buffer: The buffer of this process.
+        free: Where it belongs after the exchange.
+    """
+
+    def __init__(
+        self, end: torch.cuda.Event, buffer: SharedBuffer, free: list[SharedBuffer]
+    ) -> None:
+        super().__init__()
+        self._end = end
+        self._buffer: SharedBuffer | None = buffer
+        self._free = free
+
+    def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002  (part of the interface)
+        """Lets the current stream wait for the copy."""
+        self._end.wait()
+        if self._buffer is not None:
+            self._free.append(self._buffer)
+            self._buffer = None
+        return True
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.view(-1).view(torch.uint8)
