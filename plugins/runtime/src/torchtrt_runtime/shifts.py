@@ -3,16 +3,15 @@
 The op ``torchtrt_collectives::shift`` begins an exchange, and ``_c10d_functional::wait_tensor`` waits for its end, as
 for PyTorch's functional collectives. JAX and MPI have the same exchange as ``ppermute`` and ``MPI_Sendrecv``.
 
-A GPU whose neighbours can read its memory has copy engines for that. They leave all multiprocessors to the kernels that
-run meanwhile, which the kernels of NCCL do not. So a shift between such GPUs is a copy from a buffer that all processes
-of the group can read, in a stream of its own. Everywhere else it is an all-to-all of PyTorch.
+GPUs that can write to each other's memory have copy engines for that. They leave all multiprocessors to the kernels
+that run meanwhile, which the kernels of NCCL do not. So a shift between such GPUs is a copy to a buffer that all
+processes of the group can write to, in a stream of its own. Everywhere else it is an all-to-all of PyTorch.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections import defaultdict
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ def _shift(input: Tensor, distance: int, group_name: str) -> Tensor:
     All processes of the group call it in the same order, with tensors of the same sizes and dtype.
 
     Args:
-        input: What this process passes. It may be changed as soon as the call returns.
+        input: What this process passes. It keeps its values until the wait.
         distance: The number of places in the group between this process and the one from which it receives. Behind the
             last process comes the first one.
         group_name: The name of the process group.
@@ -66,7 +65,7 @@ def _shift(input: Tensor, distance: int, group_name: str) -> Tensor:
 
 
 def _all_to_all(given: Tensor, distance: int, group: Any) -> Tensor:
-    """Exchanges tensors of which all but one have no elements."""
+    """Passes one tensor to one process, and none to the others."""
     size, rank = group.size(), group.rank()
     sent, received = [0] * size, [0] * size
     sent[(rank - distance) % size] = received[(rank + distance) % size] = 1
@@ -76,7 +75,7 @@ def _all_to_all(given: Tensor, distance: int, group: Any) -> Tensor:
 
 
 def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
-    """Returns the buffers that GPUs of a group can read, and makes them for the first call; None where they cannot."""
+    """Returns the buffers that GPUs of a group can write to; None where they cannot. All processes ask together."""
     if device.type != "cuda":
         return None
     with _lock:
@@ -87,10 +86,11 @@ def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
 
 
 class _Buffers:
-    """Buffers of a GPU that the others of its process group can read.
+    """Buffers of a GPU that the others of its process group can write to, one for each size.
 
-    A buffer is in use from a shift to the wait for it. All processes shift and wait in the same order, so each takes
-    the same buffer as the others.
+    A shift writes to the buffer of another process, which copies the contents elsewhere. All copies run in one stream,
+    in the same order in each process. A process enters the next exchange behind its own copy, so that no buffer is
+    written to before it was read.
 
     Args:
         group: The process group.
@@ -100,64 +100,64 @@ class _Buffers:
     def __init__(self, group: Any, device: torch.device) -> None:
         self._group = weakref.ref(group)
         self._device = device
-        self._free: defaultdict[int, list[SharedBuffer]] = defaultdict(list)
+        self._buffers: dict[int, SharedBuffer] = {}
         self._stream = torch.cuda.Stream(device, priority=-1)
 
     def shift(self, given: Tensor, distance: int) -> Tensor:
-        """Copies what another process passes, in a stream of its own."""
-        buffer = self._taken(given.nbytes)
-        buffer.own.copy_(_bytes(given))
+        """Begins to copy a tensor to another process, and what arrives from the opposite side."""
+        buffer = self._buffer(given.nbytes)
         received = torch.empty_like(given)
-        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        now = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
-            buffer.wait_for_all(0)  # have filled theirs
-            _bytes(received).copy_(buffer.of_neighbour(distance))
-            buffer.wait_for_all(1)  # have read mine
+            if (
+                not is_capturing()
+            ):  # of an earlier exchange of the same CUDA graph, it is part of that already
+                self._stream.wait_stream(now)
+            buffer.wait_for_all(0)  # have read what they received last
+            self._stream.wait_stream(now)
+            buffer.of_neighbour(-distance).copy_(_bytes(given))
+            buffer.wait_for_all(1)  # have written
+            _bytes(received).copy_(buffer.own)
             end = torch.cuda.Event()
             end.record(self._stream)
-        register_work(received, _Copy(end, buffer, self._free[given.nbytes]))
+        register_work(received, _Copy(end, given))
         return received
 
-    def _taken(self, size: int) -> SharedBuffer:
-        """Returns a buffer that no exchange uses.
+    def _buffer(self, size: int) -> SharedBuffer:
+        """Returns the buffer of a size.
 
         Raises:
             EngineError: It would have to be made while calls are recorded as a CUDA graph.
         """
         with _lock:
-            if free := self._free[size]:
-                return free.pop()
-        if is_capturing():
-            raise EngineError(
-                f"An exchange of {size:,} bytes needs a buffer that all GPUs of the process group can read. None can "
-                "be made while a CUDA graph is recorded. Call the model once before, outside of the recording."
-            )
-        return SharedBuffer(size, self._device, self._group())
+            if size not in self._buffers:
+                if is_capturing():
+                    raise EngineError(
+                        f"An exchange of {size:,} bytes needs a buffer that all GPUs of the process group can write "
+                        "to. None can be made while a CUDA graph is recorded. Call the model once before, outside of "
+                        "the recording."
+                    )
+                self._buffers[size] = SharedBuffer(size, self._device, self._group())
+            return self._buffers[size]
 
 
 class _Copy(getattr(torch.distributed, "Work", object)):  # type: ignore[misc]  # some builds of PyTorch lack it
-    """The copy of a shift.
+    """The copies of a shift.
 
     Args:
-        end: Recorded behind the copy.
-        buffer: The buffer of this process.
-        free: Where it belongs after the exchange.
+        end: Recorded behind the copies.
+        given: The tensor that the process passes, whose memory is read until then.
     """
 
-    def __init__(
-        self, end: torch.cuda.Event, buffer: SharedBuffer, free: list[SharedBuffer]
-    ) -> None:
+    def __init__(self, end: torch.cuda.Event, given: Tensor) -> None:
         super().__init__()
         self._end = end
-        self._buffer: SharedBuffer | None = buffer
-        self._free = free
+        self._given: Tensor | None = given
 
     def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002  (part of the interface)
-        """Lets the current stream wait for the copy."""
+        """Lets the current stream wait for the copies."""
         self._end.wait()
-        if self._buffer is not None:
-            self._free.append(self._buffer)
-            self._buffer = None
+        self._given = None
         return True
 
 

@@ -134,7 +134,7 @@ def register_work(tensor: torch.Tensor, work: torch.distributed.Work) -> None:
 
 
 class SharedBuffer:
-    """Memory of this process's GPU, and of the other GPUs of its group, that all of them can read.
+    """Memory of this process's GPU, and of the other GPUs of its group, that all of them can read and write.
 
     All processes of the group make the same buffers in the same order.
 

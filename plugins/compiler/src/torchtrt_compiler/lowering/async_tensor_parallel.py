@@ -58,11 +58,11 @@ IN_ENGINE = "its engine exchanges the tensor."
 
 
 class Form(enum.Enum):
-    """What a process has of a tensor whose rows are divided.
+    """The rows that a process has of a divided tensor.
 
     Attributes:
         OWN: Its own rows, which are equal to those that the other processes would compute.
-        PARTS: All rows, in one tensor for each process of the group. They differ in each process.
+        PARTS: All rows, in one tensor for each process of the group. Each process has other values.
     """
 
     OWN = enum.auto()
@@ -78,7 +78,7 @@ class Division:
         count: How many processes it has.
         place: Which of them this one is.
         rows: Where the rows of each divided node are.
-        forms: What this process has of each divided node.
+        forms: The rows that this process has of each divided node.
         late: The nodes between a product and an all-reduce. The process computes its own rows of them last.
     """
 

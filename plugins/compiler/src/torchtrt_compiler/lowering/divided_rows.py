@@ -19,16 +19,18 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from torchtrt.contract import arguments_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.groups import put_into_group
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
-from torchtrt_compiler.lowering.row_rules import RESHAPES, sizes_of
+from torchtrt_compiler.lowering.row_rules import REARRANGEMENTS, RESHAPES, sizes_of
 from torchtrt_compiler.torch_internals import FakeTensor
 from torchtrt_runtime.shifts import NAMESPACE
 
 aten = torch.ops.aten
+_TAKE_ROWS = frozenset({aten.slice.Tensor, aten.select.int})
 SHIFT = getattr(torch.ops, NAMESPACE).shift.default
 
 _CUT = "torchtrt_cut"
@@ -106,15 +108,36 @@ class _Rewriting:
         self.order()
 
     def keep(self, node: Node) -> None:
-        """Lets a node that stays whole read whole tensors."""
+        """Lets a node that stays whole read whole tensors, or the rows that it takes."""
+        stage = self.take_rows(node)
         for source in node.all_input_nodes:
             if source in self.division.forms:
                 node.replace_input_with(source, self.whole(source))
         is_last = node.op == "output" or writes(node)
-        stage = math.inf if is_last else self.stage_of(node, 0)
+        stage = math.inf if is_last else max(stage, self.stage_of(node, 0))
         if not is_last and _has_effect(node):
             stage = self.last_effect = max(stage, self.last_effect)
         self.place(node, stage, 0)
+
+    def take_rows(self, node: Node) -> float:
+        """Lets a node that takes some rows of one process read only these; returns the stage of that, or 0.
+
+        All processes pass rows at the same places, so that the exchange is the same in each.
+        """
+        source = node.args[0] if node.target in _TAKE_ROWS else None
+        if source not in self.own or self.division.rows[source].dim != _dim_of(node):
+            return 0
+        dim, size = _dim_of(node), sizes_of(self.own[source].meta["val"])[_dim_of(node)]
+        assert size is not None
+        rows = _rows_taken(node, size * self.division.count)
+        if rows is None or rows.start // size != (rows.stop - 1) // size:
+            return 0
+        part, start = divmod(rows.start, size)
+        taken = self.slice(self.own[source], dim, start, len(rows))
+        stage = self.keys[taken][0] + 1
+        rest = (0,) if node.target is aten.select.int else (0, len(rows))
+        node.args = (self.gather(taken)[part], dim, *rest)
+        return stage
 
     def compute_own(self, node: Node) -> None:
         """Adds a node for the rows of this process."""
@@ -169,9 +192,26 @@ class _Rewriting:
 
     def parts_of(self, node: Node) -> list[Node]:
         """Returns all parts of a node; of one whose own rows this process has, it receives the others."""
-        if node in self.parts:
-            return self.parts[node]
-        own = self.own[node]
+        if node not in self.parts and node.target in REARRANGEMENTS and node.args[0] in self.own:
+            self.rearrange(node)
+        return self.parts[node] if node in self.parts else self.gather(self.own[node])
+
+    def rearrange(self, node: Node) -> None:
+        """Adds a node for each part that is received in the order of elements before a view."""
+        source = node.args[0]
+        assert isinstance(source, Node)
+        parts = self.parts_of(source)
+        self.parts[node] = []
+        for part in range(self.division.count):
+            made = self.own[node]
+            if part != self.division.place:
+                made = self.add(node, self.division.rows[node].dim, {source: parts[part]}, part)
+                turn = self.turn_of(part, False)
+                self.place(made, self.stage_of(made, turn), turn)
+            self.parts[node].append(made)
+
+    def gather(self, own: Node) -> list[Node]:
+        """Returns what all processes have at the place of this one's rows."""
         if own not in self.gathered:
             count, mine = self.division.count, self.division.place
             parts = self.gathered[own] = [own] * count
@@ -272,7 +312,7 @@ class _Rewriting:
         leave_in_torch(made, "It takes a part of the rows, without a copy.", "view")
         made.meta[_CUT] = True
         self.place(made, self.keys[source][0], 0)
-        if _is_aligned(source.meta["val"], dim, step):
+        if _is_aligned(source.meta["val"], dim, start):
             return made
         copied = self.call(aten.clone.default, (made,), None)
         leave_in_torch(copied, "It copies a part of the rows to an aligned address.", "divided")
@@ -311,14 +351,32 @@ class _Rewriting:
                 output.prepend(node)
 
 
-def _is_aligned(value: torch.Tensor, dim: int, step: int) -> bool:
-    """Returns whether equal parts of a contiguous tensor begin where an engine can read them, or are copied anyway."""
+def _dim_of(node: Node) -> int:
+    """Returns the dimension along which ``slice`` or ``select`` takes rows."""
+    dim = arguments_of(node).dim
+    return int(dim) % int(node.args[0].meta["val"].dim())  # type: ignore[union-attr]
+
+
+def _rows_taken(node: Node, size: int) -> range | None:
+    """Returns the rows that ``slice`` or ``select`` takes of so many; None if they are not known or have gaps."""
+    op = arguments_of(node)
+    if node.target is aten.select.int:
+        return range(op.index % size, op.index % size + 1) if isinstance(op.index, int) else None
+    bounds = (op.start, op.end, op.step)
+    if not all(each is None or isinstance(each, int) for each in bounds) or op.step != 1:
+        return None
+    rows = range(size)[slice(*bounds)]
+    return rows if rows else None
+
+
+def _is_aligned(value: torch.Tensor, dim: int, start: int) -> bool:
+    """Returns whether rows of a contiguous tensor begin where an engine can read them, or are copied anyway."""
     inner = sizes_of(value)[dim + 1 :]
     if any(size != 1 for size in sizes_of(value)[:dim]):
-        return True  # the parts are not contiguous
+        return True  # they are not contiguous
     if None in inner:
-        return False
-    return step * math.prod(filter(None, inner)) * value.itemsize % _ALIGNMENT == 0
+        return not start
+    return start * math.prod(filter(None, inner)) * value.itemsize % _ALIGNMENT == 0
 
 
 def _has_effect(node: Node) -> bool:

@@ -69,7 +69,7 @@ def _keeps_equal(node: Node) -> bool:
 def _equal_weights(graph_module: GraphModule) -> set[str]:
     """Returns the names of the weights that are equal in all processes.
 
-    What only products read counts as different: those are most of a model's weights, and are divided where rows are.
+    A weight that only products read counts as different: such weights are most of a model, and a plan divides them.
     """
     digests = dict(_digests(graph_module))
     processes = Processes.of(graph_module)

@@ -357,3 +357,5 @@ _FAMILIES: Sequence[tuple[Rule, Sequence[Any]]] = (
 _RULES: Mapping[Any, Rule] = {op: rule for rule, ops in _FAMILIES for op in ops}
 RESHAPES = frozenset(op for op, rule in _RULES.items() if rule is _reshaped)
 """The ops that keep the order of elements in memory."""
+REARRANGEMENTS = RESHAPES | {op for op, rule in _RULES.items() if rule is _moved}
+"""The ops whose result has the elements of their input."""
