@@ -125,10 +125,12 @@ class _Rewriting:
         All processes pass rows at the same places, so that the exchange is the same in each.
         """
         source = node.args[0] if node.target in _TAKE_ROWS else None
-        if source not in self.own or self.division.rows[source].dim != _dim_of(node):
+        if not isinstance(source, Node) or source not in self.own:
             return 0
-        dim, size = _dim_of(node), sizes_of(self.own[source].meta["val"])[_dim_of(node)]
-        assert size is not None
+        dim = self.division.rows[source].dim
+        size = sizes_of(self.own[source].meta["val"])[dim]
+        if size is None or dim != _dim_of(node):
+            return 0
         rows = _rows_taken(node, size * self.division.count)
         if rows is None or rows.start // size != (rows.stop - 1) // size:
             return 0
