@@ -109,9 +109,8 @@ class _Buffers:
         received = torch.empty_like(given)
         now = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
-            if (
-                not is_capturing()
-            ):  # of an earlier exchange of the same CUDA graph, it is part of that already
+            # Behind an earlier exchange of a CUDA graph, the stream is part of the graph already.
+            if not is_capturing():
                 self._stream.wait_stream(now)
             buffer.wait_for_all(0)  # have read what they received last
             self._stream.wait_stream(now)
