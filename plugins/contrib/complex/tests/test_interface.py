@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import Dim
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import InputError
 from torchtrt.testing import run_compiled
 from torchtrt_runtime.engine_module import EngineModule
@@ -19,18 +20,6 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 def numbers(*shape):
     """Returns random complex numbers."""
     return torch.randn(*shape, dtype=C64)
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-        self.eval()
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
 
 
 def apply_rotary_emb(xq, xk, freqs_cis):
@@ -108,7 +97,7 @@ def test_complex_inputs_and_outputs(label, version):
 def test_sizes_that_vary_in_several_ranges(version):
     """The ranges are those of the complex tensor, and so are the messages."""
     ranges = [((1, 4), (2, 4), (4, 4)), ((16, 4), (32, 4), (64, 4))]
-    model = Function(lambda x: x * 2j + x.conj())
+    model = Function(lambda x: x * 2j + x.conj()).eval()
     compiled = torchtrt.compile(
         model, [torchtrt.Input(ranges=ranges, dtype=C64)], require_full_compilation=True
     )
@@ -137,7 +126,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_inputs_of_any_layout(layout):
     """What PyTorch has not conjugated or negated yet is."""
-    model, x = Function(lambda x: x * 2 + 1j), LAYOUTS[layout]()
+    model, x = Function(lambda x: x * 2 + 1j).eval(), LAYOUTS[layout]()
     compiled = torchtrt.compile(
         model, [numbers(3, 4)], require_full_compilation=True, min_block_size=1
     )
@@ -202,7 +191,7 @@ def test_complex_weights_are_refitted():
 
 def test_a_saved_model_takes_complex_inputs(tmp_path):
     """Both for torchtrt.load and for torch.export.load."""
-    model, x = Function(lambda x: (x @ x.mH, x.abs())), numbers(3, 4)
+    model, x = Function(lambda x: (x @ x.mH, x.abs())).eval(), numbers(3, 4)
     compiled = torchtrt.compile(model, [x], require_full_compilation=True, min_block_size=1)
     torchtrt.save(compiled, tmp_path / "model.pt2")
 
@@ -216,7 +205,7 @@ def test_a_saved_model_takes_complex_inputs(tmp_path):
 
 def test_the_backend_of_torch_compile():
     """Dynamo's graphs have complex inputs and outputs as well."""
-    model = Function(lambda x, w: ((x @ w) * 1j, torch.fft.fft(x).real.sum()))
+    model = Function(lambda x, w: ((x @ w) * 1j, torch.fft.fft(x).real.sum())).eval()
     compiled = torch.compile(model, backend="torchtrt", options={"min_block_size": 1})
     x, w = numbers(3, 4), numbers(4, 2)
 
@@ -228,7 +217,7 @@ def test_the_backend_of_torch_compile():
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 def test_double_precision_is_truncated_only_on_request(truncate):
     """complex128 consists of float64."""
-    model, x = Function(lambda x: (x * 2j).abs() + 1), numbers(3).to(torch.complex128)
+    model, x = Function(lambda x: (x * 2j).abs() + 1).eval(), numbers(3).to(torch.complex128)
     compiled = torchtrt.compile(model, [x], min_block_size=1, truncate_double=truncate)
 
     torch.testing.assert_close(compiled(x), model(x), **CLOSE)
@@ -239,7 +228,7 @@ def test_half_precision():
     """complex32 consists of float16; its products are computed in float32, as PyTorch does."""
     model = Function(
         lambda a: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(a))
-    )
+    ).eval()
     x = torch.randn(3, 2).half()
     compiled = torchtrt.compile(model, [x], require_full_compilation=True, min_block_size=1)
 
@@ -248,7 +237,7 @@ def test_half_precision():
 
 def test_an_op_that_settings_keep_stays_whole():
     """The rule of an op is not used where PyTorch is to run the op."""
-    model, x = Function(lambda x: (x * 2j).exp() + 1), numbers(3)
+    model, x = Function(lambda x: (x * 2j).exp() + 1).eval(), numbers(3)
     compiled = torchtrt.compile(
         model, [x], min_block_size=1, torch_executed_ops={"aten.exp.default"}
     )
