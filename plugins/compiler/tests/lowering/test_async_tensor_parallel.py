@@ -338,6 +338,15 @@ def test_a_divided_program_computes_the_same(name, count, monkeypatch):
     assert all(any(words in line for line in program.divided) for program in programs)
 
 
+def test_a_number_that_differs_makes_different_values(monkeypatch):
+    """Each process multiplies all rows by its own number; 1 leaves out the multiplication."""
+    models = [
+        Function(lambda x, factor=factor: reduced((reduced(x @ W) * factor).sin() @ W) * factor)
+        for factor in (1, 2, 3)
+    ]
+    check_same_results(models, torch.randn(6, 4), monkeypatch=monkeypatch)
+
+
 @pytest.mark.parametrize(("rows", "copies"), [(128, 0), (6, 3)])
 def test_parts_begin_where_engines_can_read_them(rows, copies, monkeypatch):
     """Which is at a multiple of 256 bytes: other parts are copied. Neither is a constant, which no other part has."""
@@ -362,6 +371,7 @@ def test_parts_begin_where_engines_can_read_them(rows, copies, monkeypatch):
         (lambda x: reduced(x * 2), 2, 1, "no matrix product leads to it row by row"),
         (lambda x: reduced((x @ W).cumsum(0)), 2, 1, "no matrix product leads to it row by row"),
         (lambda x: reduced(x @ W, "avg"), 2, 1, "its kind of reduction is 'avg'"),
+        (lambda x: reduced(x @ W), 1, 1, "its process group has one process"),
     ],
 )
 def test_the_program_has_the_reason_against_dividing(function, count, least, words, monkeypatch):
