@@ -14,7 +14,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 import torchtrt
 from tests.support.modules import Function
 from tests.support.parallel_models import Block
-from torchtrt.errors import RefitError
+from torchtrt.errors import ProcessGroupError, RefitError
 from torchtrt_compiler.lowering import async_tensor_parallel
 
 BETWEEN = {"min_block_size": 1, "disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
@@ -175,6 +175,19 @@ def check_inputs_whose_examples_differ(mesh, folder):
         torch.testing.assert_close(compiled(x, own), expected)
         fast = torch.compile(lambda x: model(x, own), backend="torchtrt", options=settings)
         torch.testing.assert_close(fast(x), expected)
+
+
+def check_ranks_that_divide_other_rows(mesh, folder):
+    """They find out while compiling, before one of them ends in an exchange of other sizes."""
+    (parallel, _), (whole, _) = parallel_blocks(mesh)
+    x = torch.rand(1, 8, 8)
+    with small_parts():
+        with pytest.raises(ProcessGroupError, match=r"with inputs of the same sizes"):
+            torchtrt.compile(
+                parallel, [x[:, mesh.get_rank() * 2 :]], async_tensor_parallel=True, **BETWEEN
+            )
+        compiled = torchtrt.compile(parallel, [x], async_tensor_parallel=True, **BETWEEN)
+    torch.testing.assert_close(compiled(x), whole(x))
 
 
 def check_graphs_of_gradients_stay_whole(mesh, folder):

@@ -34,6 +34,7 @@ from tests.parallel_parts import (  # noqa: F401  (checks)
     check_divided_rows_with_torch_compile,
     check_graphs_of_gradients_stay_whole,
     check_inputs_whose_examples_differ,
+    check_ranks_that_divide_other_rows,
     check_rows_are_divided,
     check_the_order_of_parts,
     check_tuning_tries_divided_rows,

@@ -58,7 +58,7 @@ IN_ENGINE = "its engine exchanges the tensor."
 
 
 class Form(enum.Enum):
-    """What a process has of a tensor whose rows are divided.
+    """The rows of a divided tensor that a process has.
 
     Attributes:
         OWN: Its own rows, which are equal to those that the other processes would compute.

@@ -19,19 +19,22 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
 from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.groups import put_into_group
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
+from torchtrt_compiler.lowering.equal_values import are_equal_exchanges
 from torchtrt_compiler.lowering.row_rules import RESHAPES, sizes_of
 from torchtrt_compiler.torch_internals import FakeTensor
+from torchtrt_runtime.process_groups import Processes
 from torchtrt_runtime.shifts import NAMESPACE
 
 aten = torch.ops.aten
 SHIFT = getattr(torch.ops, NAMESPACE).shift.default
 
 _CUT = "torchtrt_cut"
+_ROWS_OF = "torchtrt_rows_of"
 _ALIGNMENT = 256
 """TensorRT documents that the address of a tensor is a multiple of this number of bytes."""
 _Key = tuple[float, int, int]
@@ -52,8 +55,17 @@ def divide_rows(graph_module: GraphModule, division: Division) -> None:
 
     Raises:
         UnsupportedProgramError: A part of an op's result has other sizes than expected.
+        ProcessGroupError: The processes would exchange different rows. Or another process does not arrive, or has
+            failed.
     """
     _Rewriting(graph_module, division).run()
+    shifts = graph_module.graph.find_nodes(op="call_function", target=SHIFT, sort=True)
+    exchanges = [_description(node) for node in shifts]
+    if not are_equal_exchanges(Processes.of(graph_module), division.group, exchanges):
+        raise ProcessGroupError(
+            "async_tensor_parallel=True would divide other rows in each process. Compile the same model in all of "
+            "them, with the same settings and with inputs of the same sizes."
+        )
     graph_module.recompile()
 
 
@@ -158,7 +170,7 @@ class _Rewriting:
         for distance in range(1, count):
             part = (mine - distance) % count
             turn = self.turn_of(part, is_late=True)
-            shifts.append(self.shift(parts[part], distance, turn))
+            shifts.append(self.shift(node, parts[part], distance, turn))
         total = parts[mine]
         stage = 1 + max(self.keys[each][0] for each in (total, *shifts))
         for shift in shifts:
@@ -176,16 +188,18 @@ class _Rewriting:
             count, mine = self.division.count, self.division.place
             parts = self.gathered[own] = [own] * count
             shifts = {
-                (mine - step) % count: self.shift(own, count - step, 0) for step in range(1, count)
+                (mine - step) % count: self.shift(node, own, count - step, 0)
+                for step in range(1, count)
             }
             for part, shift in shifts.items():
                 parts[part] = self.wait(shift, self.keys[shift][0], self.turn_of(part, False))
         return self.gathered[own]
 
-    def shift(self, source: Node, distance: int, turn: int) -> Node:
-        """Begins to pass a tensor to the process so many places ahead, and to receive one."""
+    def shift(self, node: Node, source: Node, distance: int, turn: int) -> Node:
+        """Begins to pass rows of a node to the process so many places ahead, and to receive some."""
         shift = self.call(SHIFT, (source, distance, self.division.group), None)
         leave_in_torch(shift, "It exchanges rows with another process.", "divided")
+        shift.meta[_ROWS_OF] = node.name
         self.place(shift, self.stage_of(shift, turn), turn)
         return shift
 
@@ -309,6 +323,12 @@ class _Rewriting:
                 put_into_group(node, group)
             if node is not output:
                 output.prepend(node)
+
+
+def _description(shift: Node) -> str:
+    """Returns what is equal in all processes for an exchange of the same rows."""
+    value = shift.meta["val"]
+    return f"{shift.meta[_ROWS_OF]} {shift.args[1]} {value.dtype} {sizes_of(value)}"
 
 
 def _is_aligned(value: torch.Tensor, dim: int, step: int) -> bool:

@@ -9,7 +9,7 @@ to counts as different: it may be equal until the first call only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torchtrt.contract import constant_of
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, mutates
 from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_runtime.meetings import agreed
-from torchtrt_runtime.process_groups import Processes, is_collective
+from torchtrt_runtime.process_groups import Processes, is_collective, ranks_of
 from torchtrt_runtime.torch_internals import is_fake
 from torchtrt_runtime.weights.recipe import digest
 
@@ -33,6 +33,7 @@ _FORMS = frozenset(
     {aten.t.default, aten.transpose.int, aten.permute.default, aten._to_copy.default}
 )
 """The ops between the weight of a product and the product."""
+_DIFFERENT = "different"
 _OUTSIDE = frozenset({"placeholder", "get_attr"})
 """The kinds of nodes whose values come from outside of the graph."""
 
@@ -123,6 +124,27 @@ def equal_digests(processes: Processes | None, digests: dict[str, str]) -> dict[
     """
     given: dict[str, str | None] = {**digests}
     return agreed(processes, "the weights of a model", given, _in_both)
+
+
+def are_equal_exchanges(processes: Processes | None, group: str, exchanges: Sequence[str]) -> bool:
+    """Returns whether the processes of a group have the same exchanges in order; all processes call it together.
+
+    Args:
+        processes: The processes.
+        group: The name of the group. Other groups may exchange others.
+        exchanges: For each exchange of this process, text that is equal for equal ones.
+
+    Raises:
+        ProcessGroupError: Another process does not arrive, or has failed.
+    """
+    ranks = str(ranks_of(group))
+    given = {ranks: hashlib.sha256("\n".join(exchanges).encode()).hexdigest()}
+    return agreed(processes, "the rows of a model", given, _in_each_group)[ranks] != _DIFFERENT
+
+
+def _in_each_group(first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
+    both = first.keys() & second.keys()
+    return {**first, **second, **{name: _DIFFERENT for name in both if first[name] != second[name]}}
 
 
 def _written(graph_module: GraphModule) -> set[Node]:
