@@ -24,7 +24,7 @@ from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.groups import put_into_group
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
-from torchtrt_compiler.lowering.equal_values import are_equal_exchanges
+from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_compiler.lowering.row_rules import RESHAPES, sizes_of
 from torchtrt_compiler.torch_internals import FakeTensor
 from torchtrt_runtime.process_groups import Processes
@@ -60,8 +60,10 @@ def divide_rows(graph_module: GraphModule, division: Division) -> None:
     """
     _Rewriting(graph_module, division).run()
     shifts = graph_module.graph.find_nodes(op="call_function", target=SHIFT, sort=True)
-    exchanges = [_description(node) for node in shifts]
-    if not are_equal_exchanges(Processes.of(graph_module), division.group, exchanges):
+    exchanges = {f"{place}": _description(node) for place, node in enumerate(shifts)}
+    processes = Processes.of(graph_module)
+    found = equal_digests(processes, "the rows of a model", exchanges, division.group)
+    if None in found.values():
         raise ProcessGroupError(
             "async_tensor_parallel=True would divide other rows in each process. Compile the same model in all of "
             "them, with the same settings and with inputs of the same sizes."

@@ -9,7 +9,7 @@ to counts as different: it may be equal until the first call only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -33,7 +33,6 @@ _FORMS = frozenset(
     {aten.t.default, aten.transpose.int, aten.permute.default, aten._to_copy.default}
 )
 """The ops between the weight of a product and the product."""
-_DIFFERENT = "different"
 _OUTSIDE = frozenset({"placeholder", "get_attr"})
 """The kinds of nodes whose values come from outside of the graph."""
 
@@ -51,7 +50,7 @@ def equal_in(
     Raises:
         ProcessGroupError: Another process does not arrive, or has failed.
     """
-    found, written = _compared(graph_module, examples), _written(graph_module)
+    found, written = _compared(graph_module, group, examples), _written(graph_module)
     equal = set[Node]()
     for node in graph_module.graph.nodes:
         if node.op == "placeholder":
@@ -93,8 +92,10 @@ def _keeps_equal(node: Node) -> bool:
     return not draws_random_numbers(node)
 
 
-def _compared(graph_module: GraphModule, examples: Mapping[Node, torch.Tensor]) -> set[str]:
-    """Returns the names of the weights, inputs with examples, and calls that are equal in all processes.
+def _compared(
+    graph_module: GraphModule, group: str, examples: Mapping[Node, torch.Tensor]
+) -> set[str]:
+    """Returns the names of the weights, inputs with examples, and calls that are equal in all processes of a group.
 
     Calls are equal if they read nodes of the same names, and have the same other arguments. Weights that only products
     read count as different: those are most of a model's weights, and are divided where rows are.
@@ -108,43 +109,35 @@ def _compared(graph_module: GraphModule, examples: Mapping[Node, torch.Tensor]) 
     }
     calls = graph_module.graph.nodes
     given |= {_name_of(node): _digest_of_call(node) for node in calls if node.op not in _OUTSIDE}
-    digests = equal_digests(Processes.of(graph_module), given)
+    processes = Processes.of(graph_module)
+    digests = equal_digests(processes, "the weights of a model", given, group)
     return {name for name, each in digests.items() if each is not None}
 
 
-def equal_digests(processes: Processes | None, digests: dict[str, str]) -> dict[str, str | None]:
-    """Returns the digests of tensors, with None for those that differ; all processes call it together.
+def equal_digests(
+    processes: Processes | None, about: str, digests: Mapping[str, str], group: str | None = None
+) -> dict[str, str | None]:
+    """Returns digests, with None for those that differ; all processes call it together.
 
     Args:
         processes: The processes.
-        digests: For the names of tensors, what is equal for equal ones.
+        about: What has the digests.
+        digests: For some names, what is equal for equal values.
+        group: The group whose processes are to be compared; all processes if omitted.
 
     Raises:
         ProcessGroupError: Another process does not arrive, or has failed.
     """
-    given: dict[str, str | None] = {**digests}
-    return agreed(processes, "the weights of a model", given, _in_both)
+    ranks = "" if group is None else str(ranks_of(group))
+    given: dict[str, dict[str, str | None]] = {ranks: {**digests}}
+    return agreed(processes, about, given, _in_each_group)[ranks]
 
 
-def are_equal_exchanges(processes: Processes | None, group: str, exchanges: Sequence[str]) -> bool:
-    """Returns whether the processes of a group have the same exchanges in order; all processes call it together.
-
-    Args:
-        processes: The processes.
-        group: The name of the group. Other groups may exchange others.
-        exchanges: For each exchange of this process, text that is equal for equal ones.
-
-    Raises:
-        ProcessGroupError: Another process does not arrive, or has failed.
-    """
-    ranks = str(ranks_of(group))
-    given = {ranks: hashlib.sha256("\n".join(exchanges).encode()).hexdigest()}
-    return agreed(processes, "the rows of a model", given, _in_each_group)[ranks] != _DIFFERENT
-
-
-def _in_each_group(first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
+def _in_each_group(
+    first: dict[str, dict[str, str | None]], second: dict[str, dict[str, str | None]]
+) -> dict[str, dict[str, str | None]]:
     both = first.keys() & second.keys()
-    return {**first, **second, **{name: _DIFFERENT for name in both if first[name] != second[name]}}
+    return {**first, **second, **{ranks: _in_both(first[ranks], second[ranks]) for ranks in both}}
 
 
 def _written(graph_module: GraphModule) -> set[Node]:

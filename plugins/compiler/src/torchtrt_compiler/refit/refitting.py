@@ -176,7 +176,7 @@ def _check_equal(compiled: CompiledModule, weights: GivenWeights) -> None:
         return
     values = GraphAttributes(recipe, weights).values
     digests = {name: digest(each) for name, each in values.items()}
-    found = equal_digests(compiled.interface.processes, digests)
+    found = equal_digests(compiled.interface.processes, "the weights of a model", digests)
     if different := sorted(repr(name) for name, each in found.items() if each is None):
         raise RefitError(
             f"{', '.join(different)} had the same values in all processes when the model was compiled, and would have "
