@@ -412,6 +412,8 @@ def test_another_size_may_vary(two_ranks):
 
     assert all("2 processes, with 3 rows each" in line for line in report.divided)
     assert len(report.divided) == 2
+    # Of a single sample, the parts would be contiguous, and begin anywhere.
+    assert "to an aligned address" in str(report.in_torch)
 
 
 def test_sequence_parallel_programs_stay_as_they_are(two_ranks):

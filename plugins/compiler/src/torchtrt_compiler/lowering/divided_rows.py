@@ -336,7 +336,7 @@ def _description(shift: Node) -> str:
 def _is_aligned(value: torch.Tensor, dim: int, step: int) -> bool:
     """Returns whether equal parts of a contiguous tensor begin where an engine can read them, or are copied anyway."""
     inner = sizes_of(value)[dim + 1 :]
-    if any(size != 1 for size in sizes_of(value)[:dim]):
+    if any(size not in (None, 1) for size in sizes_of(value)[:dim]):
         return True  # the parts are not contiguous
     if None in inner:
         return False
