@@ -14,6 +14,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 import torchtrt
 from tests.support.modules import Function
 from tests.support.parallel_models import Block
+from torchtrt.errors import ProcessGroupError, RefitError
 from torchtrt_compiler.lowering import async_tensor_parallel
 
 BETWEEN = {"min_block_size": 1, "disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
@@ -107,6 +108,98 @@ def check_tuning_tries_divided_rows(mesh, folder):
     tried = compiled.report.tried[-1]
     assert tried.startswith("with rows divided among the processes: ")
     assert compiled.settings.async_tensor_parallel == tried.endswith(", kept")
+
+
+class Scaled(nn.Module):
+    """A product, its sum over all processes, and other values for it, which may differ in each process."""
+
+    def __init__(self, mesh, **others):
+        super().__init__()
+        self.group = mesh.get_group().group_name
+        generator = torch.Generator().manual_seed(mesh.get_rank())
+        self.weight = nn.Parameter(torch.rand(8, 8, generator=generator))
+        self.register_buffer("step", torch.full((8,), mesh.get_rank() + 1.0))
+        for name, value in others.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x, other=None):
+        """Returns ``x``'s shape."""
+        exchanged = torch.ops._c10d_functional.all_reduce(x @ self.weight, "sum", self.group)
+        total = torch.ops._c10d_functional.wait_tensor(exchanged)
+        if hasattr(self, "state"):
+            other = self.state * 1
+            self.state.add_(self.step)
+        return total * (self.scale if hasattr(self, "scale") else other)
+
+
+def check_buffers_that_are_equal_until_they_are_written(mesh, folder):
+    """Each process computes all rows with its own value, from the first call on."""
+    model, x = Scaled(mesh, state=torch.ones(8)).eval(), torch.rand(4, 8)
+    with small_parts(), torch.no_grad():
+        compiled = torchtrt.compile(
+            copy.deepcopy(model), [x], async_tensor_parallel=True, **BETWEEN
+        )
+        assert "with 2 rows each" in str(compiled.report.divided)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def check_weights_that_were_equal_take_equal_ones(mesh, folder):
+    """Others are refused in all ranks, and nothing changes; saved, too."""
+    torch.manual_seed(5)
+    x, scales = torch.rand(4, 8), {"same": torch.rand(8), "other": torch.rand(8)}
+    scales["other"][-1] = mesh.get_rank()
+    model, *others = (Scaled(mesh, scale=each).eval() for each in (torch.ones(8), *scales.values()))
+    settings = {**BETWEEN, "async_tensor_parallel": True, "immutable_weights": False}
+    with small_parts():
+        compiled = torchtrt.compile(model, [x], **settings)
+    torchtrt.save(compiled, f"{folder}/scaled-{mesh.get_rank()}.pt2")
+    for module in (compiled, torchtrt.load(f"{folder}/scaled-{mesh.get_rank()}.pt2")):
+        refitted = torchtrt.refit_module_weights(module, others[0])
+        torch.testing.assert_close(refitted(x), others[0](x))
+        with pytest.raises(RefitError, match="'scale' had the same values in all processes"):
+            torchtrt.refit_module_weights(module, others[1])
+        torch.testing.assert_close(module(x), model(x))
+
+
+def check_inputs_whose_examples_differ(mesh, folder):
+    """They differ in the calls, too: those of a model, and what a function reads from outside."""
+    torch.manual_seed(6)
+    x, own = torch.rand(4, 8), torch.rand(8) + mesh.get_rank()
+    model = Scaled(mesh).eval()
+    expected = model(x, own)
+    with small_parts(), torch.no_grad():
+        settings = {**BETWEEN, "async_tensor_parallel": True}
+        compiled = torchtrt.compile(model, [x, own], **settings)
+        assert "with 2 rows each" in str(compiled.report.divided)
+        torch.testing.assert_close(compiled(x, own), expected)
+        fast = torch.compile(lambda x: model(x, own), backend="torchtrt", options=settings)
+        torch.testing.assert_close(fast(x), expected)
+
+
+def check_ranks_that_divide_other_rows(mesh, folder):
+    """They find out while compiling, before one of them ends in an exchange of other sizes."""
+    (parallel, _), (whole, _) = parallel_blocks(mesh)
+    x = torch.rand(1, 8, 8)
+    with small_parts():
+        with pytest.raises(ProcessGroupError, match=r"with inputs of the same sizes"):
+            torchtrt.compile(
+                parallel, [x[:, mesh.get_rank() * 2 :]], async_tensor_parallel=True, **BETWEEN
+            )
+        compiled = torchtrt.compile(parallel, [x], async_tensor_parallel=True, **BETWEEN)
+    torch.testing.assert_close(compiled(x), whole(x))
+
+
+def check_graphs_of_gradients_stay_whole(mesh, folder):
+    """Their weights are inputs, which are equal in all processes until the first step."""
+    x, scale = torch.rand(4, 8, generator=torch.Generator().manual_seed(7)), torch.ones(8)
+    model = Scaled(mesh, scale=scale)
+    with small_parts():
+        options = {**BETWEEN, "async_tensor_parallel": True}
+        fast = torch.compile(model, backend="torchtrt", options=options)
+        for _ in range(2):
+            torch.testing.assert_close(fast(x), model(x))
+            scale.add_(mesh.get_rank())
 
 
 def check_the_order_of_parts(mesh, folder):

@@ -30,10 +30,15 @@ import torchtrt
 from tests.parallel_parts import (  # noqa: F401  (checks)
     check_a_batch_is_divided_by_samples,
     check_an_engine_with_collectives_that_runs_twice,
+    check_buffers_that_are_equal_until_they_are_written,
     check_divided_rows_with_torch_compile,
+    check_graphs_of_gradients_stay_whole,
+    check_inputs_whose_examples_differ,
+    check_ranks_that_divide_other_rows,
     check_rows_are_divided,
     check_the_order_of_parts,
     check_tuning_tries_divided_rows,
+    check_weights_that_were_equal_take_equal_ones,
 )
 from tests.support.modules import Function
 from tests.support.parallel_models import Block, Perceptron, parallel_perceptron

@@ -165,18 +165,24 @@ def lowered(model, *inputs, **settings):
 
 def lowered_everywhere(models, inputs, monkeypatch):
     """Returns the divided program of each rank. All weights that are equal count as equal."""
-    digests = [(dict, {})]
+    given = {}
 
-    def lower_all(agree):
+    def lower_all(joined):
+        def agree(processes, about, value, combine):
+            given.setdefault(about, []).append(value)
+            return joined(given[about], combine) if about == "the weights of a model" else value
+
         monkeypatch.setattr(equal_values, "agreed", agree)
         for rank, model in enumerate(models):
             with as_rank(rank, len(models)):
                 yield lowered(model, *inputs, async_tensor_parallel=True)
 
-    list(lower_all(lambda processes, about, value, combine: digests.append((combine, value)) or {}))
-    combine = digests[-1][0]  # there is no other one without an all-reduce
-    equal = functools.reduce(combine, [value for _, value in digests[1:]] or [{}])
-    return list(lower_all(lambda *_: equal))
+    list(lower_all(lambda values, combine: values[-1]))
+    given.pop("the rows of a model", None)
+    programs = list(lower_all(lambda values, combine: functools.reduce(combine, values)))
+    exchanges = given.get("the rows of a model", [])
+    assert exchanges == exchanges[:1] * len(exchanges)
+    return programs
 
 
 def check_same_results(models, *inputs, monkeypatch):
@@ -367,6 +373,15 @@ def test_a_divided_program_computes_the_same(name, count, monkeypatch):
     assert all(any(words in line for line in program.divided) for program in programs)
 
 
+def test_a_number_that_differs_makes_different_values(monkeypatch):
+    """Each process multiplies all rows by its own number; 1 leaves out the multiplication."""
+    models = [
+        Function(lambda x, factor=factor: reduced((reduced(x @ W) * factor).sin() @ W) * factor)
+        for factor in (1, 2, 3)
+    ]
+    check_same_results(models, torch.randn(6, 4), monkeypatch=monkeypatch)
+
+
 @pytest.mark.parametrize(("rows", "copies"), [(128, 0), (6, 1)])
 def test_parts_begin_where_engines_can_read_them(rows, copies, monkeypatch):
     """Which is at a multiple of 256 bytes: other parts are copied. Neither is a constant, which no other part has."""
@@ -389,6 +404,7 @@ def test_parts_begin_where_engines_can_read_them(rows, copies, monkeypatch):
         (lambda x: reduced(x * 2), 2, 1, "no matrix product leads to it row by row"),
         (lambda x: reduced((x @ W).cumsum(0)), 2, 1, "no matrix product leads to it row by row"),
         (lambda x: reduced(x @ W, "avg"), 2, 1, "its kind of reduction is 'avg'"),
+        (lambda x: reduced(x @ W), 1, 1, "its process group has one process"),
     ],
 )
 def test_the_program_has_the_reason_against_dividing(function, count, least, words, monkeypatch):
@@ -423,6 +439,8 @@ def test_another_size_may_vary(two_ranks):
 
     assert all("2 processes, with 3 rows each" in line for line in report.divided)
     assert len(report.divided) == 2
+    # Of a single sample, the parts would be contiguous, and begin anywhere.
+    assert "to an aligned address" in str(report.in_torch)
 
 
 def test_sequence_parallel_programs_stay_as_they_are(two_ranks):

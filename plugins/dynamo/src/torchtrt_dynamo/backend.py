@@ -115,6 +115,9 @@ def _compile(
     """Returns the function that AOTAutograd calls for a graph, which builds engines when it is first called."""
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     roles = _Roles.of(placeholders, bake_weights)
+    if not bake_weights:
+        # Rows are divided only where weights are known to be equal in all processes.
+        settings = {**settings, "async_tensor_parallel": False}
     if not roles.tensors or not _returns_tensors(graph_module):
         return _run_in_pytorch(graph_module, example_inputs)
     return _boxed(_Engines(graph_module, placeholders, roles, settings, is_broken_off))

@@ -70,8 +70,9 @@ def _all_to_all(given: Tensor, distance: int, group: Any) -> Tensor:
     sent, received = [0] * size, [0] * size
     sent[(rank - distance) % size] = received[(rank + distance) % size] = 1
     exchange = torch.ops._c10d_functional.all_to_all_single
-    result: Tensor = exchange(given.reshape(1, -1), received, sent, group.group_name)
-    return result.view(given.shape)
+    # As bytes: no backend exchanges all dtypes.
+    result: Tensor = exchange(_bytes(given).view(1, -1), received, sent, group.group_name)
+    return result.view(-1).view(given.dtype).view(given.shape)
 
 
 def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -27,7 +27,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.lowering.equal_values import equal_in
+from torchtrt_compiler.lowering.equal_values import equal_in, weights_behind
 from torchtrt_compiler.lowering.row_rules import (
     Rows,
     is_product,
@@ -80,6 +80,7 @@ class Division:
         rows: Where the rows of each divided node are.
         forms: The rows that this process has of each divided node.
         late: The nodes between a product and an all-reduce. The process computes its own rows of them last.
+        equal_weights: The weights that have to be equal in all processes.
     """
 
     group: str
@@ -88,16 +89,20 @@ class Division:
     rows: dict[Node, Rows] = field(default_factory=dict)
     forms: dict[Node, Form] = field(default_factory=dict)
     late: set[Node] = field(default_factory=set)
+    equal_weights: set[Node] = field(default_factory=set)
 
 
 def find_division(
-    graph_module: GraphModule, settings: CompilationSettings
+    graph_module: GraphModule,
+    settings: CompilationSettings,
+    examples: Mapping[Node, torch.Tensor],
 ) -> tuple[Division | None, list[str]]:
     """Finds the rows that can be divided, if ``async_tensor_parallel`` asks for it; all processes call it together.
 
     Args:
         graph_module: The program's graph, before its nodes are looked up.
         settings: The settings of the compilation.
+        examples: The values of inputs that this process compiles with.
 
     Returns:
         The division, None if no row is divided. And for each all-reduce, in a sentence, how it is divided or why it is
@@ -110,7 +115,7 @@ def find_division(
     if not settings.async_tensor_parallel or not reductions:
         return None, []
     with no_new_assumptions(graph_module.graph):
-        search = _Search(graph_module, settings, reductions)
+        search = _Search(graph_module, settings, reductions, examples)
         search.run()
     outcomes = [f"{each.name}: {search.outcomes[each]}" for each in reductions]
     is_divided = any(each in search.rows for each in reductions)
@@ -128,7 +133,11 @@ class _Search:
     """
 
     def __init__(
-        self, graph_module: GraphModule, settings: CompilationSettings, reductions: Sequence[Node]
+        self,
+        graph_module: GraphModule,
+        settings: CompilationSettings,
+        reductions: Sequence[Node],
+        examples: Mapping[Node, torch.Tensor],
     ) -> None:
         self.nodes = list(graph_module.graph.nodes)
         self.dims: dict[Node, int] = {}
@@ -140,6 +149,8 @@ class _Search:
                 self.outcomes[each] = IN_ENGINE
             elif each.args[1] not in SUMS:
                 self.outcomes[each] = f"its kind of reduction is {each.args[1]!r}."
+            elif len(ranks_of(str(each.args[2]))) == 1:
+                self.outcomes[each] = "its process group has one process."
             else:
                 divisible.append(each)
         group = str((divisible or reductions)[0].args[2])
@@ -147,7 +158,7 @@ class _Search:
         place = ranks.index(torch.distributed.get_rank())
         self.division = Division(group, len(ranks), place)
         self.rows = self.division.rows
-        self.equal = equal_in(graph_module, group)
+        self.equal = equal_in(graph_module, group, examples)
         places = {node: place for place, node in enumerate(self.nodes)}
         self.divisible = {each for each in divisible if each.args[2] == group}
         for each in divisible:
@@ -179,6 +190,9 @@ class _Search:
                 self.outcomes[node] = (
                     f"{IS_DIVIDED} {self.division.count} processes, with {size // self.division.count:,} rows each."
                 )
+
+        own = (node for node, form in self.division.forms.items() if form is Form.OWN)
+        self.division.equal_weights = weights_behind(own, self.equal)
 
     def followed(self, node: Node) -> Rows | None:
         """Returns the rows of a node that follow from those of its inputs."""

@@ -20,13 +20,15 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from torchtrt.contract import arguments_of
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
 from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
 from torchtrt_compiler.groups import put_into_group
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
+from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_compiler.lowering.row_rules import REARRANGEMENTS, RESHAPES, sizes_of
 from torchtrt_compiler.torch_internals import FakeTensor
+from torchtrt_runtime.process_groups import Processes
 from torchtrt_runtime.shifts import NAMESPACE
 
 aten = torch.ops.aten
@@ -34,6 +36,7 @@ _TAKE_ROWS = frozenset({aten.slice.Tensor, aten.select.int})
 SHIFT = getattr(torch.ops, NAMESPACE).shift.default
 
 _CUT = "torchtrt_cut"
+_ROWS_OF = "torchtrt_rows_of"
 _ALIGNMENT = 256
 """TensorRT documents that the address of a tensor is a multiple of this number of bytes."""
 _Key = tuple[float, int, int]
@@ -54,8 +57,19 @@ def divide_rows(graph_module: GraphModule, division: Division) -> None:
 
     Raises:
         UnsupportedProgramError: A part of an op's result has other sizes than expected.
+        ProcessGroupError: The processes would exchange different rows. Or another process does not arrive, or has
+            failed.
     """
     _Rewriting(graph_module, division).run()
+    shifts = graph_module.graph.find_nodes(op="call_function", target=SHIFT, sort=True)
+    exchanges = {f"{place}": _description(node) for place, node in enumerate(shifts)}
+    processes = Processes.of(graph_module)
+    found = equal_digests(processes, "the rows of a model", exchanges, division.group)
+    if None in found.values():
+        raise ProcessGroupError(
+            "async_tensor_parallel=True would divide other rows in each process. Compile the same model in all of "
+            "them, with the same settings and with inputs of the same sizes."
+        )
     graph_module.recompile()
 
 
@@ -138,7 +152,7 @@ class _Rewriting:
         taken = self.slice(self.own[source], dim, start, len(rows))
         stage = self.keys[taken][0] + 1
         rest = (0,) if node.target is aten.select.int else (0, len(rows))
-        node.args = (self.gather(taken)[part], dim, *rest)
+        node.args = (self.gather(node, taken)[part], dim, *rest)
         return stage
 
     def compute_own(self, node: Node) -> None:
@@ -183,7 +197,7 @@ class _Rewriting:
         for distance in range(1, count):
             part = (mine - distance) % count
             turn = self.turn_of(part, is_late=True)
-            shifts.append(self.shift(parts[part], distance, turn))
+            shifts.append(self.shift(node, parts[part], distance, turn))
         total = parts[mine]
         stage = 1 + max(self.keys[each][0] for each in (total, *shifts))
         for shift in shifts:
@@ -196,7 +210,7 @@ class _Rewriting:
         """Returns all parts of a node; of one whose own rows this process has, it receives the others."""
         if node not in self.parts and node.target in REARRANGEMENTS and node.args[0] in self.own:
             self.rearrange(node)
-        return self.parts[node] if node in self.parts else self.gather(self.own[node])
+        return self.parts[node] if node in self.parts else self.gather(node, self.own[node])
 
     def rearrange(self, node: Node) -> None:
         """Adds a node for each part that is received in the order of elements before a view."""
@@ -212,22 +226,24 @@ class _Rewriting:
                 self.place(made, self.stage_of(made, turn), turn)
             self.parts[node].append(made)
 
-    def gather(self, own: Node) -> list[Node]:
-        """Returns what all processes have at the place of this one's rows."""
+    def gather(self, node: Node, own: Node) -> list[Node]:
+        """Returns what all processes have at the place of this one's rows of a node."""
         if own not in self.gathered:
             count, mine = self.division.count, self.division.place
             parts = self.gathered[own] = [own] * count
             shifts = {
-                (mine - step) % count: self.shift(own, count - step, 0) for step in range(1, count)
+                (mine - step) % count: self.shift(node, own, count - step, 0)
+                for step in range(1, count)
             }
             for part, shift in shifts.items():
                 parts[part] = self.wait(shift, self.keys[shift][0], self.turn_of(part, False))
         return self.gathered[own]
 
-    def shift(self, source: Node, distance: int, turn: int) -> Node:
-        """Begins to pass a tensor to the process so many places ahead, and to receive one."""
+    def shift(self, node: Node, source: Node, distance: int, turn: int) -> Node:
+        """Begins to pass rows of a node to the process so many places ahead, and to receive some."""
         shift = self.call(SHIFT, (source, distance, self.division.group), None)
         leave_in_torch(shift, "It exchanges rows with another process.", "divided")
+        shift.meta[_ROWS_OF] = node.name
         self.place(shift, self.stage_of(shift, turn), turn)
         return shift
 
@@ -353,6 +369,12 @@ class _Rewriting:
                 output.prepend(node)
 
 
+def _description(shift: Node) -> str:
+    """Returns what is equal in all processes for an exchange of the same rows."""
+    value = shift.meta["val"]
+    return f"{shift.meta[_ROWS_OF]} {shift.args[1]} {value.dtype} {sizes_of(value)}"
+
+
 def _dim_of(node: Node) -> int:
     """Returns the dimension along which ``slice`` or ``select`` takes rows."""
     dim = arguments_of(node).dim
@@ -374,7 +396,7 @@ def _rows_taken(node: Node, size: int) -> range | None:
 def _is_aligned(value: torch.Tensor, dim: int, start: int) -> bool:
     """Returns whether rows of a contiguous tensor begin where an engine can read them, or are copied anyway."""
     inner = sizes_of(value)[dim + 1 :]
-    if any(size != 1 for size in sizes_of(value)[:dim]):
+    if any(size not in (None, 1) for size in sizes_of(value)[:dim]):
         return True  # they are not contiguous
     if None in inner:
         return not start

@@ -2,22 +2,26 @@
 
 An all-reduce makes a tensor that all processes have, and so does an op of such tensors. The weights of a plan are
 either parts, which differ, or whole, as those of a normalization. A graph of local tensors does not show which, so the
-processes compare their weights. Inputs count as equal, as in PyTorch's plans for tensor parallelism.
+processes compare their weights, the examples of their inputs, and the numbers in their calls. Memory that a call writes
+to counts as different: it may be equal until the first call only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate
 
 from torchtrt.contract import constant_of
-from torchtrt.graphs.nodes import draws_random_numbers, mutates
+from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, mutates
 from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_runtime.meetings import agreed
-from torchtrt_runtime.process_groups import Processes, is_collective
+from torchtrt_runtime.process_groups import Processes, is_collective, ranks_of
 from torchtrt_runtime.torch_internals import is_fake
 from torchtrt_runtime.weights.recipe import digest
 
@@ -29,32 +33,54 @@ _FORMS = frozenset(
     {aten.t.default, aten.transpose.int, aten.permute.default, aten._to_copy.default}
 )
 """The ops between the weight of a product and the product."""
+_OUTSIDE = frozenset({"placeholder", "get_attr"})
+"""The kinds of nodes whose values come from outside of the graph."""
 
 
-def equal_in(graph_module: GraphModule, group: str) -> set[Node]:
+def equal_in(
+    graph_module: GraphModule, group: str, examples: Mapping[Node, torch.Tensor]
+) -> set[Node]:
     """Returns the nodes whose values are equal in all processes of a group; all processes call it together.
 
     Args:
         graph_module: The program of this process.
         group: The name of the process group.
+        examples: The values of inputs. Inputs without one count as equal.
 
     Raises:
         ProcessGroupError: Another process does not arrive, or has failed.
     """
-    weights = _equal_weights(graph_module)
+    found, written = _compared(graph_module, group, examples), _written(graph_module)
     equal = set[Node]()
     for node in graph_module.graph.nodes:
         if node.op == "placeholder":
-            is_equal = True
+            is_equal = node not in examples or _name_of(node) in found
         elif node.op == "get_attr":
-            is_equal = str(node.target) in weights
+            is_equal = _name_of(node) in found
         elif node.target in _MAKE_EQUAL and group in node.args:
             is_equal = True
         else:
-            is_equal = _keeps_equal(node) and equal.issuperset(node.all_input_nodes)
-        if is_equal:
+            is_equal = _keeps_equal(node) and _name_of(node) in found
+            is_equal = is_equal and equal.issuperset(node.all_input_nodes)
+        if is_equal and node not in written:
             equal.add(node)
     return equal
+
+
+def weights_behind(nodes: Iterable[Node], equal: set[Node]) -> set[Node]:
+    """Returns the weights from which nodes follow, up to the collectives that make tensors equal.
+
+    Args:
+        nodes: Nodes whose values are equal in all processes.
+        equal: All such nodes.
+    """
+    seen, pending = set[Node](), list(nodes)
+    while pending:
+        node = pending.pop()
+        if node in equal and node not in seen:
+            seen.add(node)
+            pending.extend(() if node.target in _MAKE_EQUAL else node.all_input_nodes)
+    return {each for each in seen if each.op == "get_attr"}
 
 
 def _keeps_equal(node: Node) -> bool:
@@ -66,23 +92,92 @@ def _keeps_equal(node: Node) -> bool:
     return not draws_random_numbers(node)
 
 
-def _equal_weights(graph_module: GraphModule) -> set[str]:
-    """Returns the names of the weights that are equal in all processes.
+def _compared(
+    graph_module: GraphModule, group: str, examples: Mapping[Node, torch.Tensor]
+) -> set[str]:
+    """Returns the names of the weights, inputs with examples, and calls that are equal in all processes of a group.
 
-    A weight that only products read counts as different: such weights are most of a model, and a plan divides them.
+    Calls are equal if they read nodes of the same names, and have the same other arguments. A weight that only products
+    read counts as different: such weights are most of a model, and a plan divides them.
     """
-    digests = dict(_digests(graph_module))
+    nodes = graph_module.graph.find_nodes(op="get_attr")
+    found = {node: constant_of(node) for node in nodes if not _is_factor(node)}
+    given = {
+        _name_of(node): digest(each)
+        for node, each in {**examples, **found}.items()
+        if each is not None and not is_fake(each)
+    }
+    calls = graph_module.graph.nodes
+    given |= {_name_of(node): _digest_of_call(node) for node in calls if node.op not in _OUTSIDE}
     processes = Processes.of(graph_module)
-    equal: dict[str, str] = agreed(processes, "the weights of a model", digests, _in_both)
-    return set(equal)
+    digests = equal_digests(processes, "the weights of a model", given, group)
+    return {name for name, each in digests.items() if each is not None}
 
 
-def _digests(graph_module: GraphModule) -> Iterator[tuple[str, str]]:
-    """Yields the name of each weight that more than products read, with what is equal for equal ones."""
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        tensor = constant_of(node)
-        if tensor is not None and not is_fake(tensor) and not _is_factor(node):
-            yield str(node.target), digest(tensor)
+def equal_digests(
+    processes: Processes | None, about: str, digests: Mapping[str, str], group: str | None = None
+) -> dict[str, str | None]:
+    """Returns digests, with None for those that differ; all processes call it together.
+
+    Args:
+        processes: The processes.
+        about: What has the digests.
+        digests: For some names, what is equal for equal values.
+        group: The group whose processes are to be compared; all processes if omitted.
+
+    Raises:
+        ProcessGroupError: Another process does not arrive, or has failed.
+    """
+    ranks = "" if group is None else str(ranks_of(group))
+    given: dict[str, dict[str, str | None]] = {ranks: {**digests}}
+    return agreed(processes, about, given, _in_each_group)[ranks]
+
+
+def _in_each_group(
+    first: dict[str, dict[str, str | None]], second: dict[str, dict[str, str | None]]
+) -> dict[str, dict[str, str | None]]:
+    both = first.keys() & second.keys()
+    return {**first, **second, **{ranks: _in_both(first[ranks], second[ranks]) for ranks in both}}
+
+
+def _written(graph_module: GraphModule) -> set[Node]:
+    """Returns the weights and inputs to whose memory a call writes."""
+    written = set[Node]()
+    for node in graph_module.graph.nodes:
+        if node.op == "call_function" and mutates(node):
+            written.add(_owner(node.all_input_nodes[0]))
+    memory = {_memory(node) for node in written} - {None}
+    weights = graph_module.graph.find_nodes(op="get_attr")
+    return written.union(node for node in weights if _memory(node) in memory)
+
+
+def _owner(node: Node) -> Node:
+    """Returns the node whose memory a view shows."""
+    while isinstance(node.target, OpOverload) and declares_alias(node.target):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _memory(node: Node) -> int | None:
+    """Returns what identifies the memory of a weight; ``None`` for others."""
+    tensor = constant_of(node)
+    is_real = tensor is not None and not is_fake(tensor)
+    return tensor.untyped_storage()._cdata if tensor is not None and is_real else None
+
+
+def _name_of(node: Node) -> str:
+    """Returns the name of a weight, an input or a call, which differs from those of all others."""
+    return f"{node.op} {node.target}" if node.op in _OUTSIDE else node.name
+
+
+def _digest_of_call(node: Node) -> str:
+    """Returns what is equal for calls with the same arguments; processes have GPUs of different numbers."""
+
+    def described(argument: Any) -> Any:
+        return argument.type if isinstance(argument, torch.device) else argument
+
+    arguments = map_aggregate((node.args, node.kwargs), described)
+    return hashlib.sha256(f"{node.target} {arguments}".encode()).hexdigest()[:16]
 
 
 def _is_factor(node: Node) -> bool:
@@ -92,5 +187,6 @@ def _is_factor(node: Node) -> bool:
     )
 
 
-def _in_both(first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
-    return {name: each for name, each in first.items() if second.get(name) == each}
+def _in_both(first: dict[str, str | None], second: dict[str, str | None]) -> dict[str, str | None]:
+    pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
+    return {name: one if one == other else None for name, (one, other) in pairs.items()}

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
+from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.registry import lowering_passes
 from torchtrt.settings import CompilationSettings
@@ -49,7 +51,7 @@ def lower(
         record.graph("opened", program.graph_module)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
-    _divide_rows(program, settings)  # compares weights, and computes nothing from them
+    _divide_rows(program, settings, exported.example_inputs, watcher)  # computes no weights
     known = known_sizes(program.guards)
     with watcher.recording():
         program.asked.update(resolve_nodes(program.graph_module, settings, known))
@@ -94,14 +96,27 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
         before = after
 
 
-def _divide_rows(program: Program, settings: CompilationSettings) -> None:
-    """Divides the rows around all-reduces, and lists what became of each."""
+def _divide_rows(
+    program: Program, settings: CompilationSettings, inputs: Any, watcher: ProgramWatcher
+) -> None:
+    """Divides the rows around all-reduces, and lists what became of each.
+
+    Args:
+        program: The program, to which this adds what became of each.
+        settings: The settings of the compilation.
+        inputs: What the program was exported with.
+        watcher: Gets the weights that have to stay equal in all processes.
+    """
     record = current_record()
-    division, outcomes = find_division(program.graph_module, settings)
+    given = zip(program.placeholders, pytree.tree_leaves(inputs), strict=True) if inputs else ()
+    examples = {node: leaf for node, leaf in given if isinstance(leaf, torch.Tensor)}
+    division, outcomes = find_division(program.graph_module, settings, examples)
     program.divided.extend(outcomes)
     for line in outcomes:
         record.decision("rows", line)
     if division is not None:
+        values = {str(node.target): constant_of(node) for node in division.equal_weights}
+        watcher.keep_equal({name: each for name, each in values.items() if each is not None})
         divide_rows(program.graph_module, division)
         record.graph("divided", program.graph_module)
 

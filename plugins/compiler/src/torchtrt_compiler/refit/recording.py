@@ -306,6 +306,7 @@ class ProgramRecorder:
             }
         )
         self._recorder = Recorder(tensors)
+        self._equal: dict[str, torch.Tensor] = {}
         self._names: dict[Any, list[str]] = {}
         for name, tensor in tensors.items():
             self._names.setdefault(_key(tensor), []).append(name)
@@ -339,7 +340,12 @@ class ProgramRecorder:
             "shared": [names for names in self._names.values() if len(names) > 1],
             "overlapping": self._overlapping,
             "recipe": self._recorder.recipe(values).to_json(),
+            "equal": self._recorder.recipe(self._equal).to_json(),
         }
+
+    def keep_equal(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Notes weights that have to be equal in all processes, whatever their values."""
+        self._equal.update(weights)
 
     def moved(self, memory: Mapping[int, torch.Tensor]) -> Any:
         """Maps memory to other memory in a ``with`` block."""

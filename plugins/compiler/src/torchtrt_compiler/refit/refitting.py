@@ -17,6 +17,7 @@ from torchtrt.errors import (
 )
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.usage_checks import UsageChecks
@@ -31,7 +32,7 @@ from torchtrt_runtime.weights.given_weights import (
     with_tied_names,
     written_attributes,
 )
-from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.recipe import Recipe, digest
 from torchtrt_runtime.weights.refitter import KeptAttributes, set_weights
 
 
@@ -128,6 +129,7 @@ def _refit(
         in_place: Whether it is the model itself.
         memory: The tensors to write to from now on; None for those that the model writes to.
     """
+    _check_equal(compiled, weights)
     recipe = Recipe.from_json(weights.recipes["recipe"])
     values = GraphAttributes(recipe, weights)
     engines = {
@@ -161,6 +163,26 @@ def _refit(
         setattr(graph_module.get_submodule(owner), leaf, tensor)
     target.graph_module = graph_module
     return target
+
+
+def _check_equal(compiled: CompiledModule, weights: GivenWeights) -> None:
+    """Checks that weights that were equal in all processes stay equal; all processes call it together.
+
+    Raises:
+        RefitError: They are not.
+    """
+    recipe = Recipe.from_json(weights.recipes["equal"]) if "equal" in weights.recipes else Recipe()
+    if not recipe.results:
+        return
+    values = GraphAttributes(recipe, weights).values
+    digests = {name: digest(each) for name, each in values.items()}
+    found = equal_digests(compiled.interface.processes, "the weights of a model", digests)
+    if different := sorted(repr(name) for name, each in found.items() if each is None):
+        raise RefitError(
+            f"{', '.join(different)} had the same values in all processes when the model was compiled, and would have "
+            "others in each one. async_tensor_parallel=True needs equal ones. Nothing was changed. Compile the model "
+            "with the new weights."
+        )
 
 
 def _copied(graph_module: GraphModule) -> GraphModule:

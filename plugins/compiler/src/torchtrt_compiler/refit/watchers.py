@@ -35,6 +35,10 @@ class ProgramWatcher(Protocol):
         """Maps memory to other memory in a ``with`` block: each storage to a tensor over the one with its values."""
         ...
 
+    def keep_equal(self, weights: Mapping[str, torch.Tensor], /) -> None:
+        """Notes weights that have to be equal in all processes, whatever their values."""
+        ...
+
     def block(self, block: GraphModule, /) -> BlockWatcher:
         """Returns what watches the conversion of a block."""
         ...
@@ -66,6 +70,9 @@ class UnwatchedProgram:
         """Returns a context that does nothing."""
         del memory
         return nullcontext()
+
+    def keep_equal(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Does nothing: the weights stay what they are."""
 
     def block(self, block: GraphModule) -> UnwatchedBlock:
         """Returns what watches no block."""
