@@ -1,33 +1,31 @@
 """``async_tensor_parallel`` divides rows among processes; ``tests/test_two_ranks.py`` runs it in two processes."""
 
-import contextlib
 import functools
 import random
-import threading
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import torchtrt
 from tests.support.modules import Function
+from tests.support.simulated_ranks import (
+    REDUCE,
+    SHIFT,
+    WAIT,
+    as_rank,
+    check_same_results,
+    exported,
+    lowered,
+    reduced,
+)
 from torchtrt.errors import SettingsWarning
-from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.compiler import export_traced
-from torchtrt_compiler.groups import group_of
-from torchtrt_compiler.lowering import async_tensor_parallel, equal_values, lower
-from torchtrt_compiler.parallel_models import wait_before_engines
-from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
+from torchtrt_compiler.lowering import async_tensor_parallel
 from torchtrt_runtime.executors.inductor import has_stretches, segments_of
 
 ops = torch.ops._c10d_functional
 aten = torch.ops.aten
-REDUCE, WAIT = ops.all_reduce.default, ops.wait_tensor.default
-SHIFT = torch.ops.torchtrt_collectives.shift.default
-VIEWS = {aten.view.default, aten.reshape.default, aten.transpose.int, aten.permute.default}
 PRODUCTS = {aten.matmul.default, aten.mm.default, aten.linear.default}
 
 
@@ -47,159 +45,11 @@ def small_parts(monkeypatch):
         yield
 
 
-@contextlib.contextmanager
-def as_rank(rank, count):
-    """One of several processes, of which this is the only one, in a ``with`` block."""
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=count)
-    yield
-    dist.destroy_process_group()
-
-
 @pytest.fixture
 def two_ranks():
     """Rank 0 of two processes."""
     with as_rank(0, 2):
         yield
-
-
-class Exchange:
-    """What threads exchange that stand for processes."""
-
-    def __init__(self, count):
-        self.count = count
-        self.given = [None] * count
-        self.barrier = threading.Barrier(count, timeout=60)
-
-    def all(self, rank, value):
-        """Returns what all ranks pass, and checks that they do the same."""
-        self.given[rank] = value
-        self.barrier.wait()
-        values = list(self.given)
-        self.barrier.wait()
-        assert len({what for what, _ in values}) == 1
-        return [each for _, each in values]
-
-
-JOINS = {
-    "sum": torch.add,
-    "product": torch.mul,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "avg": lambda x, y: (x + y) / 2,
-}
-
-
-class Rank(torch.fx.Interpreter):
-    """Runs the graph of a process, and checks that nothing reads what was not waited for."""
-
-    def __init__(self, module, rank, exchange, pending=None):
-        super().__init__(module)
-        self.rank, self.exchange = rank, exchange
-        self.pending = {} if pending is None else pending
-
-    def call_function(self, target, args, kwargs):
-        if target is REDUCE:
-            return self.begun(functools.reduce(JOINS[args[1]], self.passed(args[0], args[1])))
-        if target is SHIFT:
-            place = (self.rank + args[1]) % self.exchange.count
-            return self.begun(self.passed(args[0], args[1])[place].clone())
-        if target is WAIT:
-            self.pending.pop(args[0].untyped_storage()._cdata, None)
-            return args[0]
-        if target not in VIEWS:
-            self.check(args)
-        return super().call_function(target, args, kwargs)
-
-    def passed(self, value, what):
-        self.check(value)
-        return self.exchange.all(self.rank, (what, value))
-
-    def begun(self, result):
-        self.pending[result.untyped_storage()._cdata] = result
-        return result
-
-    def call_module(self, target, args, kwargs):
-        self.check(args)
-        return Rank(self.fetch_attr(target), self.rank, self.exchange, self.pending).run(*args)
-
-    def check(self, args):
-        for each in torch.utils._pytree.tree_leaves(args):
-            if isinstance(each, torch.Tensor):
-                assert each.untyped_storage()._cdata not in self.pending
-
-
-def results(modules, inputs):
-    """Returns what each rank computes, all of them at once."""
-    exchange, found = Exchange(len(modules)), [None] * len(modules)
-
-    def run(rank):
-        try:
-            with torch.no_grad():
-                found[rank] = Rank(modules[rank], rank, exchange).run(*inputs)
-        except BaseException as error:
-            found[rank] = error
-            exchange.barrier.abort()
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(modules))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    for each in found:
-        if isinstance(each, Exception) and not isinstance(each, threading.BrokenBarrierError):
-            raise each
-    return found
-
-
-def reduced(x, kind="sum"):
-    """The sum over all processes."""
-    return ops.wait_tensor(ops.all_reduce(x, kind, "0"))
-
-
-def lowered(model, *inputs, **settings):
-    """Returns the lowered program of a model."""
-    with torch.no_grad():
-        exported = export_traced(model.eval(), inputs, {}, None)
-        return lower(exported, CompilationSettings(min_block_size=1, **settings))
-
-
-def lowered_everywhere(models, inputs, monkeypatch):
-    """Returns the divided program of each rank. All weights that are equal count as equal."""
-    weights = []
-
-    def lower_all(joined):
-        def agree(processes, about, value, combine):
-            return joined(value, combine) if about == "the weights of a model" else value
-
-        monkeypatch.setattr(equal_values, "agreed", agree)
-        for rank, model in enumerate(models):
-            with as_rank(rank, len(models)):
-                yield lowered(model, *inputs, async_tensor_parallel=True)
-
-    list(lower_all(lambda value, combine: weights.append(value) or value))
-    return list(lower_all(lambda value, combine: functools.reduce(combine, weights)))
-
-
-def check_same_results(models, *inputs, monkeypatch):
-    """Checks divided programs, and their blocks, against the undivided ones; returns the divided programs."""
-    whole = []
-    for rank, model in enumerate(models):
-        with as_rank(rank, len(models)):
-            whole.append(lowered(model, *inputs).graph_module)
-    expected = results(whole, inputs)
-    programs = lowered_everywhere(models, inputs, monkeypatch)
-    blocks = []
-    for program in programs:
-        partition = partition_nodes(
-            program.graph_module.graph, CompilationSettings(min_block_size=1)
-        )
-        assert all(len(set(map(group_of, each))) == 1 for each in partition.blocks.values())
-        split, _ = extract_blocks(program.graph_module, partition, program.mutated)
-        wait_before_engines(split)
-        blocks.append(split)
-    for modules in ([each.graph_module for each in programs], blocks):
-        torch.testing.assert_close(results(modules, inputs), expected)
-    return programs
 
 
 class Layer(nn.Module):
@@ -298,7 +148,7 @@ def test_a_row_that_the_model_takes_is_exchanged_alone(monkeypatch):
 def test_inductor_computes_during_exchanges(two_ranks):
     """A segment of ops ends where an exchange begins, and where it ends."""
     model = Function(lambda x: reduced(F.gelu(reduced((x + 1) @ W).sin() * 2 @ W) @ W))
-    program = lowered(model, torch.randn(6, 4), async_tensor_parallel=True)
+    program = lowered(exported(model, torch.randn(6, 4)), async_tensor_parallel=True)
 
     names = {SHIFT: "shift", WAIT: "wait", **dict.fromkeys(PRODUCTS, "product")}
     order = [
@@ -318,7 +168,7 @@ def test_inductor_leaves_collectives_where_they_are(two_ranks):
         (lambda x: reduced(x).relu(), False),
         (lambda x: x.relu() * 2, True),
     ):
-        program = lowered(Function(function), torch.randn(6, 4))
+        program = lowered(exported(Function(function), torch.randn(6, 4)))
         assert has_stretches(program.graph_module) == is_segment
 
 
@@ -407,8 +257,8 @@ def test_the_program_has_the_reason_against_dividing(function, count, least, wor
     monkeypatch.setattr(async_tensor_parallel, "LEAST_ROWS", least)
     model, x = Function(function), torch.randn(6, 4)
     with as_rank(0, count):
-        program = lowered(model, x, async_tensor_parallel=True)
-        whole = lowered(model, x).graph_module.graph
+        program = lowered(exported(model, x), async_tensor_parallel=True)
+        whole = lowered(exported(model, x)).graph_module.graph
 
     (line,) = program.divided
     assert words in line
