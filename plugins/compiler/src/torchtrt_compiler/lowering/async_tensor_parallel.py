@@ -97,7 +97,7 @@ def find_division(
     settings: CompilationSettings,
     examples: Mapping[Node, torch.Tensor],
 ) -> tuple[Division | None, list[str]]:
-    """Finds the rows that can be divided, if ``async_tensor_parallel`` asks for it; all processes call it together.
+    """Finds the rows that can be divided; all processes call it together.
 
     Args:
         graph_module: The program's graph, before its nodes are looked up.
@@ -112,7 +112,7 @@ def find_division(
         ProcessGroupError: Another process does not arrive, or has failed.
     """
     reductions = graph_module.graph.find_nodes(op="call_function", target=ALL_REDUCE)
-    if not settings.async_tensor_parallel or not reductions:
+    if not reductions:
         return None, []
     with no_new_assumptions(graph_module.graph):
         search = _Search(graph_module, settings, reductions, examples)

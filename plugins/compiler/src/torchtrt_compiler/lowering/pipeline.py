@@ -99,7 +99,7 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
 def _divide_rows(
     program: Program, settings: CompilationSettings, inputs: Any, watcher: ProgramWatcher
 ) -> None:
-    """Divides the rows around all-reduces, and lists what became of each.
+    """Divides the rows around all-reduces, if ``async_tensor_parallel`` asks for it, and lists what became of each.
 
     Args:
         program: The program, to which this adds what became of each.
@@ -107,6 +107,8 @@ def _divide_rows(
         inputs: What the program was exported with.
         watcher: Gets the weights that have to stay equal in all processes.
     """
+    if not settings.async_tensor_parallel:
+        return
     record = current_record()
     given = zip(program.placeholders, pytree.tree_leaves(inputs), strict=True) if inputs else ()
     examples = {node: leaf for node, leaf in given if isinstance(leaf, torch.Tensor)}
