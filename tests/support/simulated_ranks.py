@@ -66,6 +66,7 @@ class Rank(torch.fx.Interpreter):
         self.pending = {} if pending is None else pending
 
     def call_function(self, target, args, kwargs):
+        """Exchanges tensors with the other threads, or calls an op of PyTorch."""
         if target is REDUCE:
             return self.begun(functools.reduce(JOINS[args[1]], self.passed(args[0], args[1])))
         if target is SHIFT:
