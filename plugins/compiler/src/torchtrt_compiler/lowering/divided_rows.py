@@ -95,9 +95,8 @@ class _Rewriting:
         self.wholes: dict[Node, Node] = {}
         self.cuts: dict[tuple[Node, int], list[Node]] = {}
         self.keys: dict[Node, _Key] = {}
-        self.last_effect = (
-            0.0  # the stage of the last node with an effect, which the next one follows
-        )
+        # The stage of the last node with an effect, which the next one follows.
+        self.last_effect = 0.0
 
     def run(self) -> None:
         """Changes the graph."""
