@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,23 +11,14 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 import torchtrt
 from tests.support.modules import Function
-from tests.support.parallel_models import Block
+from tests.support.parallel_models import Block, small_parts
 from torchtrt.errors import ProcessGroupError, RefitError
-from torchtrt_compiler.lowering import async_tensor_parallel
 
 BETWEEN = {"min_block_size": 1, "disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
 PLAN = {
     **{f"*.{name}": ColwiseParallel() for name in ("query", "up")},
     **{f"*.{name}": RowwiseParallel() for name in ("out", "down")},
 }
-
-
-@contextlib.contextmanager
-def small_parts() -> Iterator[None]:
-    """Divides any number of rows, in a ``with`` block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(async_tensor_parallel, "LEAST_ROWS", 1)
-        yield
 
 
 def parallel_blocks(mesh, factor=1.0):

@@ -19,7 +19,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,9 +29,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import torchtrt
 from tests.benchmarks._llama import SMALL, Sizes, llama
+from tests.support.parallel_models import small_parts
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler import tuning
-from torchtrt_compiler.lowering import async_tensor_parallel
 
 ROUNDS = 11
 PHASES = (
@@ -87,16 +87,6 @@ def settings_of(phase: str) -> dict[str, Any]:
     """Returns the settings of a phase in which torchtrt compiles."""
     settings = SETTINGS[phase.removesuffix(ASYNC)]
     return {**settings, "async_tensor_parallel": True} if phase.endswith(ASYNC) else settings
-
-
-@contextlib.contextmanager
-def small_parts() -> Iterator[None]:
-    """Divides the rows of a small model, in a ``with`` block."""
-    least, async_tensor_parallel.LEAST_ROWS = async_tensor_parallel.LEAST_ROWS, 1
-    try:
-        yield
-    finally:
-        async_tensor_parallel.LEAST_ROWS = least
 
 
 Run = Callable[..., Sequence[Tensor]]
@@ -261,9 +251,8 @@ class Measurement:
                 what = f"smoke prefill, async_tensor_parallel={is_async}"
                 with small_parts():
                     prefill = self._compiled(model, session.prompt, what, graphs, **changed)
-                for call in range(
-                    3
-                ):  # with CUDA graphs, the second is captured, the third replayed
+                # With CUDA graphs, the second call is captured, and the third replayed.
+                for call in range(3):
                     tokens, logits = session.generate(prefill, step, 8)
                     error = float((logits - expected).abs().max() / expected.abs().max())
                     same = tokens == expected_tokens

@@ -1,11 +1,25 @@
 """Small models that processes divide among them."""
 
+import contextlib
 import copy
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
+
+from torchtrt_compiler.lowering import async_tensor_parallel
+
+
+@contextlib.contextmanager
+def small_parts() -> Iterator[None]:
+    """Divides any number of rows among processes, in a ``with`` block."""
+    least, async_tensor_parallel.LEAST_ROWS = async_tensor_parallel.LEAST_ROWS, 1
+    try:
+        yield
+    finally:
+        async_tensor_parallel.LEAST_ROWS = least
 
 
 class Block(nn.Module):

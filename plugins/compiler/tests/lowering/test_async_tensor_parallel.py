@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import torchtrt
 from tests.support.modules import Function
+from tests.support.parallel_models import small_parts
 from tests.support.simulated_ranks import (
     REDUCE,
     SHIFT,
@@ -38,10 +39,9 @@ W = weight(4, 4)
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
+def parts_of_any_size():
     """Parts of a single row are enough, and TensorRT exchanges nothing itself."""
-    monkeypatch.setattr(async_tensor_parallel, "LEAST_ROWS", 1)
-    with torchtrt.use_tensorrt("reference@8.6.0"):
+    with small_parts(), torchtrt.use_tensorrt("reference@8.6.0"):
         yield
 
 

@@ -105,8 +105,8 @@ def find_division(
         examples: The values of inputs that this process compiles with.
 
     Returns:
-        The division, None if no row is divided. And for each all-reduce, in a sentence, how it is divided or why it is
-        not.
+        The division, or None if no row is divided. A sentence for each all-reduce gives its division, or the reason
+        against it.
 
     Raises:
         ProcessGroupError: Another process does not arrive, or has failed.

@@ -87,9 +87,9 @@ def _keeps_equal(node: Node) -> bool:
     """Returns whether a call has equal results in all processes that call it with equal inputs."""
     if node.target is c10d.wait_tensor.default:
         return True
-    if not isinstance(node.target, OpOverload) or is_collective(node.target) or mutates(node):
-        return node.op == "call_function" and not isinstance(node.target, OpOverload)
-    return not draws_random_numbers(node)
+    if not isinstance(node.target, OpOverload):
+        return node.op == "call_function"
+    return not (is_collective(node.target) or mutates(node) or draws_random_numbers(node))
 
 
 def _compared(
@@ -161,8 +161,10 @@ def _owner(node: Node) -> Node:
 def _memory(node: Node) -> int | None:
     """Returns what identifies the memory of a weight; ``None`` for others."""
     tensor = constant_of(node)
-    is_real = tensor is not None and not is_fake(tensor)
-    return tensor.untyped_storage()._cdata if tensor is not None and is_real else None
+    if tensor is None or is_fake(tensor):
+        return None
+    identity: int = tensor.untyped_storage()._cdata
+    return identity
 
 
 def _name_of(node: Node) -> str:
