@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "two engines, CUDA graphs": {"cuda_graphs": True},
     "one engine": {"prefill_engine": False},
     "one engine, CUDA graphs": {"prefill_engine": False, "cuda_graphs": True},
+    "tuned, CUDA graphs": {"prefill_engine": False, "cuda_graphs": True, "tune": True},
 }
 """Ways to compile a model, by name: settings."""
 _LLAMA = {  # SmolLM2-135M
@@ -104,6 +105,8 @@ def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     compiled = _compiled(model, options)
     for kind, each in compiled.items():
         yield Row(f"{title}: {kind}", _engines(each))
+        for line in each.step.report.tried:  # type: ignore[union-attr]
+            yield Row(f"{title}: {kind}, candidate", line)
     batch, prompt, new = options.batch, options.prompt, options.new
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {

@@ -15,6 +15,7 @@ from torchtrt.errors import (
     RefitError,
 )
 from torchtrt.tensorrt import Capability
+from torchtrt_compiler import tuning
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 from torchtrt_runtime.engine_module import EngineModule
 
@@ -94,6 +95,19 @@ def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     assert pair.compiled.prefill is None
     pair.assert_same_texts(prompts(1, 7)[0], max_new_tokens=12)
     pair.assert_same_texts(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
+
+
+def test_a_tuned_model_generates_as_eager_does(monkeypatch):
+    """The step and the prompt are tuned apart, and may leave different ops to PyTorch."""
+    monkeypatch.setattr(tuning, "TRIES", 1)
+    monkeypatch.setattr(tuning, "GAIN", -100.0)  # what is tried is kept, whatever it takes
+    model = model_of(transformers.LlamaConfig(**ONE))
+    sizes = {"max_batch_size": 2, "max_length": 40, "opt_length": 16}
+    compiled = compile_for_generation(model, **sizes, tune=True, **REAL)
+
+    for each in (compiled.step, compiled.prefill):
+        assert any("aten.linear" in line and ", kept" in line for line in each.report.tried)
+    Pair(model, compiled).assert_same_texts(*prompts(2, 9, padding=(4,)), max_new_tokens=12)
 
 
 def test_a_warning_of_an_engine_names_the_line_that_generates(compiled_pair):
