@@ -340,7 +340,7 @@ def test_a_model_is_pickled_once_it_has_generated(pair):
     expected = pair.compiled.generate(ids, **options)
 
     for again in (pickle.loads(pickle.dumps(pair.compiled)), copy.deepcopy(pair.compiled)):
-        assert again._lent is None
+        assert again.cache_memory.lent is None
         assert torch.equal(expected, again.generate(ids, **options))
 
 

@@ -1,7 +1,12 @@
 """The memory of keys and values: what steps read and write, and how long it stays."""
 
-import torch
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from torchtrt.errors import InputError
 from torchtrt_converters_transformers.attention import StepCache
 from torchtrt_converters_transformers.step import Step
 
@@ -56,6 +61,79 @@ def test_the_cache_takes_no_more_than_the_texts_need(pair):
         assert torch.equal(kept, tensor[:, :, :3])
 
 
+def in_a_thread(call):
+    """Runs a call in another thread, to its end."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(call).result()
+
+
+class Between(BaseStreamer):
+    """Runs a call once, between two tokens of a text."""
+
+    def __init__(self, call):
+        self.call, self.tokens = call, 0
+
+    def put(self, value):
+        self.tokens += 1
+        if self.tokens == 3:
+            self.call()
+
+    def end(self):
+        pass
+
+
+@pytest.mark.parametrize("run", [in_a_thread, lambda call: call()], ids=["thread", "nested"])
+@pytest.mark.parametrize("reads", ["generates", "calls"])
+def test_a_call_between_two_tokens_leaves_the_cache_alone(pair, run, reads):
+    """It has memory of its own, in another thread and in the same one."""
+    compiled, options = pair.compiled, {"max_new_tokens": 9, "do_sample": False}
+    ids, others = prompts(1, 6)[0], prompts(2, 9, 5)[0]
+    found = []
+
+    def between():
+        if reads == "generates":
+            found.append(compiled.generate(others, **options))
+        else:
+            found.append(compiled(others).logits)
+
+    text = compiled.generate(ids, streamer=Between(lambda: run(between)), **options)
+
+    assert torch.equal(pair.model.generate(ids, **options), text)
+    if reads == "generates":
+        assert torch.equal(pair.model.generate(others, **options), found[0])
+    else:
+        torch.testing.assert_close(found[0], pair.model(others).logits[:, -1:])
+
+
+def test_a_call_that_continues_keeps_its_memory(pair):
+    """Another thread generates while an engine reads tokens behind the cache of an earlier call."""
+    compiled, ids = pair.compiled, prompts(1, 6)[0]
+    wanted = pair.model(ids).logits[:, -1:]
+    cache = compiled(ids[:, :5]).past_key_values
+
+    def meanwhile(*_):
+        handle.remove()
+        in_a_thread(lambda: compiled.generate(ids, max_new_tokens=2))
+
+    handle = compiled.step.register_forward_pre_hook(meanwhile)
+
+    torch.testing.assert_close(compiled(ids[:, 5:], past_key_values=cache).logits, wanted)
+
+
+def test_memory_is_lent_again_once_its_call_has_ended(pair):
+    """Only calls at the same time take more memory."""
+    compiled, ids = pair.compiled, prompts(1, 6)[0]
+    memory = compiled.cache_memory.memory.data_ptr()
+    for _ in range(2):
+        result = compiled.generate(ids, max_new_tokens=2, return_dict_in_generate=True)
+        assert memory == result.past_key_values.tensors[0].data_ptr()
+    with pytest.raises(InputError):
+        compiled.generate(ids, max_new_tokens=2, num_beams=7)
+
+    result = compiled.generate(ids, max_new_tokens=2, return_dict_in_generate=True)
+    assert memory == result.past_key_values.tensors[0].data_ptr()
+
+
 def test_a_conversation_goes_on_from_its_cache(pair):
     """What was read is not read again, other texts in between change nothing, and tokens can be taken back."""
     ids, mask = prompts(2, 5, padding=(2,))
@@ -81,7 +159,7 @@ def test_a_conversation_goes_on_from_its_cache(pair):
 
 def test_what_was_infinite_once_does_not_stay(pair):
     """Places that no mask lets through are multiplied by zero, which infinities would survive."""
-    pair.compiled._memory.fill_(torch.inf)
+    pair.compiled.cache_memory.memory.fill_(torch.inf)
 
     pair.assert_same_texts(*prompts(2, 5, padding=(2,)), max_new_tokens=8)
 

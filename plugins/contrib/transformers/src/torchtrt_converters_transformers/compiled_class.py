@@ -57,7 +57,8 @@ class CompiledClass(EngineModel):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         self.check_options(options, options.get("generation_config"))
-        return super().generate(*arguments, **options)  # type: ignore[misc]
+        with self.cache_memory.in_call():
+            return super().generate(*arguments, **options)  # type: ignore[misc]
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
         """Returns a pickle by the two classes that this one is made of, because no module has it."""

@@ -239,7 +239,7 @@ class CompiledEncoderDecoder(CompiledClass):
                 f"The engines take decoder_input_ids and return logits. They were called "
                 f"{'with ' + ', '.join(unknown) + ': leave that out' if unknown else 'without that input'}."
             )
-        with torch.no_grad():
+        with torch.no_grad(), self.cache_memory.in_call(past_key_values):
             if encoder_outputs is None:
                 encoder_outputs = self.compiled_encoder(
                     **{self.main_input_name: source, "attention_mask": attention_mask}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from torchtrt.callers import skip_callers
 from torchtrt.errors import EngineError, InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+from torchtrt_converters_transformers.cache_memory import CacheMemory
 
 skip_callers("transformers")  # whose loops call the engines
 
@@ -69,18 +69,16 @@ class EngineModel:
         """Allocates the memory of the cache that calls are lent."""
         self.layout, self.max_candidate_tokens = layout, max_candidate_tokens
         self._engine_dtype, self._engine_device = dtype, device
-        self._memory = self._allocate()
+        self.cache_memory = CacheMemory(layout, self._allocate())
         self._places = torch.arange(layout.max_length, device=device)
-        self._lent: weakref.ref[EngineCache] | None = None
 
     def lend_cache(self) -> EngineCache:
-        """Returns an empty cache over the model's memory; the one that had it before loses it."""
-        before = None if self._lent is None else self._lent()
-        if before is not None:
-            before.release()
-        cache = EngineCache(self.layout, self._memory)
-        self._lent = weakref.ref(cache)
-        return cache
+        """Returns an empty cache over the model's memory, which the cache that had it before loses.
+
+        While another running call has the memory, the cache has memory of its own.
+        """
+        cache = self.cache_memory.lend()
+        return self.new_cache() if cache is None else cache
 
     def new_cache(self) -> EngineCache:
         """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
@@ -98,8 +96,8 @@ class EngineModel:
             EngineError: The given one is not this model's.
         """
         if given is None:
-            is_lent = self._lent is not None and self._lent() is not None
-            return self.new_cache() if is_lent else self.lend_cache()
+            cache = self.cache_memory.lend(takes=False)
+            return self.new_cache() if cache is None else cache
         if not isinstance(given, EngineCache) or given.layout != self.layout:
             raise EngineError(
                 f"past_key_values is a {type(given).__name__} that this model did not make. {self._cache_advice}"
@@ -167,9 +165,6 @@ class EngineModel:
             f"compiled for max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again "
             "for more."
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lent": None}  # a copy has lent nothing yet
 
     def _allocate(self) -> Tensor:
         elements = self.layout.elements()

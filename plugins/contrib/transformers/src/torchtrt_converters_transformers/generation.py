@@ -117,12 +117,11 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             raise InputError(
                 "generate(use_cache=False) is not possible here: engines read the cache."
             )
-        cache = options.get("past_key_values")
-        if cache is None:
-            cache = options["past_key_values"] = self.lend_cache()
         if prompt is not None:
             self._check_length(prompt.shape[-1], generation_config, options)
-        with torch.no_grad():
+        given = options.get("past_key_values")
+        with torch.no_grad(), self.cache_memory.in_call(given):
+            options["past_key_values"] = self.lend_cache() if given is None else given
             return super().generate(inputs, generation_config, **options)  # type: ignore[misc]
 
     def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
@@ -182,7 +181,23 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             raise InputError(
                 f"The engines take token ids and return logits. They were called with {what}."
             )
-        cache = self.cache_for(past_key_values)
+        with torch.no_grad(), self.cache_memory.in_call(past_key_values):
+            cache = self.cache_for(past_key_values)
+            logits = self._logits(
+                given, attention_mask, position_ids, cache, logits_to_keep, image_inputs or {}
+            )
+        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
+
+    def _logits(
+        self,
+        given: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        cache: EngineCache,
+        logits_to_keep: int,
+        image_inputs: Mapping[str, Tensor],
+    ) -> Tensor:
+        """Returns the logits of new tokens, ids or embeddings, read in one call of an engine or in several."""
         batch, new = given.shape[:2]
         kept = self.count_kept(logits_to_keep, new)
         start = cache.get_seq_length()
@@ -193,20 +208,18 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         if position_ids is None:
             position_ids = self._places[None, start : start + new]
         position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
-        with torch.no_grad():
-            read = []
-            images = self.image_inputs.complete(image_inputs or {}, given)
-            calls = self.calls(new, kept)
-            seen = (
-                [images]
-                if len(calls) == 1
-                else [self.image_inputs.part(images, part) for part, _ in calls]
-            )
-            for (part, keep), own in zip(calls, seen, strict=True):
-                tokens = (given[:, part], position_ids[..., part], mask[:, part])
-                read.append(self._read(tokens, attention_mask, cache, {**keep, **own}))
-        logits = read[0] if len(read) == 1 else torch.cat(read, 1)
-        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
+        read = []
+        images = self.image_inputs.complete(image_inputs, given)
+        calls = self.calls(new, kept)
+        seen = (
+            [images]
+            if len(calls) == 1
+            else [self.image_inputs.part(images, part) for part, _ in calls]
+        )
+        for (part, keep), own in zip(calls, seen, strict=True):
+            tokens = (given[:, part], position_ids[..., part], mask[:, part])
+            read.append(self._read(tokens, attention_mask, cache, {**keep, **own}))
+        return read[0] if len(read) == 1 else torch.cat(read, 1)
 
     def _read(
         self,

@@ -162,6 +162,7 @@ class CompiledVisionLanguage(CompiledClass):
         embeddings = self.get_input_embeddings()  # type: ignore[attr-defined]
         self._engine_device, self._engine_dtype = language.device, language.dtype
         self.layout, self._vision = language.layout, vision
+        self.cache_memory = language.cache_memory
         self.max_candidate_tokens = language.max_candidate_tokens
         base: Any = self.base_model  # type: ignore[attr-defined]
         base.language_model = LanguageEngines(language, embeddings, position_axes)
@@ -195,10 +196,6 @@ class CompiledVisionLanguage(CompiledClass):
         """Returns the positions of a run's tokens."""
         with _deltas_of(self.base_model, model_kwargs.get("past_key_values")):  # type: ignore[attr-defined]
             return super()._prepare_position_ids_for_generation(inputs_tensor, model_kwargs)  # type: ignore[misc]
-
-    def lend_cache(self) -> EngineCache:
-        """Returns an empty cache of the language model's engines."""
-        return self.language.lend_cache()
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
         """Saves engines, configurations and what PyTorch runs; ``CompiledVisionLanguage.from_pretrained`` reads it.
