@@ -65,7 +65,7 @@ def all_dims(tensor: NetworkTensor | torch.Tensor, dims: int | Sequence[int] | N
 def any_true(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
 ) -> NetworkTensor:
-    """Returns a bool tensor: whether any element is not zero.
+    """Returns a bool tensor: whether any element is not zero; of no elements, none is.
 
     Args:
         ctx: The conversion context.
@@ -73,13 +73,16 @@ def any_true(
         dims: The dimensions; negative ones count from the last.
         keep: Whether the dimensions stay, with size 1.
     """
-    return _reduce_bool(ctx, "MAX", tensor, dims, keep)
+    most = _extreme_of_bools(ctx, "MAX", tensor, dims, keep)
+    return elementwise.compare(
+        ctx, "gt", most, 0
+    )  # the maximum of no elements is the least integer
 
 
 def all_true(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
 ) -> NetworkTensor:
-    """Returns a bool tensor: whether all elements are not zero.
+    """Returns a bool tensor: whether all elements are not zero, as they are where there are none.
 
     Args:
         ctx: The conversion context.
@@ -87,17 +90,17 @@ def all_true(
         dims: The dimensions; negative ones count from the last.
         keep: Whether the dimensions stay, with size 1.
     """
-    return _reduce_bool(ctx, "MIN", tensor, dims, keep)
+    return types.cast(ctx, _extreme_of_bools(ctx, "MIN", tensor, dims, keep), torch.bool)
 
 
-def _reduce_bool(
+def _extreme_of_bools(
     ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
 ) -> NetworkTensor:
-    condition = types.cast(ctx, tensor, torch.bool)
+    """Returns the ``MAX`` or ``MIN`` of ones and zeros, int32: ones are where the tensor is not zero."""
+    number = types.cast(ctx, types.cast(ctx, tensor, torch.bool), torch.int32)
     if not len(tensor.shape) or not dims:
-        return condition
-    number = types.cast(ctx, condition, torch.int32)
-    return types.cast(ctx, reduce(ctx, kind, number, dims, keep), torch.bool)
+        return number
+    return reduce(ctx, kind, number, dims, keep)
 
 
 def variance(
