@@ -45,6 +45,8 @@ _READS = (
     | {torch.Tensor.stride, torch.Tensor.is_contiguous, torch.Tensor.dim_order}
     | _READS_OFFSET
 )
+_COPIES = _ops("contiguous") | {torch.Tensor.contiguous}
+"""The functions that copy for some strides, and leave no trace in a program that was exported with others."""
 _READS_MEMORY = (
     _ops("is_set_to")
     | {torch.Tensor.is_set_to, torch.Tensor.storage, torch.Tensor.untyped_storage}
@@ -62,12 +64,13 @@ class StrideReads(TorchFunctionMode):
     Attributes:
         lines: The lines, as ``file:line``.
         reads_offset: Whether one of them reads a storage offset.
+        copies: Whether a line makes a copy that the example inputs may not have needed.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.reads_offset = False
+        self.reads_offset = self.copies = False
 
     def __enter__(self) -> Any:
         _active.blocks.append(self)
@@ -93,6 +96,8 @@ class StrideReads(TorchFunctionMode):
         if func in _READS and (line := _line_of_model(func)):
             self.lines.append(line)
             self.reads_offset |= func in _READS_OFFSET
+        if func in _COPIES and _line_of_model(func):
+            self.copies = True
         if func in _READS_MEMORY and not isinstance(args[0], torch.nn.Parameter):
             name = getattr(func, "__name__", str(func))
             if line := _line_of_model(func):

@@ -293,3 +293,60 @@ def test_a_model_whose_python_asks_for_memory_is_refused(reads):
 
     with pytest.raises(UnsupportedProgramError, match="which memory a tensor has"):
         torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
+
+
+def writes_through_reshape(x):
+    """Writes to the input where its memory has the order of its dimensions."""
+    x.reshape(-1)[0] = 9
+    return x * 1
+
+
+def writes_before_reshape_is_read(x):
+    """Returns what was read before the write, or after it."""
+    copy = x * 2
+    flat = copy.flatten()
+    copy.add_(1)
+    return flat * 1
+
+
+def writes_through_contiguous(x):
+    """Exporting a contiguous example leaves no trace of the copy."""
+    copy = x.contiguous()
+    return copy.relu_() + x
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    "function", [writes_through_reshape, writes_before_reshape_is_read, writes_through_contiguous]
+)
+def test_a_write_that_strides_determine_requires_those_of_the_example(function, turned):
+    """The same write changes the input for some strides, and a copy for others."""
+    rows = torch.arange(12.0).sub(6).reshape(3, 4)
+    columns = torch.arange(12.0).sub(6).reshape(4, 3).t()
+    example, other = (columns, rows) if turned else (rows, columns)
+    compiled = torchtrt.compile(Function(function).eval(), [example.clone()], **OPTIONS)
+
+    ours, theirs = example.clone(), example.clone()
+    torch.testing.assert_close(compiled(ours), function(theirs))
+    torch.testing.assert_close(ours, theirs)
+    with pytest.raises(InputError, match=r"write through x\.reshape"):
+        compiled(other)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 2).flatten().relu_(),
+        lambda x: (x.add_(1), x.reshape(-1) * 2),
+        lambda x: (x * 1).reshape(-1).add_(1) + (x.reshape(-1) * 2),
+    ],
+    ids=["its source is read no more", "written before", "written is new"],
+)
+def test_a_write_that_nothing_else_reads_takes_any_strides(function):
+    """A view or a copy has the same values then."""
+    compiled = torchtrt.compile(Function(function).eval(), [torch.rand(3, 4)], **OPTIONS)
+
+    for x in (torch.rand(3, 4), torch.rand(4, 3).t()):
+        ours, theirs = x.clone(), x.clone()
+        torch.testing.assert_close(compiled(ours), function(theirs))
+        torch.testing.assert_close(ours, theirs)

@@ -358,8 +358,9 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
         strides, offset = _memory_of(leaf)
         raise InputError(
             f"{subject} has the strides {strides} and the storage offset {offset}. The model reads memory by strides "
-            "(an op such as as_strided, or Python code such as x.is_contiguous()), and was compiled for an input that "
-            f"is {wanted.memory}. Copy the input into such memory, or compile with one like it."
+            "(an op such as as_strided, Python code such as x.is_contiguous(), or a write through x.reshape(-1)), and "
+            f"was compiled for an input that is {wanted.memory}. Copy the input into such memory, or compile with one "
+            "like it."
         )
 
 

@@ -37,7 +37,7 @@ Conclusions
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -178,6 +178,56 @@ def certain_source(node: Node) -> Node | None:
     is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
     is_certain = is_view or returned_argument(node) is source
     return source if isinstance(source, Node) and is_certain else None
+
+
+def copies_by_strides(node: Node) -> bool:
+    """Returns whether an op returns a view of its argument for some strides and a copy for others, as ``reshape``."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or not declares_alias(target):
+        return False
+    return target._can_decompose() and target not in _ALWAYS_VIEWS | _CONVERSIONS
+
+
+def writes_by_strides(graph_module: GraphModule) -> bool:
+    """Returns whether strides determine what a write changes, of what the graph reads afterwards or is given.
+
+    The graph still has its writes where the model has them.
+    """
+    nodes = list(graph_module.graph.nodes)
+    if not any(map(copies_by_strides, nodes)):
+        return False
+    memories = _memories(graph_module)
+    return any(
+        _reads_by_strides(memories, node, nodes[place + 1 :])
+        for place, node in enumerate(nodes)
+        if mutates(node)
+    )
+
+
+def _reads_by_strides(
+    memories: Mapping[Node, frozenset[Hashable]], write: Node, later: Sequence[Node]
+) -> bool:
+    """Returns whether a later node, or the caller, reads what a write changes for some strides only."""
+    written = memories.get(write.args[0], frozenset())  # type: ignore[arg-type]
+    copies = _perhaps_copies(written, write)
+    if copies and any(map(_is_input, written)):
+        return True
+    for node in later:
+        for source in node.all_input_nodes:
+            read = memories.get(source, frozenset())
+            if not read.isdisjoint(written) and _perhaps_copies(read, write) != copies:
+                return True
+    return False
+
+
+def _perhaps_copies(memories: Iterable[Hashable], write: Node) -> set[Hashable]:
+    """Returns those of memories that are copies for some strides, made before a write."""
+    nodes = (each for each in memories if isinstance(each, Node))
+    return {each for each in nodes if copies_by_strides(each) and each < write}
+
+
+def _is_input(memory: Hashable) -> bool:
+    return isinstance(memory, Node) and memory.op == "placeholder"
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:

@@ -17,7 +17,11 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.lowering.aliasing import certain_source
+from torchtrt_compiler.lowering.aliasing import (
+    certain_source,
+    writes_by_strides,
+    written_inputs,
+)
 from torchtrt_compiler.stride_reads import stride_reads
 from torchtrt_runtime.input_checks import InputMemory
 
@@ -53,7 +57,8 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     """Returns the required memory of each input, by name; nothing if neither the program nor the model reads strides.
 
     Elementwise ops give their results the strides of their operands. A program that reads memory by strides
-    therefore computes other values for inputs with other strides. So does a model whose Python code reads them.
+    therefore computes other values for inputs with other strides. So does a model whose Python code reads them, and one
+    that writes through a view which is a copy for other strides.
 
     Args:
         exported: The program.
@@ -68,7 +73,8 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     ]
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
     in_python = stride_reads(exported)
-    if not reading and not in_python.lines and not any(map(wraps_by_strides, nodes)):
+    is_read = bool(reading or in_python.lines) or any(map(wraps_by_strides, nodes))
+    if not is_read and not _writes_by_strides(exported, placeholders):
         return {}
     read_itself = {_base(node).name for node in reading}
     required = {}
@@ -87,6 +93,16 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
         offset = int(value.storage_offset()) if reads_offset else None
         required[str(node.target)] = InputMemory(tuple(order), offset)
     return required
+
+
+def _writes_by_strides(exported: ExportedProgram, placeholders: Sequence[Node]) -> bool:
+    """Returns whether the strides of inputs may determine what a write changes."""
+    if writes_by_strides(exported.graph_module):
+        return True
+    if not stride_reads(exported).copies:
+        return False
+    names = {str(node.target) for node in placeholders}
+    return any(str(node.target) in names for node in written_inputs(exported.graph_module))
 
 
 def _base(node: Node) -> Node:
