@@ -205,6 +205,22 @@ def test_statistics_of_training_are_followed():
     assert 1 == len(programs(follower))
 
 
+def test_statistics_are_followed_by_the_program_of_another_structure():
+    """That program reads the statistics, and not the number of batches by which their change is known."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval()
+    follower, rows = followed(model), torch.rand(6, 4)
+    agree(follower, model, rows)
+    model.epoch = 1
+    agree(follower, model, rows)
+
+    for _ in range(2):
+        model.train()
+        model(rows * 5)
+        model.eval()
+        agree(follower, model, rows)
+    assert 1 == len(programs(follower))
+
+
 @pytest.mark.parametrize("change", ["load_state_dict", "changing"])
 def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
     """While several weights are written in turn."""

@@ -207,7 +207,11 @@ class Binding:
         marks |= {name: [value] for name, _, _, value in watched.numbers}
         for name, tensor in self.constants.items():
             marks.setdefault(name, [tensor, version_of(tensor), place_of(tensor)])
-        return {own: marks[name] for own, name in self.names.items() if name in marks}
+        return {
+            own: [*marks[name], *marks.get(_counter_of(name), ())]
+            for own, name in self.names.items()
+            if name in marks
+        }
 
     def _has_changed(self) -> bool:
         """Returns whether a weight is another than it was: by its version, its address or its layout."""
@@ -226,6 +230,15 @@ class Binding:
 
     def _scales_differ(self) -> bool:
         return any(holder.get(key) != value for _, holder, key, value in self._numbers)
+
+
+def _counter_of(name: str) -> str:
+    """Returns the name of the number of batches that a statistic has seen; empty for any other weight.
+
+    PyTorch counts writes to this number, which no program reads, and not those to the statistic.
+    """
+    module, _, own = name.rpartition(".")
+    return f"{module}.num_batches_tracked".lstrip(".") if own in _STATISTICS else ""
 
 
 def _is_same(one: Any, other: Any) -> bool:
