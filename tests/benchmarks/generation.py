@@ -9,6 +9,7 @@ next to other work, and a second call with the same folder measures.
 from __future__ import annotations
 
 import argparse
+import copy
 import functools
 import logging
 import tempfile
@@ -39,6 +40,7 @@ _LLAMA_1B = {  # Llama-3.2-1B
     "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
     "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": True,
 }  # fmt: skip
+_LLAMA_PART = {**_LLAMA_1B, "num_hidden_layers": 2, "vocab_size": 4096}
 _SMALL = {  # what two cores read in milliseconds
     "hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 6, "num_attention_heads": 8,
     "num_key_value_heads": 4, "vocab_size": 4096, "max_position_embeddings": 8192,
@@ -56,8 +58,10 @@ def _gpt2(**config: Any) -> Any:
 
 MODELS: dict[str, Callable[[], Any]] = {
     "Llama of 1B": lambda: _llama(_LLAMA_1B),
+    "two layers of Llama of 1B": lambda: _llama(_LLAMA_PART),
     "Llama of 135M": lambda: _llama(_LLAMA),
     "GPT-2": lambda: _gpt2(),
+    "four layers of GPT-2": lambda: _gpt2(n_layer=4),
     "Llama of 7M": lambda: _llama(_SMALL),
     "GPT-2 of 6M": lambda: _gpt2(n_embd=256, n_layer=6, n_head=8, vocab_size=4096),
 }
@@ -85,6 +89,7 @@ def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForC
         "opt_length": options.prompt,
         "tactic_sources": options.tactic_sources,
         "optimization_level": options.level,
+        "use_fp32_acc": options.use_fp32_acc,
     }
     with tempfile.TemporaryDirectory() as folder:  # engines that kinds share are built once
         return {
@@ -133,15 +138,32 @@ def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     }
     times = seconds_in_turn(calls, options.rounds, warm_up=2)  # type: ignore[arg-type, type-var]
     expected = ways["eager"](new)
+    exact = copy.deepcopy(model).double()
     for way, call in ways.items():
         first, all_ = times[(way, 1)], times[(way, new)]
         same = (call(new) == expected).all(1).sum()
         speed = batch * (new - 1) / (all_ - first)
         result = (
             f"{speed:,.0f} tokens/s, prompt {first * 1e3:.1f} ms, "
-            f"{(all_ - first) / (new - 1) * 1e3:.2f} ms a step, {same} of {batch} texts as eager's"
+            f"{(all_ - first) / (new - 1) * 1e3:.2f} ms a step, {same} of {batch} texts as eager's, "
+            f"logits {_error(call, exact, prompt, new):.1e} from float64's"
         )
         yield Row(f"{title}: {way}", result)
+
+
+def _error(call: Callable[..., Any], exact: Any, prompt: int, new: int) -> float:
+    """Returns the norm of the difference of logits over the norm of the exact ones, for the text that a call makes.
+
+    Args:
+        call: Generates that many tokens.
+        exact: The model in float64, with the same weights.
+        prompt: The number of tokens of the prompt.
+        new: The number of new tokens.
+    """
+    found = call(new, return_dict_in_generate=True, output_logits=True)
+    with torch.no_grad():
+        wanted = exact(found.sequences[:, :-1]).logits[:, prompt - 1 :]
+    return float((torch.stack(found.logits, 1).to(wanted) - wanted).norm() / wanted.norm())
 
 
 def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torch.Tensor:
@@ -178,6 +200,7 @@ def main() -> None:
     parser.add_argument("--dtype", action="append", help="as 'float16'")
     parser.add_argument("--kind", action="append", choices=KINDS, help="ways to compile")
     parser.add_argument("--engines", help="a folder that keeps the engines")
+    parser.add_argument("--use-fp32-acc", action="store_true", help="as the setting")
     parser.add_argument("--build", action="store_true", help="only build the engines")
     parser.add_argument(
         "--tactic-sources", type=int, help="as the setting: 0 without cuBLAS and cuDNN"

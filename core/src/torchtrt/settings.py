@@ -167,6 +167,7 @@ _CHECKS: Mapping[str, _Check] = {
     "optimization_level": _Check(_is_level, "0 to 5 or None"),
     "num_avg_timing_iters": _COUNT,
     "disable_tf32": _SWITCH,
+    "use_fp32_acc": _SWITCH,
     "immutable_weights": _SWITCH,
     "strip_engine_weights": _SWITCH,
     "tactic_sources": _INTEGER_OR_NONE,
@@ -253,6 +254,8 @@ class CompilationSettings:
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
+        use_fp32_acc: Sum the terms of float16 matrix products in float32, as PyTorch does. Without it TensorRT may sum
+            them in float16.
         immutable_weights: Engines keep the weights that they are built with. Without it
             ``torchtrt.refit_module_weights`` can give them others.
         strip_engine_weights: Plans have no weights. Engines get those of the model, and those of a saved model get the
@@ -310,6 +313,7 @@ class CompilationSettings:
     optimization_level: int | None = None
     num_avg_timing_iters: int = 1
     disable_tf32: bool = False
+    use_fp32_acc: bool = False
     immutable_weights: bool = True
     strip_engine_weights: bool = False
     tactic_sources: int | None = None

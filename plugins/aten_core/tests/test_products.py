@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import torchtrt
+from torchtrt.errors import SettingsWarning
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.testing import run_compiled
 
@@ -202,3 +203,45 @@ def test_rows_of_several_dynamic_sizes_and_a_matrix_of_another():
     for batch, rows, columns in ((3, 2, 4), (0, 2, 9), (7, 0, 1), (1, 1, 1)):
         x, matrix = torch.randn(batch, rows, 6), torch.randn(6, columns)
         torch.testing.assert_close(run_compiled(compiled, x, matrix), x @ matrix)
+
+
+def operand_dtypes(layers):
+    """Returns the dtype of each product's first operand, as casts before it have it."""
+    casts = {
+        layer.get_output(0).name: layer.to_type.name
+        for layer in layers
+        if layer.type.name == "CAST"
+    }
+    products = [layer for layer in layers if layer.type.name == "MATRIX_MULTIPLY"]
+    return [casts.get(layer.get_input(0).name) for layer in products]
+
+
+@pytest.mark.parametrize("model", [Linear().eval(), Product().eval(), OfTwoInputs().eval()])
+@pytest.mark.usefixtures("version")
+def test_products_of_float16_sum_in_float32_where_that_is_required(layers, model, monkeypatch):
+    """TensorRT takes casts around a product for this."""
+    for name, value in (("WEIGHT", WEIGHT.half()), ("BIAS", BIAS.half())):
+        monkeypatch.setitem(globals(), name, value)
+    inputs = [torch.randn(3, 6).half(), torch.randn(6, 5).half()]
+    inputs = inputs if isinstance(model, OfTwoInputs) else inputs[:1]
+    for required in (True, False):
+        layers.clear()
+        compiled = torchtrt.compile(
+            model, inputs, use_fp32_acc=required, require_full_compilation=True
+        )
+        assert ["FLOAT" if required else None] == operand_dtypes(layers)
+        actual, expected = run_compiled(compiled, *inputs), model(*inputs)
+        torch.testing.assert_close(actual, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_of_other_dtypes_are_summed_in_float32_as_they_are(layers, dtype):
+    """The setting has no effect there, and a warning names it."""
+    model, x = OfTwoInputs().eval(), torch.randn(3, 6).to(dtype)
+
+    with pytest.warns(
+        SettingsWarning, match="use_fp32_acc=True, and nothing is computed in float16"
+    ):
+        torchtrt.compile(model, [x, x.T.contiguous()], use_fp32_acc=True, min_block_size=1)
+
+    assert [None] == operand_dtypes(layers)

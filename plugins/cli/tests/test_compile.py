@@ -143,6 +143,7 @@ TEXTS = {
     "optimization_level": ("none", None),
     "num_avg_timing_iters": ("8", 8),
     "disable_tf32": ("true", True),
+    "use_fp32_acc": ("true", True),
     "immutable_weights": ("off", False),
     "strip_engine_weights": ("on", True),
     "tactic_sources": ("0x3", 3),

@@ -49,11 +49,19 @@ def warn_of_unused_settings(
         *_of_machine(settings),
         *_of_processes(settings, program),
     ]
+    if settings.use_fp32_acc and not _has_float16(lowered):
+        problems.append("use_fp32_acc=True, and nothing is computed in float16.")
     if settings.offload_module_to_cpu and not has_weights_to_offload(exported):
         problems.append("offload_module_to_cpu=True, and the model has no weights on a GPU.")
     if problems:
         lines = "\n  ".join(problems)
         warn_caller(f"Settings have no effect here:\n  {lines}", SettingsWarning)
+
+
+def _has_float16(graph_module: GraphModule) -> bool:
+    """Returns whether a call of a graph returns float16."""
+    values = (node.meta.get("val") for node in graph_module.graph.nodes if node.op != "placeholder")
+    return any(getattr(value, "dtype", None) is torch.float16 for value in values)
 
 
 def warn_of_large_weights(partition: Partition, most: int | None) -> None:

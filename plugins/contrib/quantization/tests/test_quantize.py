@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchtrt
+from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt_reference import VERSIONS
 
 ops = torch.ops.quantized_decomposed
@@ -211,6 +212,33 @@ def test_results_may_have_another_dtype(version):
 
     assert torch.float16 is compiled(WIDE).dtype
     torch.testing.assert_close(compiled(WIDE), model(WIDE), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_products_of_int8_have_no_casts_for_sums_in_float32(version, monkeypatch):
+    """Between a Dequantize layer and a product, they would keep TensorRT from computing in int8."""
+    networks, run = [], TRTInterpreter.run
+
+    def noting(interpreter):
+        result = run(interpreter)
+        networks.append(result.network)
+        return result
+
+    monkeypatch.setattr(TRTInterpreter, "run", noting)
+
+    def function(model, x):
+        quantized = ops.quantize_per_tensor(x, 0.05, 0, *INT8)
+        kept = {"out_dtype": torch.float16}
+        left = ops.dequantize_per_tensor(quantized, 0.05, 0, *INT8, **kept)
+        return left @ left.transpose(0, 1)
+
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        torchtrt.compile(Function(function).eval(), [WIDE], min_block_size=1, use_fp32_acc=True)
+
+    (network,) = networks
+    kinds = {network.get_layer(place).type.name for place in range(network.num_layers)}
+    assert "MATRIX_MULTIPLY" in kinds
+    assert "CAST" not in kinds
 
 
 @pytest.mark.parametrize("version", [each for each in VERSIONS if each != "8.6.0"])

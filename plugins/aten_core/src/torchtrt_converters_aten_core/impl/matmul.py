@@ -128,6 +128,12 @@ def _multiply(
     transpose_second: bool,
 ) -> NetworkTensor:
     """Returns the product as one layer, with as many batch dimensions as the operand that has more of them."""
+    dtype = types.effective_dtype(ctx, first)
+    if ctx.compilation_settings.use_fp32_acc and _may_sum_in_half(ctx, dtype, first, second):
+        # TensorRT takes casts around a product for a product of float16 that sums in float32.
+        wide = [types.cast(ctx, operand, torch.float32) for operand in (first, second)]
+        product = _multiply(ctx, wide[0], wide[1], transpose_first, transpose_second)
+        return types.cast(ctx, product, dtype)
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
     tensors = []
@@ -137,6 +143,17 @@ def _multiply(
         operations.append(getattr(trt.MatrixOperation, kind))
         tensors.append(to_rank(ctx, tensor, batch + 2 - vector))
     return add(ctx, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
+
+
+def _may_sum_in_half(ctx: ConversionContext, dtype: torch.dtype, *operands: NetworkTensor) -> bool:
+    """Returns whether TensorRT may sum up a product in float16.
+
+    It sums products of bfloat16 in float32. It computes a product of dequantized values in their format, unless a cast
+    is between.
+    """
+    return dtype is torch.float16 and not any(
+        types.is_dequantized(ctx, operand) for operand in operands
+    )
 
 
 def _with_sizes(

@@ -112,6 +112,19 @@ def _is_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
     return tensor.name in followed[1]
 
 
+def is_dequantized(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
+    """Returns whether a Dequantize layer made a network tensor, or the tensor in other dimensions."""
+    network = ctx.net.raw
+    followed = ctx.attachments.setdefault(f"{__name__}.dequantized", [0, set()])
+    for place in range(followed[0], network.num_layers):
+        layer = network.get_layer(place)
+        kind = layer.type.name
+        if kind == "DEQUANTIZE" or (kind == "SHUFFLE" and layer.get_input(0).name in followed[1]):
+            followed[1].add(layer.get_output(0).name)
+    followed[0] = network.num_layers
+    return tensor.name in followed[1]
+
+
 def nested(value: Any, rank: int) -> Any:
     """Returns ``value`` in ``rank`` lists: a constant of ``rank`` dimensions of size 1."""
     for _ in range(rank):

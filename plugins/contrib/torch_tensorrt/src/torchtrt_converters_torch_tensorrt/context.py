@@ -39,7 +39,6 @@ DEFAULTS = {
     "use_distributed_mode_trace": False,
     "use_explicit_typing": True,
     "use_fast_partitioner": True,
-    "use_fp32_acc": False,
     "use_python_runtime": True,
 }
 """Torch-TensorRT's settings that torchtrt lacks, with the values that describe how torchtrt compiles."""
