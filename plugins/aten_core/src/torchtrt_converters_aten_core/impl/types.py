@@ -113,7 +113,12 @@ def _is_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
 
 
 def is_dequantized(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
-    """Returns whether a Dequantize layer made a network tensor, or the tensor in other dimensions."""
+    """Returns whether a Dequantize layer made a network tensor, or the tensor that was moved into its dimensions.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+    """
     network = ctx.net.raw
     followed = ctx.attachments.setdefault(f"{__name__}.dequantized", [0, set()])
     for place in range(followed[0], network.num_layers):
