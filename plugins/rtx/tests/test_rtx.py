@@ -117,6 +117,21 @@ def test_the_other_settings_build(rtx, settings):
 
 
 @needs_wheels
+def test_sums_in_float32_keep_weights_in_float16(rtx):
+    """The casts around a product become a part of it, so the plan has no float32 copy of the weights."""
+    model = torch.nn.Linear(256, 512, bias=False).eval().half()
+    x = torch.randn(8, 256).half()
+
+    plans = [
+        torchtrt.compile(model, [x], min_block_size=1, use_fp32_acc=required).report.blocks[0]
+        for required in (False, True)
+    ]
+
+    assert plans[0].plan_bytes > 2 * model.weight.numel()
+    assert plans[1].plan_bytes < 1.1 * plans[0].plan_bytes
+
+
+@needs_wheels
 def test_engines_are_cached_without_timings(rtx, tmp_path):
     """TensorRT for RTX times nothing, and warns where a timing cache is made."""
     first, second = (compiled(engine_cache=tmp_path) for _ in range(2))
