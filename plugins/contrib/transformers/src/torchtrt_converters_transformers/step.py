@@ -118,7 +118,7 @@ def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     if not distance <= _TOLERANCE.get(dtype, 5e-2):
         raise Refusal(
             f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
-            "has something that ours lacks"
+            "has something that ours lacks, or reads tokens that follow"
         )
 
 
