@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from torchtrt.errors import SettingsError, UnknownTargetError
-from torchtrt.settings import CompilationSettings
+from torchtrt.settings import CompilationSettings, check_setting_names
 
 ADD = torch.ops.aten.add
 
@@ -57,6 +57,21 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
     """A misspelt setting is not silently ignored."""
     with pytest.raises(SettingsError, match="Did you mean 'min_block_size'"):
         CompilationSettings.from_keywords(min_blocksize=1)
+
+
+def test_an_unknown_name_may_be_meant_for_an_argument_of_the_function():
+    """An argument of the function is closer than a setting."""
+
+    def compiling(model, *, max_length, **settings):
+        check_setting_names(settings, compiling)
+
+    with pytest.raises(
+        SettingsError, match=r"no setting named 'max_lenght'\. Did you mean 'max_length'"
+    ):
+        compiling(None, max_length=2, max_lenght=3)
+    with pytest.raises(SettingsError, match="Did you mean 'min_block_size'"):
+        compiling(None, max_length=2, min_blocksize=1)
+    compiling(None, max_length=2, min_block_size=1, enabled_precisions={torch.float16})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ Nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 import os
 import re
@@ -413,14 +414,32 @@ class CompilationSettings:
             if keywords.setdefault("autocast", lowest) is not lowest:
                 message = f"autocast={keywords['autocast']} and enabled_precisions ask for different dtypes: give one."
                 raise SettingsError(message)
-        known = [spec.name for spec in dataclasses.fields(cls)]
-        for name in keywords:
-            if name not in known:
-                hint = did_you_mean(
-                    name, known, "help(torchtrt.CompilationSettings) lists all of them."
-                )
-                raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
+        check_setting_names(keywords)
         return cls(**keywords)
+
+
+def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any]) -> None:
+    """Checks the names of keyword arguments that functions pass on as settings.
+
+    Args:
+        keywords: The names.
+        functions: The functions: the name may be meant for one of their own arguments.
+
+    Raises:
+        SettingsError: A name is neither a setting nor an argument of these functions.
+    """
+    known = {spec.name for spec in dataclasses.fields(CompilationSettings)}
+    known |= {
+        parameter.name
+        for function in functions
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    listing = "help(torchtrt.CompilationSettings) lists all settings."
+    for name in keywords:
+        if name not in known and name != "enabled_precisions":
+            hint = did_you_mean(name, known, listing)
+            raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
 
 
 def _is_pattern(text: Any) -> bool:

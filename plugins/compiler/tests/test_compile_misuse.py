@@ -155,6 +155,11 @@ def test_a_preferred_pack_is_named_in_any_spelling(spelling):
     assert row.pack.startswith("aten_core ")
 
 
+def test_a_misspelt_argument_is_an_error_that_names_the_argument():
+    with pytest.raises(SettingsError, match=r"'dynamic_shape'\. Did you mean 'dynamic_shapes'"):
+        torchtrt.compile(linear(), [X], dynamic_shape={})
+
+
 def test_preferring_a_pack_that_is_not_installed_is_an_error_that_names_the_closest():
     """Whether or not the model has the op."""
     with pytest.raises(SettingsError, match=r"'aten_cor'.*Did you mean 'aten_core'"):

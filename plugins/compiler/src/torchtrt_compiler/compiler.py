@@ -22,7 +22,7 @@ from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.preferences import settings_from
 from torchtrt.registry import DYNAMO_CONVERTERS
-from torchtrt.settings import CompilationSettings
+from torchtrt.settings import CompilationSettings, check_setting_names
 from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
@@ -95,6 +95,7 @@ def compile(
         BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
     keywords = {} if kwarg_inputs is None else kwarg_inputs
+    check_setting_names(settings, compile)
     options = settings_from(settings)
     with disabling(options.disabled_capabilities):
         if options.tune:

@@ -273,8 +273,10 @@ def test_only_modules_with_python_code_are_followed(model):
 
 def test_settings_are_checked_at_once():
     """Not in the first call."""
-    with pytest.raises(SettingsError):
+    with pytest.raises(SettingsError, match="Did you mean 'min_block_size'"):
         torchtrt.follow(made(), min_block_sise=1)
+    with pytest.raises(SettingsError, match="Did you mean 'fallback'"):
+        torchtrt.follow(made(), falback=False)
 
 
 def test_wrong_arguments_raise_what_the_model_raises():

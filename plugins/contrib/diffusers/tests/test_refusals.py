@@ -62,6 +62,10 @@ def test_settings_are_checked():
     pipe = models.made(models.stable_diffusion)
     with pytest.raises(SettingsError, match="min_block_sizes"):
         compile_pipeline(pipe, heights=16, widths=16, min_block_sizes=3)
+    with pytest.raises(SettingsError, match=r"'guidanc'\. Did you mean 'guidance'"):
+        compile_pipeline(pipe, guidanc=True)
+    with pytest.raises(SettingsError, match=r"'max_programms'\. Did you mean 'max_programs'"):
+        compile_pipeline(pipe, max_programms=2)
     with pytest.raises(InputError, match=r"not a torch.nn.modules.linear.Linear|not .*Linear"):
         compile_pipeline(torch.nn.Linear(2, 2))
 

@@ -12,8 +12,14 @@ from torchtrt_converters_transformers import (
     compile_for_generation,
 )
 from torchtrt_converters_transformers.compiled_class import hollow_copy
+from torchtrt_converters_transformers.encoder_decoder import (
+    DecoderStep,
+    EncoderStep,
+    example_source,
+    try_encoder_decoder,
+)
 
-from .conftest import DEVICE, HALF, REAL, VERSIONS, Pair, prompts
+from .conftest import DEVICE, GROUPED, HALF, REAL, VERSIONS, Pair, prompts
 
 TOKENS = {
     "vocab_size": 96,
@@ -31,6 +37,17 @@ LAYERS = {
     "encoder_ffn_dim": 48,
     "decoder_ffn_dim": 48,
 }
+
+
+def t5_gemma():
+    """Windows, and scores with a cap, also those of cross-attention."""
+    untied = {"bos_token_id": 1, "tie_word_embeddings": False}
+    sizes = {**GROUPED, **untied, "head_dim": 8, "sliding_window": 6}
+    part = transformers.T5GemmaModuleConfig(**sizes, attn_logit_softcapping=1.0)
+    config = transformers.T5GemmaConfig(encoder=part, decoder=part, **{**TOKENS, **untied})
+    return transformers.T5GemmaForConditionalGeneration(config)
+
+
 MODELS = {
     "t5": lambda: transformers.T5ForConditionalGeneration(
         transformers.T5Config(**TOKENS, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
@@ -40,6 +57,7 @@ MODELS = {
             **TOKENS, **LAYERS, max_position_embeddings=50, forced_eos_token_id=None
         )
     ),
+    "t5_gemma": t5_gemma,
     "whisper": lambda: transformers.WhisperForConditionalGeneration(
         transformers.WhisperConfig(
             **TOKENS,
@@ -182,7 +200,7 @@ def test_what_there_is_no_room_for_is_an_error(t5):
         t5.compiled.generate(prompts(13, 4)[0], max_new_tokens=3)
     with pytest.raises(InputError, match="a cache of their own"):
         t5.compiled.generate(source, max_new_tokens=3, cache_implementation="static")
-    with pytest.raises(InputError, match="were not made by this model"):
+    with pytest.raises(InputError, match=r"get_encoder\(\) of the compiled model"):
         t5.compiled(decoder_input_ids=source, encoder_outputs=t5.model.get_encoder()(source, mask))
     with pytest.raises(EngineError, match="compiled in"):
         t5.compiled.half()
@@ -341,6 +359,44 @@ def test_the_compiled_model_holds_no_weights(t5):
     assert torch.float32 is t5.compiled.dtype
 
 
+def tried(model):
+    """Returns the encoder of a model, and the windows of the decoder's layers, behind the comparison with the model."""
+    encoder, step = EncoderStep(model.eval().to(DEVICE)), DecoderStep(model, 30)
+    *_, windows = try_encoder_decoder(model, encoder, step, example_source(model))
+    return encoder, windows
+
+
+def test_a_decoder_may_have_windows_and_caps():
+    """Cross-attention has a cap too."""
+    model = t5_gemma()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+
+    assert [6, None] == tried(model)[1]
+
+
+def test_a_decoder_may_leave_it_to_masks_that_it_is_causal():
+    """The attention of NLLB-MoE has is_causal=False."""
+    config = transformers.NllbMoeConfig(
+        **TOKENS, **LAYERS, num_experts=2, max_position_embeddings=50
+    )
+    model = transformers.NllbMoeForConditionalGeneration(config)
+    assert not model.model.decoder.layers[0].self_attn.is_causal
+
+    assert [None, None] == tried(model)[1]
+
+
+def test_the_encoder_is_compiled_as_it_was_given():
+    """That of BigBird-Pegasus changes its attention for good when it reads a short source."""
+    config = transformers.BigBirdPegasusConfig(
+        **TOKENS, **LAYERS, block_size=2, num_random_blocks=1, max_position_embeddings=50
+    )
+
+    encoder, _ = tried(transformers.BigBirdPegasusForConditionalGeneration(config))
+
+    assert "block_sparse" == encoder.encoder.attention_type
+
+
 def test_an_encoder_of_unknown_features_is_refused():
     """Its configuration does not have their number."""
     config = transformers.MoonshineConfig(
@@ -354,16 +410,16 @@ def test_an_encoder_of_unknown_features_is_refused():
     )
     model = transformers.MoonshineForConditionalGeneration(config).to(DEVICE)
 
-    with pytest.raises(UnsupportedProgramError, match="takes input_values"):
+    with pytest.raises(UnsupportedProgramError, match=r"takes input_values.*torchtrt.follow"):
         compile_for_generation(model, max_length=30)
 
 
 def test_an_encoder_and_a_decoder_with_configurations_of_their_own_are_refused():
-    """Because its vocabulary of the source is unknown."""
+    """With what to do."""
     sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 32)
     part = transformers.BertConfig(**sizes, num_hidden_layers=1, num_attention_heads=4)
     both = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(part, part)
     model = transformers.EncoderDecoderModel(both).to(DEVICE)
 
-    with pytest.raises(UnsupportedProgramError, match="its configuration has no vocab_size"):
+    with pytest.raises(UnsupportedProgramError, match=r"are two models .*\. Generate with PyTorch"):
         compile_for_generation(model, max_length=30)

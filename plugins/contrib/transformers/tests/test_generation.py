@@ -97,6 +97,21 @@ def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     pair.assert_same_texts(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
 
 
+def test_guidance_has_a_cache_for_negative_prompts(compiled_pair):
+    """It alternates between two prompts of other lengths."""
+    pair = compiled_pair("llama")
+    plain = pair.assert_same_texts(prompts(2, 7)[0], max_new_tokens=8)
+
+    guided = pair.assert_same_texts(
+        prompts(2, 7)[0],
+        max_new_tokens=8,
+        guidance_scale=3.0,
+        negative_prompt_ids=prompts(2, 5, 1)[0],
+    )
+
+    assert plain.tolist() != guided.tolist()
+
+
 def test_a_tuned_model_generates_as_eager_does(monkeypatch):
     """The step and the prompt are tuned apart, and may leave different ops to PyTorch."""
     monkeypatch.setattr(tuning, "TRIES", 1)

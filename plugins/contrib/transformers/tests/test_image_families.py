@@ -197,10 +197,25 @@ def mistral():
     )
 
 
+def fuyu():
+    """One matrix makes embeddings of patches."""
+    config = transformers.FuyuConfig(
+        text_config=transformers.PersimmonConfig(**{**ONE, "num_key_value_heads": 4}).to_dict(),
+        image_size=8,
+        patch_size=4,
+        image_token_id=IMAGE,
+    )
+    return transformers.FuyuForCausalLM(config)
+
+
+def test_a_model_without_a_tower_has_no_engine_for_images():
+    assert image_towers.image_input(fuyu()) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "has_tower"),
-    [(paligemma_2, True), (qwen3_moe, True), (intern, True), (mistral, True)],
+    [(paligemma_2, True), (qwen3_moe, True), (intern, True), (mistral, True), (fuyu, False)],
 )
 def test_other_families_generate_what_eager_models_do(build, has_tower):
     pair = compiled_pair(build)
@@ -215,6 +230,8 @@ def test_other_families_generate_what_eager_models_do(build, has_tower):
         images["mm_token_type_ids"] = (ids == IMAGE).int()
     if build is mistral:
         images["image_sizes"] = torch.tensor([[16, 16]], device=DEVICE)
+    if build is fuyu:
+        images = {"pixel_values": torch.randn(1, 4, 48).to(DEVICE)}
     if build is paligemma_2:
         images["token_type_ids"] = torch.zeros_like(ids)
 

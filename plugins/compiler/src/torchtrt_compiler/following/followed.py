@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from torchtrt.errors import InputError, kind_of
+from torchtrt.settings import check_setting_names
 from torchtrt_compiler.following.follower import Follower
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
@@ -54,6 +55,7 @@ def follow(
         raise InputError(
             f"follow() takes a torch.nn.Module with Python code, not {kind_of(given)}."
         )
+    check_setting_names(settings, follow)
     own: Any = given.torchtrt.model if is_followed(given) else given  # type: ignore[union-attr]
     follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
     followed: Any = object.__new__(_followed_class(type(own)))

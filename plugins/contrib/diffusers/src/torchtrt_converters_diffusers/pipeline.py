@@ -16,6 +16,7 @@ from diffusers import DiffusionPipeline, UNet2DConditionModel
 import torchtrt
 from torchtrt.callers import skip_callers
 from torchtrt.errors import InputError, kind_of
+from torchtrt.settings import check_setting_names
 from torchtrt_converters_diffusers import autoencoders, controlnets, denoisers, text_encoders
 from torchtrt_converters_diffusers.autoencoders import (
     Autoencoder,
@@ -172,6 +173,7 @@ def compile_pipeline(
         TorchTRTError: A component cannot be compiled.
     """
     check_pipeline("compile_pipeline", pipe)
+    check_setting_names(settings, compile_pipeline, torchtrt.follow)
     _check_names(components)
     check_kinds(dynamic_shapes=dynamic_shapes, example=example)
     _check_switches(guidance=guidance, compile_now=compile_now, fallback=fallback)

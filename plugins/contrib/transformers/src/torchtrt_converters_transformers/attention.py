@@ -18,6 +18,7 @@ from torchtrt_converters_transformers.cache_formats import UNSCALED, Scales, rea
 from torchtrt_converters_transformers.decompositions import (
     attention as attention,  # whose op is called here
 )
+from torchtrt_converters_transformers.refusals import Refusal
 
 ATTENTION = "torchtrt_cached"
 """The name of our attention among those of transformers."""
@@ -53,7 +54,7 @@ class SourceCache(Cache):
     ) -> tuple[Tensor, Tensor]:
         """Keeps the keys and values of a layer."""
         if 2 * layer_idx != len(self.states):
-            raise UnsupportedProgramError("its layers do not read the source in turn, each once")
+            raise Refusal("its layers do not read the source in turn, each once")
         self.states += [key_states, value_states]
         self.asked = True
         return key_states, value_states
@@ -135,11 +136,11 @@ class StepCache(Cache):
     ) -> tuple[Tensor, Tensor]:
         """Keeps the new keys and values, and returns them; or with ``whole`` all."""
         if self._layer is not None:
-            raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
+            raise Refusal(NOT_THROUGH_THE_INTERFACE)
         if 2 * layer_idx != len(self.states):
-            raise UnsupportedProgramError("its layers do not fill the cache in turn, each once")
+            raise Refusal("its layers do not fill the cache in turn, each once")
         if key_states.shape[:3] != value_states.shape[:3]:
-            raise UnsupportedProgramError("its keys and values have different heads")
+            raise Refusal("its keys and values have different heads")
         key_states, value_states = (
             rounded(each, self._dtype, scale)
             for each, scale in zip((key_states, value_states), self.scales(layer_idx), strict=True)
@@ -168,7 +169,7 @@ class StepCache(Cache):
         if not self._scales:
             return UNSCALED
         if layer >= len(self._scales):
-            raise UnsupportedProgramError(
+            raise Refusal(
                 f"{len(self._scales)} of its layers have scales for their keys and values, and others do not"
             )
         return self._scales[layer]
@@ -191,7 +192,7 @@ class StepCache(Cache):
             value: Likewise.
         """
         if self._layer is None or self._given is None:
-            raise UnsupportedProgramError("a layer reads what another one has cached")
+            raise Refusal("a layer reads what another one has cached")
         layer, given, self._layer = self._layer, self._given, None
         past = self._past_of(layer, key.dtype) or (None, None)
         if given[0] is key and given[1] is value:
@@ -200,7 +201,7 @@ class StepCache(Cache):
         if not self.past:
             return (key, value, None, None)
         if not self.whole:
-            raise UnsupportedProgramError("its attention reads other keys than its cache has")
+            raise Refusal("its attention reads other keys than its cache has")
         places = self.past_places()
         new, cached = (slice(places, None), slice(None, places))
         return (key[:, :, new], value[:, :, new], key[:, :, cached], value[:, :, cached])
@@ -299,7 +300,6 @@ def _attention(
     dropout: float = 0.0,
     softcap: float | None = None,
     sliding_window: int | None = None,
-    is_causal: bool | None = None,
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     **others: Any,
@@ -309,20 +309,23 @@ def _attention(
     if cache is None:
         raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
     if _quantizes_states(module):
-        raise UnsupportedProgramError(
+        raise Refusal(
             "its attention quantizes what it multiplies in another way than a cache in FP8 or INT8 with one scale "
-            "for the keys and one for the values of a layer; disable these quantizers, such as ModelOpt's "
-            "`*_bmm_quantizer`, and pass cache_dtype=torch.float8_e4m3fn if you like"
+            "for the keys and one for the values of a layer",
+            "Disable these quantizers, such as ModelOpt's `*_bmm_quantizer`, and pass "
+            "cache_dtype=torch.float8_e4m3fn if you like",
         )
     unknown = [name for name in _UNKNOWN if others.get(name) is not None]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     source_mask = cache.take_source()
-    if unknown or dropout or (source_mask is None and _looks_ahead(module, is_causal)):
-        what = ", ".join(unknown) or "dropout, or looks ahead"
-        raise UnsupportedProgramError(f"its attention has {what}")
+    if unknown or dropout:
+        what = ", ".join(unknown) or f"a dropout of {dropout} in eval mode"
+        raise Refusal(f"its attention has {what}")
     if source_mask is not None:
-        return _read_source(query, key, value, source_mask[:, None, None], scale, position_bias)
+        further = (softcap, s_aux, position_bias)
+        return _read_source(query, key, value, source_mask[:, None, None], scale, *further), None
     new_key, new_value, past_key, past_value = cache.take_layer(key, value)
+    # A layer may say that it is not causal and get a causal mask: logits show whether it reads what follows.
     mask, past_mask = cache.masks(sliding_window)
     if position_bias is not None:
         position_bias = cache.split_bias(position_bias, query.shape[2])
@@ -347,17 +350,26 @@ def _quantizes_states(module: torch.nn.Module) -> bool:
     )
 
 
-def _looks_ahead(module: torch.nn.Module, is_causal: bool | None) -> bool:
-    return is_causal is False or not getattr(module, "is_causal", True)
-
-
 def _read_source(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float, bias: Tensor | None
-) -> tuple[Tensor, None]:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
     """Attention over what an encoder read: ``mask`` is ``(batch, 1, 1, source)``."""
-    if bias is not None:
-        mask = torch.where(mask, bias, torch.finfo(bias.dtype).min)
-    return _read_all(query, key, value, mask, scale).transpose(1, 2).contiguous(), None
+    if softcap is None and sinks is None:
+        if bias is not None:
+            mask = torch.where(mask, bias, torch.finfo(bias.dtype).min)
+        result = _read_all(query, key, value, mask, scale)
+    else:
+        result = torch.ops.torchtrt_transformers.cached_attention(
+            query, key, value, mask, None, None, None, scale, softcap, sinks, bias
+        )
+    return result.transpose(1, 2).contiguous()
 
 
 def _read_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.cache_formats import FP8, LARGEST, Scale, Scales
+from torchtrt_converters_transformers.refusals import Refusal
 
 
 class ModelCache(NamedTuple):
@@ -25,7 +25,7 @@ def take_cache(model: torch.nn.Module) -> ModelCache | None:
     The cache then rounds in their place. Quantizers that no cache replaces stay as they are.
 
     Raises:
-        UnsupportedProgramError: Only some layers quantize keys and values, or they have different formats. Or a scheme
+        Refusal: Only some layers quantize keys and values, or they have different formats. Or a scheme
             of compressed-tensors has other scales than one for the keys and one for the values of a layer.
     """
     modules: list[Any] = [  # those of an image's tower have no place in a cache
@@ -51,7 +51,7 @@ def _cache(
     """Returns the cache of the layers of a model, if they have one.
 
     Raises:
-        UnsupportedProgramError: They differ.
+        Refusal: They differ.
     """
     found = {layer: read(module) for layer, module in sorted(layers.items())}
     given = {layer: each for layer, each in found.items() if each is not None}
@@ -59,10 +59,10 @@ def _cache(
         return None
     if len(given) != len(found):
         missing = ", ".join(str(layer) for layer in found if layer not in given)
-        raise UnsupportedProgramError(f"its layers {missing} have no {name}, and others do")
+        raise Refusal(f"its layers {missing} have no {name}, and others do")
     dtypes = {dtype for dtype, _ in given.values()}
     if len(dtypes) != 1:
-        raise UnsupportedProgramError("its layers quantize keys and values to different dtypes")
+        raise Refusal("its layers quantize keys and values to different dtypes")
     return ModelCache(dtypes.pop(), tuple(scales for _, scales in given.values()))
 
 
@@ -101,7 +101,7 @@ def _of_compressed_tensors(module: Any) -> tuple[torch.dtype, Scales] | None:
     """Returns the dtype and scales of a ``kv_cache_scheme``, or None where nothing is quantized.
 
     Raises:
-        UnsupportedProgramError: The scheme is not one of FP8 or INT8 with one known scale for the keys and one for the
+        Refusal: The scheme is not one of FP8 or INT8 with one known scale for the keys and one for the
             values.
     """
     scheme = getattr(module, "quantization_scheme", None)
@@ -134,7 +134,7 @@ def _number(module: Any, name: str) -> Scale:
     """Returns a scale of an attention of compressed-tensors.
 
     Raises:
-        UnsupportedProgramError: There is none, or it is no scale.
+        Refusal: There is none, or it is no scale.
     """
     scale = getattr(module, name, None)
     if scale is None:
@@ -151,7 +151,7 @@ def _check_loaded(model: Any, modules: Iterable[Any]) -> None:
     """Checks that the scales of a checkpoint come from it: transformers leaves memory as it was where they are missing.
 
     Raises:
-        UnsupportedProgramError: A scale does not.
+        Refusal: A scale does not.
     """
     loaded = getattr(model, "hf_quantizer", None) is not None and any(
         getattr(each, "_is_hf_initialized", False) for each in model.parameters()
@@ -163,8 +163,8 @@ def _check_loaded(model: Any, modules: Iterable[Any]) -> None:
                 raise _refusal(module.layer_idx, f"its checkpoint has no {name}")
 
 
-def _refusal(layer: int, reason: str) -> UnsupportedProgramError:
-    return UnsupportedProgramError(
+def _refusal(layer: int, reason: str) -> Refusal:
+    return Refusal(
         f"the `kv_cache_scheme` of its layer {layer} has no cache in an engine: {reason}. A cache has one known scale "
         "for the keys and one for the values of each layer, in FP8 or INT8"
     )

@@ -12,7 +12,8 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 import torchtrt
-from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.errors import InputError, SettingsError
+from torchtrt.settings import check_setting_names
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
@@ -21,7 +22,6 @@ from torchtrt_converters_transformers.embedding_step import (
     EmbeddingStep,
     try_images,
     uncapped_copy,
-    why_not,
 )
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
@@ -33,7 +33,8 @@ from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncod
 from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.image_towers import takes_grids
-from torchtrt_converters_transformers.rotary import changing_rotary
+from torchtrt_converters_transformers.refusals import Refusal, other_modalities, refusing
+from torchtrt_converters_transformers.requirements import check_model
 from torchtrt_converters_transformers.sized_towers import takes_sizes
 from torchtrt_converters_transformers.step import (
     Step,
@@ -92,6 +93,7 @@ def compile_for_generation(
         UnsupportedProgramError: The model cannot generate in this way; the message contains the reason.
         TorchTRTError: As of ``torchtrt.compile``.
     """
+    _check_settings(settings)
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
     _check_candidates(max_candidate_tokens, max_length)
@@ -99,27 +101,50 @@ def compile_for_generation(
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
-    if model.config.is_encoder_decoder:
-        source_length = max_length if max_source_length is None else max_source_length
-        sizes = Sizes(max_batch_size, max_length, opt_length, source_length, max_candidate_tokens)
-        return _compile_encoder_decoder(model, sizes, settings)
-    if max_source_length is not None:
+    has_encoder = model.config.is_encoder_decoder
+    if max_source_length is not None and not has_encoder:
         raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
-    sees = bool(_other_modalities(model))
-    try:
-        step = (EmbeddingStep if sees else Step)(model, max_length)
-        check_model_cache(model, step.cache_dtype, cache_dtype)
-        states, windows = _try(model, step)
-    except UnsupportedProgramError as error:
-        raise _unsupported(model, str(error)) from error
+    source_length = max_length if max_source_length is None else max_source_length
+    sizes = Sizes(max_batch_size, max_length, opt_length, source_length, max_candidate_tokens)
+    with refusing(model):
+        check_model(model, max_length)
+        if has_encoder:
+            return _compile_encoder_decoder(model, sizes, settings)
+        step = (EmbeddingStep if other_modalities(model) else Step)(model, max_length)
+        language = _compile_decoder(
+            model, step, sizes, settings, cache_dtype=cache_dtype, prefill_engine=prefill_engine
+        )
+        if not isinstance(step, EmbeddingStep):
+            return language
+        vision = compile_vision(model, max_image_tokens or min(1024, max_length), settings)
+        return with_engines(model, step, language, vision)
+
+
+def _compile_decoder(
+    model: PreTrainedModel,
+    step: Step,
+    sizes: Sizes,
+    settings: Mapping[str, Any],
+    *,
+    cache_dtype: torch.dtype | None,
+    prefill_engine: bool,
+) -> CompiledForCausalLM:
+    """Returns the compiled language model of a model without an encoder.
+
+    Raises:
+        Refusal: The step does not compute what the model does.
+    """
+    check_model_cache(model, step.cache_dtype, cache_dtype)
+    states, windows = _try(model, step)
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
+    max_length, candidates = sizes.max_length, sizes.max_candidate_tokens
     windowed = _has_windows(model, windows, max_length) or step.counts
     step.cache_dtype = step.cache_dtype or cache_dtype  # the model itself has no such setting
-    layout = CacheLayout(shapes, max_batch_size, max_length, step.cache_dtype)
-    batch, length = (1, max_batch_size, max_batch_size), (1, opt_length, max_length)
-    keep = _kept_input(max_candidate_tokens) or {}
+    layout = CacheLayout(shapes, sizes.max_batch_size, max_length, step.cache_dtype)
+    batch, length = sizes.batch, (1, sizes.opt_length, max_length)
+    keep = _kept_input(candidates) or {}
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
         counted = dynamic_input((batch, new), torch.bool)
@@ -136,38 +161,32 @@ def compile_for_generation(
     ]
     if windowed:
         past.append(torchtrt.Input((1,), dtype=torch.int64))
-    language = CompiledForCausalLM(
+    return CompiledForCausalLM(
         config,
         model.generation_config,
         layout,
-        compiled((1, 1 + max_candidate_tokens, max_length), *past),
+        compiled((1, 1 + candidates, max_length), *past),
         compiled(length) if prefill_engine else None,
         windowed=windowed,
-        embeds=sees,
-        max_candidate_tokens=max_candidate_tokens,
+        embeds=isinstance(step, EmbeddingStep),
+        max_candidate_tokens=candidates,
         image_inputs=step.images,
         dtype=dtype,
         device=states[0].device,
     )
-    if not isinstance(step, EmbeddingStep):
-        return language
-    vision = compile_vision(model, max_image_tokens or min(1024, max_length), settings)
-    return with_engines(model, step, language, vision)
 
 
 def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: int) -> bool:
     """Returns whether layers read a window of the last tokens that sequences can outgrow.
 
     Raises:
-        UnsupportedProgramError: The model's configuration names other windows than its layers do.
+        Refusal: The model's configuration names other windows than its layers do.
     """
-    declared = _windows(model.config.get_text_config(), len(windows))
+    declared = _windows(model.config.get_text_config(decoder=True), len(windows))
     if windows != declared and any(
         window is not None and window < max_length for window in (*windows, *declared)
     ):
-        raise _unsupported(
-            model, "not all of its layers pass the window that they read to their attention"
-        )
+        raise Refusal("not all of its layers pass the window that they read to their attention")
     return any(window is not None and window < max_length for window in windows)
 
 
@@ -181,22 +200,29 @@ class Sizes:
     max_source_length: int
     max_candidate_tokens: int
 
+    @property
+    def batch(self) -> tuple[int, int, int]:
+        """The range of the number of sequences."""
+        return (1, self.max_batch_size, self.max_batch_size)
+
 
 def _compile_encoder_decoder(
     model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
 ) -> Any:
-    """Returns the compiled model of an encoder and a decoder, with an engine for each."""
-    batch = (1, sizes.max_batch_size, sizes.max_batch_size)
+    """Returns the compiled model of an encoder and a decoder, with an engine for each.
+
+    Raises:
+        Refusal: The programs do not compute what the model does.
+    """
+    batch = sizes.batch
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
     example = example_source(model)
     given = [dynamic_input((batch, *example.shape[1:]), example.dtype)]
     if not example.is_floating_point():
         given = [dynamic_input((batch, source_places), torch.int64)] * 2
-    try:
-        states, cached = try_encoder_decoder(model, encoder, step, example)
-    except UnsupportedProgramError as error:
-        raise _unsupported(model, str(error)) from error
+    states, cached, windows = try_encoder_decoder(model, encoder, step, example)
+    _has_windows(model, windows, sizes.max_length)  # which refuses those that differ
     rows, heads, places, width = cached.shape[1:]
     fixed = example.is_floating_point()
     source_size = places if fixed else source_places
@@ -247,43 +273,25 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
     for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 1:
             raise InputError(f"{name}={number!r} is not a positive integer.")
+    if max_length == 1:
+        raise InputError(
+            "max_length=1 has room for a prompt of one token, and none for a new one. Choose 2 or more."
+        )
     config = model.config.get_text_config()
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and max_length > positions:
         raise InputError(f"max_length={max_length}, but the model has {positions} positions.")
-    for kind, tokens in changing_rotary(config):
-        if max_length > tokens:
-            raise _unsupported(
-                model,
-                f"its {kind} rotary embedding changes beyond {tokens} tokens. Choose a max_length up to {tokens}",
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises a ``SettingsError`` for a name that is no setting of ``torchtrt.compile``."""
+    for name in settings:
+        if name in inspect.signature(torchtrt.compile).parameters:
+            raise SettingsError(
+                f"{name} is an argument of torchtrt.compile. compile_for_generation derives the inputs of engines from "
+                "max_batch_size and max_length: leave it out."
             )
-    if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
-        chunk = getattr(config, "attention_chunk_size", None)
-        if chunk is None or max_length > chunk:
-            raise _unsupported(model, f"max_length is beyond its chunks of {chunk} tokens")
-    if len({parameter.device for parameter in model.parameters()}) > 1:
-        raise _unsupported(model, "it is spread over several devices")
-    if model.config.is_encoder_decoder:
-        return
-    others = _other_modalities(model)
-    reason = None if not others else why_not(model)
-    if set(others) - {"image", "video"}:
-        reason = "only images have engines here"
-    if reason is not None:
-        raise _unsupported(
-            model,
-            f"it takes {' and '.join(others)} besides text, and {reason}. Give the weights of its language model to a "
-            "model for text alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
-        )
-    if getattr(model, "_is_stateful", False):
-        raise _unsupported(
-            model,
-            "some of its layers keep one state of all tokens (a state space, or linear attention) in place of keys and "
-            "values, which our engines do not update. Generate with PyTorch; for the logits of texts of one length, "
-            "set model.config.use_cache = False and call torchtrt.compile(model, [input_ids])",
-        )
-    if "position_ids" not in inspect.signature(model.forward).parameters:
-        raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
+    check_setting_names(settings, compile_for_generation)
 
 
 def _check_candidates(max_candidate_tokens: int, max_length: int) -> None:
@@ -318,22 +326,6 @@ def _kept_input(max_candidate_tokens: int) -> dict[str, torchtrt.Input] | None:
     return {"keep": dynamic_input([(1, most, most)], torch.int64)}
 
 
-def _other_modalities(model: Any) -> list[str]:
-    """Returns what a model reads besides text: ``["image"]``."""
-    # The text models of Gemma 3 and others inherit the modalities of the model with images.
-    if model.config.get_text_config() is model.config:
-        return []
-    modalities = getattr(model, "input_modalities", "text")
-    given = (modalities,) if isinstance(modalities, str) else modalities
-    return [each for each in given if each != "text"]
-
-
-def _unsupported(model: Any, reason: str) -> UnsupportedProgramError:
-    return UnsupportedProgramError(
-        f"{type(model).__name__} cannot be compiled for generation: {reason}."
-    )
-
-
 def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | None]]:
     """Runs a padded prompt and one more token through the step and through the model itself.
 
@@ -341,7 +333,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
         New keys and values in turn, layer by layer, and each layer's window.
 
     Raises:
-        UnsupportedProgramError: The step does not compute what the model does.
+        Refusal: The step does not compute what the model does.
     """
     config = model.config.get_text_config()
     ids = (torch.arange(12, device=model.device) * 7 + 3).reshape(2, 6) % config.vocab_size
@@ -371,7 +363,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
             step.whole = step.counts
         ours.append(further())
         if not cache.is_complete():
-            raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
+            raise Refusal(NOT_THROUGH_THE_INTERFACE)
         for logits, part in zip(ours, (first, second), strict=True):
             wanted = itself(
                 input_ids=ids[:, part],

@@ -29,6 +29,8 @@ def why_not(model: PreTrainedModel) -> str | None:
     language = getattr(model.base_model, "language_model", None)
     if not isinstance(language, PreTrainedModel) or model.get_output_embeddings() is None:
         return "it has no language_model with an output layer behind it"
+    if not hasattr(model.base_model, "get_image_features"):
+        return "its layers read images in another way than as embeddings of tokens"
     if (
         takes_types(model)
         and "token_type_ids" not in inspect.signature(_masks_of(model)).parameters
@@ -87,10 +89,6 @@ class EmbeddingStep(Step):
         self.model = cast("Any", self.model.base_model).language_model
         rope = getattr(self.model.config, "rope_parameters", None) or {}
         self.position_axes = 3 if "mrope_section" in rope else 1
-        if self._images.mutual:
-            for part in self.model.modules():
-                if hasattr(part, "is_causal"):
-                    part.is_causal = True  # type: ignore[assignment]  # but for the tokens that ``mutual`` names
         for number in range(self.images.features):
             layer: torch.nn.Module = cast("Any", self.model).layers[number]
             layer.register_forward_hook(functools.partial(_with_features, number))
@@ -162,7 +160,7 @@ def try_images(model: Any, step: EmbeddingStep) -> None:
     """Runs a prompt with an image's tokens through the step and through the model itself.
 
     Raises:
-        UnsupportedProgramError: The step does not compute what the model does.
+        Refusal: The step does not compute what the model does.
     """
     if not step.images.mutual and not step.images.features:
         return

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import MoEModelOutput
 
-from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.attention import (
     NOT_THROUGH_THE_INTERFACE,
     SourceCache,
@@ -20,6 +19,7 @@ from torchtrt_converters_transformers.attention import (
     reading,
     use_cached_attention,
 )
+from torchtrt_converters_transformers.refusals import Refusal
 from torchtrt_converters_transformers.step import (
     check_logits,
     selected,
@@ -131,7 +131,7 @@ def _decode(
     options = {} if position_ids is None else {"decoder_position_ids": position_ids}
     with reading(cache):
         output = model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=state),
+            encoder_outputs=MoEModelOutput(last_hidden_state=state),
             decoder_input_ids=tokens,
             decoder_attention_mask=cache.mask,
             past_key_values=EncoderDecoderCache(cache, source),
@@ -157,24 +157,17 @@ def example_source(model: PreTrainedModel) -> Tensor:
     """Returns two sources as the encoder takes them: token ids ``(2, 7)``, or features of the size that it requires.
 
     Raises:
-        UnsupportedProgramError: The encoder takes something else.
+        Refusal: The encoder takes something else.
     """
     config, name = model.config, model.main_input_name
     if name == "input_ids":
         ids = (torch.arange(14, device=model.device) * 7 + 3).reshape(2, 7)
-        if not hasattr(config, "vocab_size"):  # that of two models
-            raise UnsupportedProgramError(
-                f"{type(model).__name__} cannot be compiled for generation: its configuration has no vocab_size."
-            )
         return ids.remainder(config.vocab_size)
     features, places = (
         getattr(config, each, None) for each in ("num_mel_bins", "max_source_positions")
     )
     if name != "input_features" or features is None or places is None:
-        raise UnsupportedProgramError(
-            f"{type(model).__name__} cannot be compiled for generation: its encoder takes {name}, whose size its "
-            "configuration does not say. Compile the encoder with torchtrt.follow, and leave its decoder in PyTorch."
-        )
+        raise Refusal(f"its encoder takes {name}, whose size its configuration does not give")
     encoder = model.get_encoder()
     strides = [each.stride[0] for each in encoder.children() if isinstance(each, torch.nn.Conv1d)]
     size = (2, features, places * math.prod(strides))
@@ -187,14 +180,15 @@ def try_encoder_decoder(
     encoder: EncoderStep,
     step: DecoderStep,
     source: Tensor,
-) -> tuple[list[Tensor], Tensor]:
+) -> tuple[list[Tensor], Tensor, list[int | None]]:
     """Runs a source, two tokens and one more through the programs and through the model itself.
 
     Returns:
-        New keys and values of the decoder in turn, and what the encoder's program returns for the cache.
+        New keys and values of the decoder in turn, what the encoder's program returns for the cache, and each layer's
+        window.
 
     Raises:
-        UnsupportedProgramError: The programs do not compute what the model does.
+        Refusal: The programs do not compute what the model does.
     """
     itself = sharing_copy(model)
     features = source.is_floating_point()
@@ -206,16 +200,17 @@ def try_encoder_decoder(
     past: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
     with torch.no_grad():
         with trying():
-            state, cached = encoder(source, mask)
+            # A copy: encoders such as BigBird's change their attention for good when they read a short source.
+            state, cached = sharing_copy(encoder)(source, mask)
         options = {} if mask is None else {"attention_mask": mask}
         allowed = torch.ones(cached.shape[0], cached.shape[3], device=source.device).bool()
         allowed = allowed if mask is None else mask.bool()
         keys = list(cached.transpose(0, 1))
-        encoded = BaseModelOutput(last_hidden_state=itself.get_encoder()(source, **options)[0])
+        encoded = itself.get_encoder()(source, **options, return_dict=True)
         states = _no_states(step, tokens, keys, allowed)
         for first, last in ((0, 2), (2, 3)):
-            result, new = _try_step(step, tokens, (first, last), keys, allowed, states)
-            states = [torch.cat(pair, 2) for pair in zip(states, new, strict=True)]
+            result, cache = _try_step(step, tokens, (first, last), keys, allowed, states)
+            states = [torch.cat(pair, 2) for pair in zip(states, cache.states, strict=True)]
             logits.append(result)
             output = itself(
                 encoder_outputs=encoded,
@@ -226,7 +221,7 @@ def try_encoder_decoder(
             )
             past, wanted = output.past_key_values, output.logits
             check_logits(result, wanted, state.dtype)
-    return states, cached
+    return states, cached, cache.windows
 
 
 def _try_step(
@@ -236,8 +231,8 @@ def _try_step(
     source: list[Tensor],
     allowed: Tensor,
     past: list[Tensor],
-) -> tuple[Tensor, list[Tensor]]:
-    """Returns what a decoder's step returns for a part of some tokens."""
+) -> tuple[Tensor, StepCache]:
+    """Returns the logits behind a part of some tokens, and the cache that the decoder's layers then have filled."""
     first, last = part
     new, ones = tokens[:, first:last], torch.ones_like(tokens).bool()
     places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -253,13 +248,13 @@ def _try_step(
     state = source[0].new_zeros((len(tokens), 1, 1))
     with trying():
         logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)
-    if not cache.is_complete() or any(window is not None for window in cache.windows):
-        raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
-    return logits, cache.states
+    if not cache.is_complete():
+        raise Refusal(NOT_THROUGH_THE_INTERFACE)
+    return logits, cache
 
 
 def _no_states(
     step: DecoderStep, tokens: Tensor, source: list[Tensor], allowed: Tensor
 ) -> list[Tensor]:
-    _, states = _try_step(step, tokens, (0, 1), source, allowed, [])
-    return [each[:, :, :0] for each in states]
+    _, cache = _try_step(step, tokens, (0, 1), source, allowed, [])
+    return [each[:, :, :0] for each in cache.states]

@@ -311,8 +311,8 @@ def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
     cached = getattr(encoded, "cached", None)
     if cached is None:
         raise InputError(
-            "encoder_outputs were not made by this model, whose encoder returns what its decoder caches as well. Call "
-            "model.get_encoder(), or leave them out."
+            "encoder_outputs were made by another encoder, such as that of the model in PyTorch. The decoder needs "
+            "what its own encoder caches: call get_encoder() of the compiled model, or leave them out."
         )
     batch, _, _, places, _ = cached.shape
     if mask is None or name != "input_ids":

@@ -255,7 +255,7 @@ FEATURE_SETTINGS = ("vision_feature_layer", "vision_feature_select_strategy")
 
 def image_input(model: Any) -> torchtrt.Input | None:
     """Returns one image as the vision tower takes it; None where it takes more than images of one size."""
-    vision = model.config.vision_config
+    vision = getattr(model.config, "vision_config", None)
     size, channels = getattr(vision, "image_size", None), getattr(vision, "num_channels", 3)
     sides = [size, size] if isinstance(size, int) else size
     if not isinstance(sides, list | tuple) or len(sides) != 2 or takes_grids(model):

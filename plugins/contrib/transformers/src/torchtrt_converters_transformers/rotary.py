@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt_converters_transformers.refusals import Refusal
 
 _CHANGING = ("dynamic", "longrope")
 """The types whose frequencies change with the length."""
@@ -39,7 +39,7 @@ def fix_rotary(model: nn.Module) -> None:
         model: A copy, whose buffers belong to the original too: they are replaced.
 
     Raises:
-        UnsupportedProgramError: A rotary embedding does not have these frequencies.
+        Refusal: A rotary embedding does not have these frequencies.
     """
     for part in model.modules():
         module: Any = part
@@ -53,9 +53,7 @@ def fix_rotary(model: nn.Module) -> None:
             )
             current = getattr(module, name, None)
             if current is None or short is None:
-                raise UnsupportedProgramError(
-                    f"its {by_layer[layer]} rotary embedding changes with the length"
-                )
+                raise Refusal(f"its {by_layer[layer]} rotary embedding changes with the length")
             module.register_buffer(name, torch.empty_like(current).copy_(short), persistent=False)
         if changing:
             fixed = {**by_layer, **dict.fromkeys(changing, "default")}

@@ -7,25 +7,28 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 import torchtrt
-from torchtrt.errors import InputError, TorchTRTError, UnsupportedProgramError
+from torchtrt.errors import InputError, TorchTRTError
 from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
 from torchtrt_converters_transformers.cache_formats import unscaled
 from torchtrt_converters_transformers.cache_scales import take_cache
+from torchtrt_converters_transformers.refusals import Refusal
 from torchtrt_converters_transformers.rotary import fix_rotary
 
+_Module = TypeVar("_Module", bound=torch.nn.Module)
 
-def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
+
+def sharing_copy(model: _Module) -> _Module:
     """Returns a copy of a model in eval mode: its modules and configurations, with the same parameters and buffers."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    copied: PreTrainedModel = copy.deepcopy(model, shared)
+    copied: _Module = copy.deepcopy(model, shared)
     copied.eval()
     return copied
 
@@ -104,27 +107,30 @@ def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     """Compares the logits of a step with the model's own, for a model of this dtype.
 
     Raises:
-        UnsupportedProgramError: They differ.
+        Refusal: They differ, or the model's own are not finite.
     """
+    if not wanted.isfinite().all():
+        raise Refusal(
+            f"in {str(dtype).removeprefix('torch.')}, its own logits behind padding are not finite",
+            "Compile it in another dtype, such as model.bfloat16() or model.float()",
+        )
     distance = (ours - wanted).abs().max() / wanted.abs().max()
     if not distance <= _TOLERANCE.get(dtype, 5e-2):
-        raise UnsupportedProgramError(
+        raise Refusal(
             f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
-            "has something that ours lacks"
+            "has something that ours lacks, or reads tokens that follow"
         )
 
 
 @contextlib.contextmanager
 def trying() -> Iterator[None]:
-    """Raises an ``UnsupportedProgramError`` where a model's code does not run with our attention and cache."""
+    """Raises a ``Refusal`` where a model's code does not run with our attention and cache."""
     try:
         yield
     except (TorchTRTError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise UnsupportedProgramError(
-            f"with our attention over a cache its code raises {type(error).__name__}: {error}"
-        ) from error
+        raise Refusal("its code does not run with our attention over a cache") from error
 
 
 class Step(torch.nn.Module):

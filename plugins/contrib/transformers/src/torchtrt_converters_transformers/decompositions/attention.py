@@ -36,9 +36,9 @@ def cached_attention(
 
     Args:
         query: ``(batch, query heads, new, width)``.
-        key: ``(batch, heads, new, width)`` of the new tokens; ``heads`` divides the query heads.
-        value: ``(batch, heads, new, value width)``.
-        mask: Booleans, ``(batch, 1, new, new)``: which new token may read which. Each may read at least one.
+        key: ``(batch, heads, keys, width)``, of the new tokens or of a source; ``heads`` divides the query heads.
+        value: ``(batch, heads, keys, value width)``.
+        mask: Booleans, ``(batch, 1, new or 1, keys)``: which key a new token may read. Each may read at least one.
         past_key: ``(batch, heads, cached, width)``, or None where nothing is cached.
         past_value: ``(batch, heads, cached, value width)``, or None.
         past_mask: Booleans, ``(batch, 1, new or 1, cached)``: which places of the cache a new token may read.
@@ -46,7 +46,7 @@ def cached_attention(
         scale: What products of queries and keys are multiplied by.
         softcap: Bounds scores to plus and minus this, by a hyperbolic tangent; None for none.
         sinks: ``(query heads,)``: the score of one more key, whose value is 0; None for none.
-        bias: ``(1 or batch, 1 or query heads, 1 or new, cached + new)``: what is added to scores, those of the cache
+        bias: ``(1 or batch, 1 or query heads, 1 or new, cached + keys)``: what is added to scores, those of the cache
             first; None for none.
 
     Returns:
@@ -103,10 +103,12 @@ def _(
     """Returns a tensor of the result's shape, and checks the sizes of the inputs while they can be compared."""
     batch, heads, new, _ = query.shape
     # Checked here, because nothing compares sizes any more once the program is exported.
-    sizes = [(key, {0: batch, 2: new}), (value, {0: batch, 2: new}), (mask, {0: batch, 3: new})]
+    own = key.shape[2]
+    sizes = [(key, {0: batch}), (value, {0: batch, 2: own}), (mask, {0: batch, 3: own})]
     if past_key is not None and past_value is not None and past_mask is not None:
         cached = past_key.shape[2]
         sizes += [
+            (key, {2: new}),
             (past_key, {0: batch}),
             (past_value, {0: batch, 2: cached}),
             (past_mask, {0: batch, 3: cached}),
