@@ -224,3 +224,15 @@ def test_a_long_condition_is_shortened_in_messages():
     with pytest.raises(InputError) as caught:
         compiled(torch.rand(row.excluded[0][0], 2))
     assert len(str(caught.value)) < 500
+
+
+def test_a_call_without_rows_leads_to_an_input_with_a_range():
+    """PyTorch does not keep whether a minimum of 0 was declared."""
+    shapes = ({0: torch.export.Dim("batch", min=0, max=8)},)
+    x = torch.rand(3, 2)
+    compiled = torchtrt.compile(nn.ReLU().eval(), (x,), dynamic_shapes=shapes, min_block_size=1)
+
+    with pytest.raises(InputError, match=r"compiled for 1 to 8\..* 0 in its min_shape"):
+        compiled(torch.rand(0, 2))
+    from_zero = torchtrt.compile(nn.ReLU().eval(), [ranged(0, 3, 8)], min_block_size=1)
+    assert (0, 2) == from_zero(torch.rand(0, 2)).shape

@@ -293,10 +293,10 @@ class _Sizes:
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             raise InputError(
                 f"The size of {place} is {size}, but the model was compiled for {ranges}. "
-                f"{self._advice(place, size)}"
+                f"{self._advice(place, size, allowed)}"
             )
 
-    def _advice(self, place: _Place, size: int) -> str:
+    def _advice(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> str:
         """Returns what a user can do about a size that no engine was built for."""
         for row in self._checks.narrowed:
             low, high = row.asked
@@ -305,6 +305,11 @@ class _Sizes:
                     f"You asked for {low} to {high}, but what the model computes is one program only for "
                     f"{row.accepted}. {OTHER_PROGRAM}"
                 )
+        if size == 0 and min(allowed).min == 1:
+            return (
+                "Compile again with a torchtrt.Input that has 0 in its min_shape to use this size. A torch.export.Dim "
+                "starts at 1 here: PyTorch does not distinguish one with min=0 from one without a minimum."
+            )
         return "Compile again with a wider range to use this size."
 
     def _determine(self) -> None:
