@@ -93,6 +93,17 @@ def test_a_guard_on_many_combinations_is_tried_at_the_ends():
     assert {guard: {A: 10_000, B: 10_000}} == found.gaps
 
 
+def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap():
+    """It refuses a size that no profile has any more, and one that the other refuses."""
+    other = sympy.Ne(A, 4)
+    guard = sympy.Or(B > 3, sympy.And(other, sympy.Ne(A, 9)))
+    found = guarded_sizes([other, guard], [{A: SizeRange(2, 5, 9), B: SizeRange(1, 2, 3)}])
+
+    assert SizeRange(2, 5, 8) == found.profiles[0][A]
+    assert (other, guard) == found.conditions
+    assert [other] == [*found.gaps]
+
+
 def test_a_quotient_by_zero_is_refused():
     """So is the call."""
     found = guarded_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])

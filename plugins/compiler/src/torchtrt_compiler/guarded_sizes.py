@@ -120,15 +120,21 @@ class _Region:
         return all(self.values.values())
 
     def gaps(self) -> Iterator[tuple[Any, Mapping[Any, int]]]:
-        """Yields the guards that refuse sizes between the limits of the others, with such sizes."""
+        """Yields the guards that refuse sizes within the profile which no earlier one does, with such sizes."""
+        found: list[_Guard] = []
         profile = self.profile()
         usual = {symbol: size.opt for symbol, size in profile.items()}
         ranges = {symbol: range(size.min, size.max + 1) for symbol, size in profile.items()}
         for guard in self.conditions:
             axes = self._axes(guard.symbols, ranges, [guard])
             points = ({**usual, **each} for each in _points(guard.symbols, axes))
-            refused = [point for point in points if not guard.holds(point)]
+            refused = [
+                point
+                for point in points
+                if not guard.holds(point) and all(each.holds(point) for each in found)
+            ]
             if refused:
+                found.append(guard)
                 yield guard.condition, min(refused[:_LEAST_POINTS], key=self._count_refusing)
 
     def _count_refusing(self, point: Mapping[Any, int]) -> int:
