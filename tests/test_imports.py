@@ -20,7 +20,7 @@ OPS_OF_THE_COMPILER = {
     "lowering/aliasing": "composites that may return their argument although their schema does not declare it",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "what schemas do not declare: normalizations that write, composites that are views",
-    "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
+    "size_comparison": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
     "partitioning/division": "what TensorRT 8.6 builds as one node: products without convolutions",

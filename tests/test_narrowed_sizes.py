@@ -37,6 +37,33 @@ class Sum(nn.Module):
         return x + y
 
 
+class Half(nn.Module):
+    """Another program for four and five rows."""
+
+    def forward(self, x):
+        """The factor depends on half the rows."""
+        return x * 2 if x.shape[0] // 2 == 2 else x * 3
+
+
+class Product(nn.Module):
+    """Another program for tensors of 36 elements."""
+
+    def forward(self, x):
+        """The factor depends on the number of elements."""
+        return x * 2 if x.shape[0] * x.shape[1] == 36 else x * 3
+
+
+class Nested(nn.Module):
+    """Another program for a size that takes more than a line to write."""
+
+    def forward(self, x):
+        """The factor depends on the number of windows of windows."""
+        size = x.shape[0]
+        for _ in range(5):
+            size = (size + size % 3 + 7) // 2
+        return x * 2 if size == 7 else x * 3
+
+
 def rows(minimum, maximum):
     """Returns an input with rows of two that vary in number."""
     return torchtrt.Input(min_shape=(minimum, 2), opt_shape=(8, 2), max_shape=(maximum, 2))
@@ -90,3 +117,122 @@ def test_what_is_as_asked_for_is_not_mentioned():
             assert not compiled.report.narrowed
             x = torch.rand(inputs[0].max_shape)
             assert torch.equal(compiled(x), x + 1)
+
+
+def compiled_with_warning(model, inputs):
+    """Returns the compiled model, and its only row of narrowed sizes, which is the warning."""
+    with pytest.warns(UserWarning, match="You asked for") as caught:
+        compiled = torchtrt.compile(model.eval(), inputs, min_block_size=1)
+    (row,) = compiled.report.narrowed
+    assert str(row) == str(caught[0].message)
+    with pytest.raises(InputError, match="You asked for"):
+        torchtrt.compile(model, inputs, min_block_size=1, require_full_compilation=True)
+    return compiled, row
+
+
+def ranged(minimum, optimal, maximum):
+    """Returns an input with this range of rows of two."""
+    return torchtrt.Input(min_shape=(minimum, 2), opt_shape=(optimal, 2), max_shape=(maximum, 2))
+
+
+def assert_only_calls(compiled, model, accepted, declared):
+    """Checks that calls with these numbers of rows return what the model does, and that others are refused."""
+    for count in declared:
+        x = torch.rand(count, 2)
+        if count in accepted:
+            torch.testing.assert_close(compiled(x), model(x))
+        else:
+            with pytest.raises(InputError, match="compile a second one"):
+                compiled(x)
+
+
+def test_a_size_that_is_another_one_inside_the_range_is_excluded():
+    """The range stays as it was, and the call names the sizes that remain."""
+    compiled, row = compiled_with_warning(Half(), [ranged(2, 7, 8)])
+
+    assert ((2, 8), ((4, 5),)) == (row.compiled, row.excluded)
+    assert "(x.shape[0] // 2) != 2" == row.condition
+    assert "test_narrowed_sizes.py" in row.model_line
+    assert_only_calls(compiled, Half(), {2, 3, 6, 7, 8}, range(2, 9))
+    with pytest.raises(InputError, match=r"x\.shape\[0\] is 5\. x\.shape\[0\] may be 3 or 6\."):
+        compiled(torch.rand(5, 2))
+
+
+def test_engines_are_for_the_sizes_that_can_be_called():
+    """A condition leaves two sizes of the range."""
+    compiled, row = compiled_with_warning(Half(), [ranged(2, 5, 8)])
+
+    assert ((2, 8), (4, 5), ()) == (row.asked, row.compiled, row.excluded)
+    assert [(4, 5, 5)] == [tuple(*each.values()) for each in compiled.checks.profiles]
+    assert_only_calls(compiled, Half(), {4, 5}, range(2, 9))
+    with pytest.raises(InputError, match=r"You asked for 2 to 8, but .* only for 4 to 5"):
+        compiled(torch.rand(6, 2))
+
+
+def test_several_ranges_may_leave_the_excluded_sizes_out():
+    """These are the sizes that the warning names."""
+    parts = [((2, 2), (3, 2), (3, 2)), ((6, 2), (7, 2), (8, 2))]
+    compiled = torchtrt.compile(
+        Half().eval(),
+        [torchtrt.Input(ranges=parts)],
+        min_block_size=1,
+        require_full_compilation=True,
+    )
+
+    assert [] == compiled.report.narrowed
+
+
+def test_a_condition_on_several_sizes_is_a_row():
+    """Each of the sizes is accepted with others."""
+    sizes = torchtrt.Input(min_shape=(2, 2), opt_shape=(3, 5), max_shape=(9, 9))
+    compiled, row = compiled_with_warning(Product(), [sizes])
+
+    assert ((2, 9), (2, 9), ()) == (row.asked, row.compiled, row.excluded)
+    assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
+    assert torch.equal(torch.full((4, 6), 3.0), compiled(torch.ones(4, 6)))
+    with pytest.raises(InputError, match="compile a second one"):
+        compiled(torch.ones(4, 9))
+
+
+class Groups(nn.Module):
+    """Takes sizes that are divisible by four."""
+
+    def forward(self, x):
+        """Rows of four."""
+        return x.reshape(-1, 4, 2) + 1
+
+
+def test_sizes_that_the_model_refuses_between_others_are_not_mentioned():
+    """Only the limits are, because they can be asked for."""
+    compiled = torchtrt.compile(
+        Groups().eval(), [ranged(8, 12, 16)], min_block_size=1, require_full_compilation=True
+    )
+    with pytest.raises(InputError, match=r"x\.shape\[0\] may be 8 or 12\."):
+        compiled(torch.rand(10, 2))
+
+    _, row = compiled_with_warning(Groups(), [ranged(7, 12, 18)])
+    assert ((7, 18), (8, 16)) == (row.asked, row.compiled)
+
+
+def test_a_long_condition_is_shortened_in_messages():
+    """The report holds all of it."""
+    compiled, row = compiled_with_warning(Nested(), [ranged(2, 30, 40)])
+
+    assert len(row.condition) > 200
+    assert row.condition not in str(row)
+    assert " ..." in str(row)
+    with pytest.raises(InputError) as caught:
+        compiled(torch.rand(row.excluded[0][0], 2))
+    assert len(str(caught.value)) < 500
+
+
+def test_a_call_without_rows_leads_to_an_input_with_a_range():
+    """PyTorch does not keep whether a minimum of 0 was declared."""
+    shapes = ({0: torch.export.Dim("batch", min=0, max=8)},)
+    x = torch.rand(3, 2)
+    compiled = torchtrt.compile(nn.ReLU().eval(), (x,), dynamic_shapes=shapes, min_block_size=1)
+
+    with pytest.raises(InputError, match=r"compiled for 1 to 8\..* 0 in its min_shape"):
+        compiled(torch.rand(0, 2))
+    from_zero = torchtrt.compile(nn.ReLU().eval(), [ranged(0, 3, 8)], min_block_size=1)
+    assert (0, 2) == from_zero(torch.rand(0, 2)).shape

@@ -74,7 +74,7 @@ def test_a_loaded_model_says_what_the_compiled_one_says(tmp_path):
 def test_assumptions_about_sizes_are_checked_after_loading(tmp_path):
     """What the model was traced under holds in the file, too."""
     model = function(lambda m, x, y: (x.reshape(-1, 4) + 1, y[::2] * 2))
-    sizes = torchtrt.Input(min_shape=(4,), opt_shape=(8,), max_shape=(16,))
+    sizes = torchtrt.Input(min_shape=(8,), opt_shape=(8,), max_shape=(16,))
     path = saved(
         model, [sizes, torchtrt.Input(min_shape=(3,), opt_shape=(5,), max_shape=(9,))], tmp_path
     )

@@ -165,7 +165,7 @@ def _bounds(
     """Returns the bounds of an expression for ranges of its symbols; None if it has no value in them."""
     at = functools.partial(_value, expression, symbols)
     most = 2 if _grows(expression) else max(4, int(_MOST_VALUES ** (1 / len(symbols))))
-    values = [at(each) for each in itertools.product(*(_some(each, most) for each in ranges))]
+    values = [at(each) for each in itertools.product(*(some_sizes(each, most) for each in ranges))]
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -188,7 +188,7 @@ def _value(expression: Any, symbols: Sequence[Any], values: Sequence[int]) -> in
         return None
 
 
-def _some(sizes: SizeRange, most: int) -> Sequence[int]:
+def some_sizes(sizes: SizeRange, most: int) -> Sequence[int]:
     """Returns at most ``most`` sizes of a range: those at both ends, and some in between."""
     low, high = sizes.min, sizes.max + 1
     if high - low <= most:

@@ -15,7 +15,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import Profile, union
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
@@ -30,8 +29,9 @@ from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
-from torchtrt_compiler.exporting import export, narrowed_sizes, size_profiles, tracing
+from torchtrt_compiler.exporting import export, size_profiles, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
+from torchtrt_compiler.guarded_sizes import guarded_sizes
 from torchtrt_compiler.lowering import (
     Program,
     clone_aliased_outputs,
@@ -40,6 +40,7 @@ from torchtrt_compiler.lowering import (
     lower,
     settle_sizes,
 )
+from torchtrt_compiler.narrowing import Sizes, narrowed_sizes, warn_of_narrowed
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import Partition, partition_nodes
@@ -47,7 +48,7 @@ from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
-from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
+from torchtrt_compiler.small_sizes import branches, excluded_sizes, without
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
@@ -174,16 +175,17 @@ def _compile_program(
         report.passes, report.divided = program.passes, program.divided
         warn_of_unused_settings(options, exported, program)
         weights = _constants(exported, program)
-        profiles = size_profiles(program, *given)
-        check_decidable(program.guards, profiles)
+        declared = size_profiles(program, *given)
+        check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
-        profiles, excluded = _sizes_of_model(model, exported, program, profiles)
+        sizes = _sizes_of_model(model, exported, program, declared)
+        profiles = sizes.profiles
         compiled_sizes = {
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
         }
         settle_sizes(program.graph_module.graph, {}, compiled_sizes)
-        report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
-        _warn_of_narrowed(report, options)
+        report.narrowed = list(narrowed_sizes(program, sizes, *given))
+        warn_of_narrowed(report, options)
     with stages.stage("partitioning"):
         partition = _partitioned(program, options, report)
     blocks: dict[str, GraphModule] = {}
@@ -200,7 +202,11 @@ def _compile_program(
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
     watched = _watched(weights, graph_module, report)
-    interface = _interface(model, exported, program, profiles, graph_module, watched)
+    memory = input_memory(exported, program.placeholders)
+    requirements = InputChecks.of(
+        program.placeholders, profiles, program.guards, memory, tuple(report.narrowed)
+    )
+    interface = _interface(model, program, requirements, graph_module, watched)
     recipes = watcher.attributes(program.graph_module)
     compiled = CompiledModule(
         graph_module, interface, report, options, recipes, executor_for(options)
@@ -231,18 +237,16 @@ def _partitioned(
 
 def _interface(
     model: torch.nn.Module | ExportedProgram,
-    exported: ExportedProgram,
     program: Program,
-    profiles: tuple[Profile, ...],
+    requirements: InputChecks,
     graph_module: GraphModule,
     watched: Mapping[str, torch.Tensor],
 ) -> CallInterface:
     """Returns how the compiled graph of a model is called, and which of its results it copies."""
-    memory = input_memory(exported, program.placeholders)
     return CallInterface(
         program.input_tree,
         program.output_tree,
-        InputChecks.of(program.placeholders, profiles, program.guards, memory),
+        requirements,
         clone_aliased_outputs(graph_module, program.origins),
         UsageChecks(watched, model=model),
         _signature(model, program),
@@ -254,9 +258,9 @@ def _sizes_of_model(
     model: torch.nn.Module | ExportedProgram,
     exported: ExportedProgram,
     program: Program,
-    profiles: tuple[Profile, ...],
-) -> tuple[tuple[Profile, ...], dict[Any, Excluded]]:
-    """Returns the sizes for which the program computes what the model does, and the sizes that are excluded.
+    declared: tuple[Profile, ...],
+) -> Sizes:
+    """Returns the sizes for which the program computes what the model does, and the sizes that are left out.
 
     Raises:
         InputError: The model's code is another program for each of the sizes asked for.
@@ -266,21 +270,14 @@ def _sizes_of_model(
         return export(model, args, kwargs, None)
 
     own = None if isinstance(model, ExportedProgram) else retrace
-    excluded = excluded_sizes(exported, program, profiles, own)
+    guarded = guarded_sizes(program.guards, declared)
+    profiles = guarded.profiles
+    excluded = excluded_sizes(exported, program, profiles, own) if profiles else {}
     narrowed = without(profiles, excluded)
     if not narrowed:
         raise InputError("The model's code is another program for each of the sizes asked for.")
-    return narrowed, excluded
-
-
-def _warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
-    """Warns about narrowed ranges of dynamic sizes; with ``require_full_compilation`` they are an error."""
-    if not report.narrowed:
-        return
-    message = "\n".join(map(str, report.narrowed))
-    if options.require_full_compilation:
-        raise InputError(message)
-    warn_caller(message)
+    gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps else []
+    return Sizes(declared, guarded, excluded, gaps, narrowed)
 
 
 def _watched(

@@ -26,7 +26,6 @@ from torchtrt.conversion.size_ranges import (
     Profile,
     SizeRange,
     linear_size,
-    union,
 )
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
@@ -36,12 +35,10 @@ from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
 from torchtrt_compiler.lowering import Program, without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
-from torchtrt_compiler.small_sizes import Excluded
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
 from torchtrt_runtime.input_checks import check_strided
 from torchtrt_runtime.process_groups import is_distributed
-from torchtrt_runtime.report import NarrowedSize
 
 TRACING = compile_lock()
 """PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
@@ -364,45 +361,6 @@ def _count_ranges(leaves: Sequence[Any]) -> int:
             "range of another in its place: give all of them equally many, or one."
         )
     return next(iter(counts), 1)
-
-
-def narrowed_sizes(
-    program: Program,
-    profiles: Sequence[Profile],
-    inputs: Sequence[Any],
-    kwarg_inputs: Mapping[str, Any],
-    excluded: Mapping[Any, Excluded],
-) -> Iterator[NarrowedSize]:
-    """Yields the requested sizes that the model's code, as PyTorch exported it, does not take."""
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
-    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
-        for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
-            linear = None if isinstance(size, int) else linear_size(size.node.expr)
-            if linear is None or (symbol := linear.symbol) not in profiles[0]:
-                continue
-            built = union(profile[symbol] for profile in profiles)
-            if isinstance(leaf, Input):
-                low, high = linear.values(leaf.bounds[0][dim], leaf.bounds[2][dim])
-            else:
-                low, high = excluded[symbol].asked if symbol in excluded else built.min, built.max
-            if built.min > low or built.max < high:
-                places = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(symbol)
-                source = places and (places.lower if built.min > low else places.upper)
-                line = excluded[symbol].model_line if symbol in excluded else _place(source)
-                asked, compiled = (
-                    (linear.size(least), linear.size(most))
-                    for least, most in ((low, high), built[::2])
-                )
-                yield NarrowedSize(placeholder.name, dim, asked, compiled, line)
-
-
-def _place(source: Any) -> str:
-    """Returns the line of the model that PyTorch took a bound from, where it was not PyTorch's own code."""
-    frame = getattr(source, "framework_loc", None)
-    library = os.path.dirname(torch.__file__)
-    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
-        return ""
-    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
 
 
 def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:

@@ -38,6 +38,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "GraphModuleOfLateCode",
+    "PythonPrinter",
     "TorchDispatchMode",
     "ValueRanges",
     "bound_sympy",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,12 @@ from torch.fx import Node
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError, kind_of
 from torchtrt_runtime.process_groups import is_distributed
+from torchtrt_runtime.report_rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
 
 _REMEMBERED = 256
+_NEARBY = 256
+"""How far from a refused size accepted ones are looked for."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -111,11 +113,13 @@ class InputChecks:
         inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.
         profiles: The sizes that go together, for each symbol.
         assumptions: Conditions on the symbols under which the graph was traced.
+        narrowed: The sizes that were asked for, where the model's code allows fewer.
     """
 
     inputs: tuple[tuple[str, Any], ...]
     profiles: tuple[Profile, ...]
     assumptions: tuple[Any, ...] = ()
+    narrowed: tuple[NarrowedSize, ...] = ()
     _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
     _matches: Callable[..., bool] = never_matches
@@ -131,6 +135,7 @@ class InputChecks:
         profiles: tuple[Profile, ...],
         assumptions: tuple[Any, ...] = (),
         memory: Mapping[str, InputMemory] = MappingProxyType({}),
+        narrowed: tuple[NarrowedSize, ...] = (),
     ) -> InputChecks:
         """Returns the checks for a program's inputs.
 
@@ -139,6 +144,7 @@ class InputChecks:
             profiles: The sizes that go together, for each symbol.
             assumptions: Conditions on the symbols under which the graph was traced.
             memory: The required memory of inputs, by name.
+            narrowed: The sizes that were asked for, where the model's code allows fewer.
 
         Raises:
             InputError: An assumption depends on a symbol that no input determines.
@@ -153,7 +159,7 @@ class InputChecks:
                 )
                 value = TensorCheck(name, value.dtype, value.layout, sizes, memory.get(name))
             inputs.append((name, value))
-        return cls(tuple(inputs), profiles, assumptions)
+        return cls(tuple(inputs), profiles, assumptions, narrowed)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_passed": {}, "_matches": never_matches}
@@ -194,9 +200,23 @@ class InputChecks:
             self._passed.clear()
         self._passed[key] = self._matches = make_tensor_matcher(leaves)
 
+    def as_code(self, expression: Any) -> str:
+        """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
+        places = [
+            (_Place(name, dim, linear), linear)
+            for name, wanted in self.inputs
+            if isinstance(wanted, TensorCheck)
+            for dim, size in enumerate(wanted.sizes)
+            if not isinstance(size, int) and (linear := linear_size(size))
+        ]
+        names: dict[Any, Any] = {}
+        for place, linear in sorted(places, key=lambda each: not each[1].is_symbol):
+            names.setdefault(linear.symbol, sympy.Symbol(place.code))
+        return str(PythonPrinter().doprint(expression.xreplace(names)))
+
     def _check(self, leaves: Sequence[Any]) -> None:
         """Checks each input by itself, and then the conditions that involve several sizes."""
-        sizes = _Sizes(self.profiles)
+        sizes = _Sizes(self)
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
             if isinstance(wanted, TensorCheck):
                 _check_tensor(name, wanted, leaf)
@@ -243,11 +263,11 @@ class _Sizes:
     """The sizes of the inputs of one call, by the symbols that stand for them.
 
     Args:
-        profiles: The sizes that go together, for each symbol.
+        checks: The requirements on the inputs.
     """
 
-    def __init__(self, profiles: Sequence[Profile]) -> None:
-        self._profiles = profiles
+    def __init__(self, checks: InputChecks) -> None:
+        self._checks, self._profiles = checks, checks.profiles
         self._values: dict[Any, int] = {}
         self._places: dict[Any, _Place] = {}
         self._derived: list[tuple[Any, int, _Place]] = []
@@ -268,14 +288,29 @@ class _Sizes:
             self._places.setdefault(expected, place)
             self._check_range(place, size, [profile[expected] for profile in self._profiles])
 
-    @staticmethod
-    def _check_range(place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
+    def _check_range(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
         if not any(sizes.contains(size) for sizes in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             raise InputError(
-                f"The size of {place} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
-                "range to use this size."
+                f"The size of {place} is {size}, but the model was compiled for {ranges}. "
+                f"{self._advice(place, size, allowed)}"
             )
+
+    def _advice(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> str:
+        """Returns what a user can do about a size that no engine was built for."""
+        for row in self._checks.narrowed:
+            low, high = row.asked
+            if (row.input, row.dim) == (place.input, place.dim) and low <= size <= high:
+                return (
+                    f"You asked for {low} to {high}, but what the model computes is one program only for "
+                    f"{row.accepted}. {OTHER_PROGRAM}"
+                )
+        if size == 0 and min(allowed).min == 1:
+            return (
+                "Compile again with a torchtrt.Input that has 0 in its min_shape to use this size. A torch.export.Dim "
+                "starts at 1 here: PyTorch does not distinguish one with min=0 from one without a minimum."
+            )
+        return "Compile again with a wider range to use this size."
 
     def _determine(self) -> None:
         """Finds the values of symbols that are in computed sizes alone."""
@@ -292,11 +327,14 @@ class _Sizes:
             self._values[linear.symbol] = value
             self._places[linear.symbol] = dataclasses.replace(place, linear=linear)
 
+    def _is_in_a_profile(self, values: Mapping[Any, int]) -> bool:
+        return any(all(each[s].contains(values[s]) for s in values) for each in self._profiles)
+
     def check_together(self) -> None:
         """Checks that one profile has all of the sizes, and that computed sizes are as computed."""
         self._determine()
         values = self._values
-        if not any(all(each[s].contains(values[s]) for s in values) for each in self._profiles):
+        if not self._is_in_a_profile(values):
             given = ", ".join(
                 f"{self._places[symbol]} is {size}" for symbol, size in values.items()
             )
@@ -312,26 +350,48 @@ class _Sizes:
             expected = expression.xreplace(values)
             if expected != size:
                 raise InputError(
-                    f"The size of {place} is {size}, but it must be {self._as_code(expression)} = {expected}."
+                    f"The size of {place} is {size}, but it must be {self._checks.as_code(expression)} = {expected}."
                 )
 
     def check_assumption(self, assumption: Any) -> None:
         """Checks a condition under which the model was exported."""
-        with contextlib.suppress(ZeroDivisionError):
-            if assumption.xreplace(self._values) == True:  # noqa: E712  (SymPy's)
-                return
+        if _holds(assumption, self._values):
+            return
         symbols = sorted(assumption.free_symbols, key=str)
         given = " and ".join(
-            f"{self._as_code(each)} is {self._values.get(each)}" for each in symbols
+            f"{self._checks.as_code(each)} is {self._values.get(each)}" for each in symbols
         )
+        closest = next(filter(None, map(self._closest, symbols)), "")
+        condition = shortened(self._checks.as_code(assumption))
         raise InputError(
-            f"The model was exported under the condition {self._as_code(assumption)}, but {given}. "
-            "Compile again with example inputs of such sizes."
+            f"The model was exported under the condition {condition}, but {given}. {closest}{OTHER_PROGRAM}"
         )
 
-    def _as_code(self, expression: Any) -> str:
-        names = {symbol: sympy.Symbol(place.code) for symbol, place in self._places.items()}
-        return str(PythonPrinter().doprint(expression.xreplace(names)))
+    def _closest(self, symbol: Any) -> str:
+        """Returns the sizes in place of a refused one that are the closest accepted ones, as a sentence."""
+
+        def is_accepted(value: int) -> bool:
+            values = {**self._values, symbol: value}
+            return self._is_in_a_profile(values) and all(
+                _holds(assumption, values) for assumption in self._checks.assumptions
+            )
+
+        if (place := self._places.get(symbol)) is None:
+            return ""
+        value = self._values[symbol]
+        linear = place.linear or LinearSize(symbol, 1, 0)
+        nearby = (range(value + step, value + step * _NEARBY, step) for step in (-1, 1))
+        found = [next(filter(is_accepted, each), None) for each in nearby]
+        sizes = " or ".join(str(linear.size(each)) for each in found if each is not None)
+        other = " if the other sizes stay as they are" if len(self._values) > 1 else ""
+        return sizes and f"{place.input}.shape[{place.dim}] may be {sizes}{other}. "
+
+
+def _holds(assumption: Any, values: Mapping[Any, int]) -> bool:
+    try:
+        return bool(assumption.xreplace(values) == True)  # noqa: E712  (SymPy's)
+    except ZeroDivisionError:
+        return False
 
 
 def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:

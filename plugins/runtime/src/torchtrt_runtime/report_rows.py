@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -65,9 +66,26 @@ class LayerUse:
     missed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+OTHER_PROGRAM = (
+    "If the model takes other sizes, compile a second one with one of them as the optimal size, or make the code "
+    "independent of the size."
+)
+"""The advice for sizes for which a model's code is another program."""
+
+
+def shortened(condition: str) -> str:
+    """Returns a condition on sizes in at most a line: conditions of shifted windows have thousands of characters."""
+    return textwrap.shorten(condition, 100, placeholder=" ...")
+
+
+def _span(sizes: tuple[int, int]) -> str:
+    low, high = sizes
+    return str(low) if low == high else f"{low} to {high}"
+
+
 @dataclass(frozen=True)
 class NarrowedSize:
-    """A dynamic size whose range was to be larger than the model's code allows.
+    """A dynamic size whose values are fewer than were asked for, because the model's code excludes some.
 
     Attributes:
         input: The input's name.
@@ -75,6 +93,10 @@ class NarrowedSize:
         asked: The smallest and the largest size that were asked for.
         compiled: The smallest and the largest that the engines take.
         model_line: The line of the model that decides it, where PyTorch has it.
+        excluded: The sizes between these two that calls refuse, from the first to the last of each group. It is empty
+            if there are none, if there are more than a few groups, or if not each size could be checked.
+        condition: The condition that the remaining sizes satisfy, as the model's code could write it. It is empty if
+            the two limits decide. It may be on several sizes, and is then true for some of their combinations.
     """
 
     input: str
@@ -82,15 +104,24 @@ class NarrowedSize:
     asked: tuple[int, int]
     compiled: tuple[int, int]
     model_line: str = ""
+    excluded: tuple[tuple[int, int], ...] = ()
+    condition: str = ""
 
     def __str__(self) -> str:
-        asked, compiled = (f"{low} to {high}" for low, high in (self.asked, self.compiled))
+        low, high = self.asked
+        where = f", where {shortened(self.condition)}" if self.condition else ""
         place = f" ({self.model_line})" if self.model_line else ""
         return (
-            f"You asked for {asked} in dimension {self.dim} of input {self.input!r}, but what the model computes is "
-            f"one program only for {compiled}{place}. Engines are for {compiled}: ask for that, or make the code "
-            "independent of the size."
+            f"You asked for {low} to {high} in dimension {self.dim} of input {self.input!r}, but what the model "
+            f"computes is one program only for {self.accepted}{where}{place}. Engines are for {_span(self.compiled)}, "
+            f"and a call with other sizes is refused: ask for the sizes that remain. {OTHER_PROGRAM}"
         )
+
+    @property
+    def accepted(self) -> str:
+        """The sizes that a call accepts, in words, where the condition is not on other sizes too."""
+        excluded = f" except {', '.join(map(_span, self.excluded))}" if self.excluded else ""
+        return f"{_span(self.compiled)}{excluded}"
 
 
 @dataclass(frozen=True)

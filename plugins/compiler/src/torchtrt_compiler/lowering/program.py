@@ -84,7 +84,8 @@ def open_program(exported: ExportedProgram) -> Program:
     check_casts(source.graph)
     opened = _Opening(exported, source)
     opened.copy_nodes()
-    guards = (*guards, *traced_guards(exported))  # rewriting writes may have added some
+    # Rewriting writes may have added some.
+    guards = tuple(dict.fromkeys((*guards, *traced_guards(exported))))
     settle_sizes(opened.graph, known_sizes(guards))
 
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.input_checks import InputChecks, TensorCheck
+from torchtrt_runtime.input_checks import TensorCheck
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan
 from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
 from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.files import complete_file
-from torchtrt_runtime.torch_internals import PythonPrinter
 
 
 def export_engine(
@@ -99,7 +98,7 @@ def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     yield from (each.rstrip(".") for each in report.splits)
     checks = compiled.checks
     open_conditions = [each for each in checks.assumptions if not _follows(each, checks.profiles)]
-    for condition in dict.fromkeys(map(_as_code(checks), open_conditions)):
+    for condition in dict.fromkeys(map(checks.as_code, open_conditions)):
         yield f"PyTorch checks that {condition}, a condition under which the model was exported"
     for name, wanted in checks.inputs:
         if isinstance(wanted, TensorCheck) and wanted.memory is not None:
@@ -120,18 +119,6 @@ def _follows(condition: Any, profiles: Sequence[Profile]) -> bool:
         return False
     sizes = (size for each in ranges for size in range(each.min, each.max + 1))
     return all(condition.xreplace({symbol: sympy.Integer(size)}) == True for size in sizes)  # noqa: E712
-
-
-def _as_code(checks: InputChecks) -> Callable[[Any], str]:
-    """Returns what writes conditions on sizes as the model's code would."""
-    places = {
-        size: sympy.Symbol(f"{name}.shape[{dim}]")
-        for name, wanted in reversed(checks.inputs)
-        if isinstance(wanted, TensorCheck)
-        for dim, size in enumerate(wanted.sizes)
-        if isinstance(size, sympy.Symbol)
-    }
-    return lambda condition: str(PythonPrinter().doprint(condition.xreplace(places)))
 
 
 def _check_names(what: str, wanted: Sequence[str] | None, names: Sequence[str]) -> None:

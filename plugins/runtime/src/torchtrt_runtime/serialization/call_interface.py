@@ -97,10 +97,12 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
     """
     symbols = expressions.SymbolsByName()
+    report = report_from_json(data["report"])
     checks = InputChecks(
         tuple(_input_from_json(each, symbols) for each in data["inputs"]),
         symbols.profiles_from(data.get("profiles") or [data["ranges"]]),
         tuple(expressions.from_json(each, symbols.__getitem__) for each in data["assumptions"]),
+        tuple(report.narrowed),
     )
     input_tree, output_tree = trees_of(data)
     signature, settings = data["signature"], settings_from_json(data["settings"])
@@ -117,7 +119,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     return CompiledModule(
         graph_module,
         interface,
-        report_from_json(data["report"]),
+        report,
         settings,
         data["weight_recipes"],
         executor_for(settings),

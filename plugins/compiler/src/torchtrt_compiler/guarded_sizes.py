@@ -1,0 +1,212 @@
+"""Finds the sizes for which the guards of a program hold.
+
+PyTorch narrows the range of a symbol itself where a guard is a plain inequality. Other guards, such as
+``s0 // 2 != 4``, leave the range as it is, and are evaluated here for the sizes of the range.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sympy
+
+from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
+from torchtrt_compiler.torch_internals import PythonPrinter, sympy_functions
+
+_MOST_POINTS = 2**16
+"""For how many combinations of values a guard is evaluated."""
+_LEAST_POINTS = 2**6
+"""The same, where a program has very many guards."""
+_EVALUATIONS = 2**18
+"""How often all guards are evaluated together: half a second on a slow processor."""
+
+
+class Guarded(NamedTuple):
+    """The part of the declared sizes for which the guards of a program hold.
+
+    Attributes:
+        profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
+        refused: For each symbol, the declared values for which no call is accepted, in order. A symbol is only here
+            if each of its values was checked.
+        conditions: The guards that are false for some declared sizes. Those that refuse only what others do are
+            omitted.
+        gaps: Those of them that are false for some sizes within these profiles, each with such sizes. As few of the
+            others as possible refuse the same.
+    """
+
+    profiles: tuple[Profile, ...]
+    refused: Mapping[Any, Sequence[int]]
+    conditions: tuple[Any, ...]
+    gaps: Mapping[Any, Mapping[Any, int]]
+
+
+def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded:
+    """Returns the sizes of profiles for which guards hold.
+
+    Each combination of the sizes on which a guard depends is checked, if there are at most 65,536, and fewer for a
+    program with many guards. Otherwise some are checked, with those at the ends of the ranges.
+    """
+    evaluable = [_Guard.of(guard) for guard in guards]
+    regions = [_Region(profile, evaluable) for profile in profiles]
+    left = tuple(region.profile() for region in regions if region)
+    conditions = dict.fromkeys(guard.condition for region in regions for guard in region.conditions)
+    gaps = dict(pair for region in regions if region for pair in region.gaps())
+    return Guarded(left, _refused(regions), tuple(conditions), gaps)
+
+
+class _Guard(NamedTuple):
+    """A guard as a function of Python, which is a hundred times as fast as the evaluation of SymPy.
+
+    Attributes:
+        condition: The guard.
+        symbols: Its symbols.
+        function: Returns whether it holds for values of the symbols.
+    """
+
+    condition: Any
+    symbols: tuple[Any, ...]
+    function: Callable[..., Any]
+
+    @classmethod
+    def of(cls, condition: Any) -> _Guard:
+        """Returns a guard that can be evaluated."""
+        symbols = tuple(sorted(condition.free_symbols, key=str))
+        names = [vars(sympy_functions)]
+        function = sympy.lambdify(symbols, condition, names, printer=PythonPrinter())
+        return cls(condition, symbols, function)
+
+    def holds(self, values: Mapping[Any, int]) -> bool:
+        """Returns whether the guard is true for values of its symbols. A quotient by zero is refused in a call too."""
+        try:
+            return bool(self.function(*(values[symbol] for symbol in self.symbols)))
+        except ZeroDivisionError:
+            return False
+
+
+class _Region:
+    """The sizes of one profile for which guards hold. It is false if there are none.
+
+    Args:
+        sizes: The profile.
+        guards: The guards.
+
+    Attributes:
+        values: For each symbol, the values for which calls may be accepted.
+        restricted: The symbols with values that are never accepted.
+        conditions: The guards that refuse something.
+    """
+
+    def __init__(self, sizes: Profile, guards: Sequence[_Guard]) -> None:
+        self.sizes = sizes
+        self.values: dict[Any, Sequence[int]] = {
+            symbol: range(each.min, each.max + 1) for symbol, each in sizes.items()
+        }
+        self.restricted: set[Any] = set()
+        self.conditions: list[_Guard] = []
+        groups: dict[tuple[Any, ...], list[_Guard]] = {}
+        for guard in sorted(guards, key=lambda each: (len(each.symbols), len(str(each.condition)))):
+            groups.setdefault(guard.symbols, []).append(guard)
+        share = _EVALUATIONS // max(1, len(guards))
+        self._most = min(_MOST_POINTS, max(_LEAST_POINTS, share))
+        for symbols, members in groups.items():
+            self._apply(symbols, members)
+        if not self:
+            self.values, self.restricted = dict.fromkeys(sizes, ()), {*sizes}
+
+    def __bool__(self) -> bool:
+        return all(self.values.values())
+
+    def gaps(self) -> Iterator[tuple[Any, Mapping[Any, int]]]:
+        """Yields the guards that refuse sizes within the profile which no earlier one does, with such sizes."""
+        found: list[_Guard] = []
+        profile = self.profile()
+        usual = {symbol: size.opt for symbol, size in profile.items()}
+        ranges = {symbol: range(size.min, size.max + 1) for symbol, size in profile.items()}
+        for guard in self.conditions:
+            axes = self._axes(guard.symbols, ranges, [guard])
+            points = ({**usual, **each} for each in _points(guard.symbols, axes))
+            refused = [
+                point
+                for point in points
+                if not guard.holds(point) and all(each.holds(point) for each in found)
+            ]
+            if refused:
+                found.append(guard)
+                yield guard.condition, min(refused[:_LEAST_POINTS], key=self._count_refusing)
+
+    def _count_refusing(self, point: Mapping[Any, int]) -> int:
+        return sum(not guard.holds(point) for guard in self.conditions)
+
+    def _apply(self, symbols: tuple[Any, ...], guards: Sequence[_Guard]) -> None:
+        """Excludes the values of symbols for which no combination is accepted by guards on just these symbols."""
+        axes = self._axes(symbols, self.values, guards)
+        sizes = [len(self.values[symbol]) for symbol in symbols]
+        is_complete = sizes == [len(axis) for axis in axes]
+        known = [each for each in self.conditions if {*each.symbols} <= {*symbols}]
+        points = [
+            point for point in _points(symbols, axes) if all(guard.holds(point) for guard in known)
+        ]
+        for guard in guards:
+            accepted = [point for point in points if guard.holds(point)]
+            if len(accepted) < len(points):
+                self.conditions.append(guard)
+                points = accepted
+        for symbol in symbols if is_complete else ():
+            values = sorted({point[symbol] for point in points})
+            if len(values) < len(self.values[symbol]):
+                self.values[symbol] = values
+                self.restricted.add(symbol)
+
+    def _axes(
+        self,
+        symbols: Sequence[Any],
+        values: Mapping[Any, Sequence[int]],
+        guards: Sequence[_Guard],
+    ) -> list[Sequence[int]]:
+        """Returns the values of symbols to try guards for: some of many, and those next to the numbers in a guard."""
+        axes = _axes([values[symbol] for symbol in symbols], self._most)
+        if len(symbols) > 1:
+            return axes
+        numbers = {int(each) for guard in guards for each in guard.condition.atoms(sympy.Integer)}
+        near = {number + step for number in numbers for step in (-1, 0, 1)}
+        known = values[symbols[0]]
+        return [sorted({*axes[0], *(value for value in near if value in known)})]
+
+    def profile(self) -> Profile:
+        """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""
+        found = dict(self.sizes)
+        for symbol in self.restricted:
+            values, opt = self.values[symbol], self.sizes[symbol].opt
+            closest = min(values, key=lambda value, opt=opt: abs(value - opt))  # type: ignore[misc]
+            found[symbol] = SizeRange(values[0], closest, values[-1])
+        return found
+
+
+def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+    """Returns values of each range with at most so many combinations: of a long range some, with those at its ends."""
+    counts = [len(values) for values in ranges]
+    while math.prod(counts) > most and max(counts) > 2:
+        longest = counts.index(max(counts))
+        counts[longest] -= max(1, counts[longest] // 8)
+    return [
+        [values[place] for place in some_sizes(SizeRange(0, 0, len(values) - 1), count)]
+        for values, count in zip(ranges, counts, strict=True)
+    ]
+
+
+def _points(symbols: Sequence[Any], axes: Sequence[Sequence[int]]) -> Iterator[Mapping[Any, int]]:
+    """Yields the combinations of the symbols' values."""
+    return (dict(zip(symbols, point, strict=True)) for point in itertools.product(*axes))
+
+
+def _refused(regions: Sequence[_Region]) -> dict[Any, Sequence[int]]:
+    """Returns the values that are in profiles, and that no region accepts."""
+    found: dict[Any, Sequence[int]] = {}
+    for symbol in dict.fromkeys(symbol for region in regions for symbol in region.restricted):
+        declared = (range(each.sizes[symbol].min, each.sizes[symbol].max + 1) for each in regions)
+        accepted = (each.values[symbol] for each in regions)
+        found[symbol] = sorted(set().union(*declared).difference(*accepted))
+    return found

@@ -1,0 +1,164 @@
+"""Reports the declared sizes that a compiled model refuses, because its code is another program for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from torchtrt.callers import warn_caller
+from torchtrt.conversion.size_ranges import LinearSize, Profile, linear_size, union
+from torchtrt.errors import InputError
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.guarded_sizes import Guarded
+from torchtrt_compiler.inputs import Input, flatten
+from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.small_sizes import Excluded
+from torchtrt_runtime.input_checks import InputChecks
+from torchtrt_runtime.report import CompilationReport, NarrowedSize
+
+_MOST_GROUPS = 8
+"""How many groups of excluded sizes a row of the report lists at most."""
+
+
+class Sizes(NamedTuple):
+    """The sizes of a compilation.
+
+    Attributes:
+        declared: The profiles that were asked for, as far as PyTorch exported them.
+        guarded: The part of them for which the guards hold.
+        excluded: The sizes of 0 and 1 that the program does not compute as its model does.
+        gaps: The guards that refuse sizes between the limits of the profiles, unless the model refuses these itself.
+        profiles: The profiles to build for, which is what remains.
+    """
+
+    declared: tuple[Profile, ...]
+    guarded: Guarded
+    excluded: Mapping[Any, Excluded]
+    gaps: Sequence[Any]
+    profiles: tuple[Profile, ...]
+
+
+def narrowed_sizes(
+    program: Program, sizes: Sizes, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> Iterator[NarrowedSize]:
+    """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
+
+    A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
+    itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
+    """
+    conditions = sizes.guarded.conditions
+    as_code = InputChecks.of(program.placeholders, sizes.profiles).as_code
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
+    dimensions = list(_dimensions(program, sizes, leaves))
+    for each in dimensions:
+        own = [condition for condition in conditions if condition.free_symbols == {each.symbol}]
+        (low, high), (least, most) = each.row.asked, each.row.compiled
+        excluded = each.groups(sizes.guarded.refused.get(each.symbol, ()))
+        if least > low or most < high or {*own} & {*sizes.gaps}:
+            line = each.line(sizes, is_minimum=least > low)
+            few = tuple(excluded) if len(excluded) <= _MOST_GROUPS else ()
+            text = " and ".join(map(as_code, own))
+            yield dataclasses.replace(each.row, model_line=line, excluded=few, condition=text)
+    for condition in sizes.gaps:
+        if len(condition.free_symbols) == 1:
+            continue
+        first = next(each for each in dimensions if each.symbol in condition.free_symbols)
+        line, text = first.guard_line(condition), as_code(condition)
+        yield dataclasses.replace(first.row, model_line=line, condition=text)
+
+
+class _Dimension(NamedTuple):
+    """A dynamic dimension of an input.
+
+    Attributes:
+        linear: The size, by its symbol.
+        row: The dimension, the sizes that were asked for, and the limits of those that are compiled.
+        environment: Where the symbol lives.
+    """
+
+    linear: LinearSize
+    row: NarrowedSize
+    environment: Any
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol in the size."""
+        return self.linear.symbol
+
+    def groups(self, refused: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the first and the last size of each group of values that are refused between the limits."""
+        found: list[tuple[int, int]] = []
+        least, most = self.row.compiled
+        for value in refused:
+            size = self.linear.size(value)
+            if not least <= size <= most:
+                continue
+            if found and found[-1][1] + self.linear.factor == size:
+                found[-1] = (found[-1][0], size)
+            else:
+                found.append((size, size))
+        return found
+
+    def guard_line(self, condition: Any) -> str:
+        """Returns the line of the model that a guard comes from."""
+        for guard in self.environment.guards:
+            if self.environment.replace(guard.expr) == condition:
+                return _place(guard.sloc)
+        return ""
+
+    def line(self, sizes: Sizes, is_minimum: bool) -> str:
+        """Returns the line of the model that narrows the symbol, at the minimum of its range or elsewhere."""
+        if self.symbol in sizes.excluded:
+            return sizes.excluded[self.symbol].model_line
+        for condition in sizes.guarded.conditions:
+            if self.symbol in condition.free_symbols:
+                return self.guard_line(condition)
+        places = getattr(self.environment, "var_to_range_sloc", {}).get(self.symbol)
+        return _place(places and (places.lower if is_minimum else places.upper))
+
+
+def _dimensions(program: Program, sizes: Sizes, leaves: Sequence[Any]) -> Iterator[_Dimension]:
+    """Yields the dynamic dimensions of the inputs, with the limits that were asked for and that are compiled."""
+    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
+        for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
+            linear = None if isinstance(size, int) else linear_size(size.node.expr)
+            if linear is None or linear.symbol not in sizes.profiles[0]:
+                continue
+            declared, built = (
+                union(profile[linear.symbol] for profile in profiles)
+                for profiles in (sizes.declared, sizes.profiles)
+            )
+            asked = declared.min, declared.max
+            if isinstance(leaf, Input):
+                asked = linear.values(leaf.bounds[0][dim], leaf.bounds[2][dim])
+            low, high, least, most = map(linear.size, (*asked, built.min, built.max))
+            row = NarrowedSize(placeholder.name, dim, (low, high), (least, most))
+            yield _Dimension(linear, row, size.node.shape_env)
+
+
+def _place(source: Any) -> str:
+    """Returns the line of the model that PyTorch took a bound from, where it was not PyTorch's own code."""
+    frame = getattr(source, "framework_loc", None)
+    library = os.path.dirname(torch.__file__)
+    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
+        return ""
+    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+
+
+def warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
+    """Warns about sizes that were asked for and are not compiled.
+
+    Raises:
+        InputError: There are some, and ``require_full_compilation`` is on.
+    """
+    if not report.narrowed:
+        return
+    message = "\n".join(map(str, report.narrowed))
+    if options.require_full_compilation:
+        raise InputError(message)
+    warn_caller(message)

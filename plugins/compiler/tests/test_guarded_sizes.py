@@ -1,0 +1,121 @@
+"""The sizes for which guards hold are those that a count of all sizes finds."""
+
+import itertools
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt_compiler.guarded_sizes import guarded_sizes
+from torchtrt_compiler.torch_internals import sympy_functions as functions
+
+A, B = sympy.symbols("a b", integer=True, positive=True)
+TERMS = st.sampled_from([A, B, A * B, A + B, functions.FloorDiv(A, 2), functions.PythonMod(B, 3)])
+GUARDS = st.builds(
+    lambda kind, left, right: kind(left, right),
+    st.sampled_from([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Ge]),
+    TERMS,
+    st.one_of(st.integers(1, 12), TERMS),
+).filter(lambda guard: guard not in (True, False))
+
+
+def holds(guard, point):
+    """Returns whether SymPy evaluates a guard as true."""
+    return bool(guard.xreplace({symbol: sympy.Integer(size) for symbol, size in point.items()}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(guards=st.lists(GUARDS, max_size=3, unique=True))
+def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
+    """The ranges hold each accepted combination; refused ones are refused values, or refused by a guard on both."""
+    profile = {A: SizeRange(1, 4, 9), B: SizeRange(2, 3, 7)}
+    found = guarded_sizes(guards, [profile])
+
+    points = [{A: a, B: b} for a, b in itertools.product(range(1, 10), range(2, 8))]
+    accepted = [point for point in points if all(holds(guard, point) for guard in guards)]
+    joint = [guard for guard in found.gaps if len(guard.free_symbols) > 1]
+    assert accepted or joint or not found.profiles
+    for symbol, taken in found.profiles[0].items() if found.profiles else ():
+        values = {point[symbol] for point in accepted}
+        refused = set(found.refused.get(symbol, ()))
+        declared = set(range(profile[symbol].min, profile[symbol].max + 1))
+        assert not values & refused
+        assert joint or refused | values == declared
+        assert not {*taken} & refused
+    for guard, point in found.gaps.items():
+        assert not holds(guard, point)
+
+
+def test_without_guards_the_profiles_are_as_they_were():
+    """Nothing is refused."""
+    profile = {A: SizeRange(1, 4, 9)}
+
+    assert ((profile,), {}, (), {}) == guarded_sizes((), [profile])
+
+
+def test_a_profile_of_which_guards_refuse_each_size_is_left_out():
+    """The sizes of the other profile are not refused, nor those that both have."""
+    profiles = [{A: SizeRange(4, 6, 8)}, {A: SizeRange(1, 1, 1)}, {A: SizeRange(6, 6, 12)}]
+    found = guarded_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
+
+    assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [each[A] for each in found.profiles]
+    assert {A: [1, 7]} == found.refused
+
+
+def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
+    """A value that only a dropped profile has cannot be called."""
+    profiles = [
+        {A: SizeRange(4, 6, 8), B: SizeRange(2, 3, 4)},
+        {A: SizeRange(1, 1, 1), B: SizeRange(3, 5, 6)},
+    ]
+    found = guarded_sizes([sympy.Ne(A, 1)], profiles)
+
+    assert {A: [1], B: [5, 6]} == found.refused
+
+
+@pytest.mark.parametrize("number", [7, 16_000, 299_999])
+def test_a_number_in_a_guard_is_tried_in_a_range_of_many_sizes(number):
+    """Not each size of such a range is tried."""
+    profile = {A: SizeRange(2, 6, 300_000)}
+    found = guarded_sizes([sympy.Ne(A, number)], [profile])
+
+    assert ((profile,), (sympy.Ne(A, number),)) == (found.profiles, found.conditions)
+
+
+def test_a_guard_on_many_combinations_is_tried_at_the_ends():
+    """A hundred million combinations are too many to count."""
+    profile = {A: SizeRange(2, 6, 10_000), B: SizeRange(2, 6, 10_000)}
+    guard = sympy.Lt(A * B, 100_000_000)
+    found = guarded_sizes([guard], [profile])
+
+    assert {guard: {A: 10_000, B: 10_000}} == found.gaps
+
+
+def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap():
+    """It refuses a size that no profile has any more, and one that the other refuses."""
+    other = sympy.Ne(A, 4)
+    guard = sympy.Or(B > 3, sympy.And(other, sympy.Ne(A, 9)))
+    found = guarded_sizes([other, guard], [{A: SizeRange(2, 5, 9), B: SizeRange(1, 2, 3)}])
+
+    assert SizeRange(2, 5, 8) == found.profiles[0][A]
+    assert (other, guard) == found.conditions
+    assert [other] == [*found.gaps]
+
+
+def test_a_quotient_by_zero_is_refused():
+    """So is the call."""
+    found = guarded_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])
+
+    assert {A: [3]} == found.refused
+
+
+def test_functions_of_pytorch_are_evaluated():
+    """Some of them are printed with names of modules."""
+    guard = sympy.Ne(functions.CeilToInt(functions.IntTrueDiv(A, 3)), 2)
+    other = sympy.Gt(functions.Where(A > 3, A, 2), 1)
+    found = guarded_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
+
+    assert {A: [4, 5, 6]} == found.refused
+    assert SizeRange(2, 7, 8) == found.profiles[0][A]
