@@ -20,7 +20,7 @@ _CALL: ContextVar[object] = ContextVar("torchtrt_call_of_a_model", default=None)
 class CacheMemory:
     """Lends one memory to caches, one after the other.
 
-    A cache loses the memory when it is lent again, but not while a call runs that has it: a call in another thread, or
+    A cache loses the memory when it is lent again, but not while a call runs that has it. A call in another thread, or
     one inside another, then gets no memory here.
 
     Args:
