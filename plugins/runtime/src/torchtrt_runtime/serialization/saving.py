@@ -48,14 +48,14 @@ def save(compiled: CompiledModule, file: File) -> None:
 
     Args:
         compiled: What ``torchtrt.compile`` returned.
-        file: A path, or something to write bytes to. At a path the file appears complete or not at all.
+        file: A path, or a file object that accepts bytes. At a path the file appears complete or not at all.
 
     Raises:
-        InputError: ``compiled`` is something else.
+        InputError: ``compiled`` is something else, or ``file`` is.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
         EngineError: A weight of the model has changed since it was compiled.
         UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
-            read-only.
+            read-only, or has no room. Or the file object raises an error.
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
