@@ -33,6 +33,7 @@ from torchtrt.errors import (
     kind_of,
 )
 from torchtrt_runtime.serialization.archive_writer import ArchiveWriter
+from torchtrt_runtime.serialization.call_safety import unsafe_call
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file
@@ -299,7 +300,7 @@ class Archive:
         """Returns the program, with stand-ins of one element for all weights.
 
         Raises:
-            UnreadableFileError: It holds something that would be executed.
+            UnreadableFileError: It holds something that would be executed, or calls more than ops on tensors.
         """
         skeleton = io.BytesIO()
         payloads: dict[str, int] = {}
@@ -328,7 +329,12 @@ class Archive:
         skeleton.seek(0)
         with _READING, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
-            return torch.export.load(skeleton)
+            program = torch.export.load(skeleton)
+        if call := unsafe_call(program.graph_module):
+            raise UnreadableFileError(
+                f"{self._name} calls {call}. It is not what torchtrt.save writes."
+            )
+        return program
 
     def _entries(self, config: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """Yields the name, the entry and the geometry of each weight."""

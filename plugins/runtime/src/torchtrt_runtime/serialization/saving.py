@@ -105,7 +105,9 @@ def load(file: File, *, weights: Weights | None = None) -> CompiledModule:
     """
     archive = Archive(file)
     metadata = read_metadata(archive)
-    if (processes := Processes.from_json(metadata.get("processes"))) is not None:
+    with faults_in(metadata):
+        processes = Processes.from_json(metadata.get("processes"))
+    if processes is not None:
         processes.check()
     with reading(archive, metadata) as program:
         graph_module = from_program(program, archive.tensors(program), archive.plans())
@@ -122,18 +124,29 @@ def reading(archive: Archive, metadata: Mapping[str, Any]) -> Iterator[ExportedP
         UnreadableFileError: The file is damaged, or PyTorch cannot read the program.
         MissingOperatorError: A library has to be imported first, for an operator that the model calls.
     """
-    _check_operators(metadata["operators"])
     if archive.byte_order() != sys.byteorder:
         message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
         raise UnreadableFileError(message)
-    try:
+    with faults_in(metadata):
+        _check_operators(metadata["operators"])
         trees_of(metadata)  # PyTorch's error does not name the container that it misses
         yield archive.program()
+
+
+@contextmanager
+def faults_in(metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Raises an error in the block as one of the file.
+
+    Raises:
+        UnreadableFileError: The block raised an error that is none of torchtrt's.
+    """
+    try:
+        yield
     except TorchTRTError:
         raise
     except Exception as error:
         raise UnreadableFileError(
-            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata['torch']}: "
+            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata.get('torch')}: "
             f"{type(error).__name__}: {error}. Load it with that version, or save the model again."
         ) from error
 
