@@ -143,6 +143,55 @@ def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_conve
     assert isinstance(caught.value.__cause__, ValueError)
 
 
+def without_arguments(module, settings):
+    """Takes the arguments of the calls."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default):
+        node.args = ()
+
+
+def without_values(module, settings):
+    """Takes what the nodes record of PyTorch's results."""
+    for node in module.graph.nodes:
+        node.meta.clear()
+
+
+def without_results(module, settings):
+    """Takes the end of the graph."""
+    module.graph.erase_node(module.graph.output_node())
+
+
+def without_order(module, settings):
+    """Moves a call behind what reads its result."""
+    target = torch.ops.aten.relu.default
+    relu = module.graph.find_nodes(op="call_function", target=target)[0]
+    next(iter(relu.users)).append(relu)
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (
+            without_arguments,
+            r"the node relu\w* calls aten\.relu\.default without its argument 'self'",
+        ),
+        (without_values, r"the node \w+ has lost the value"),
+        (without_results, "its results are not those that it had"),
+        (without_order, "used before it has been defined"),
+    ],
+)
+def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(
+    small, monkeypatch, function, match
+):
+    """Not the model, nor what reads the graph later."""
+    pack = PackInfo("boxes", "torchtrt-converters-boxes", "2.1")
+    broken = PackPass("fold_boxes", function, pack)
+    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: (broken,))
+
+    message = f"fold_boxes of boxes 2.1 broke the graph: .*({match}).*PACKS_DISABLE=boxes"
+    with pytest.raises(PackError, match=message):
+        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+
 @pytest.mark.parametrize(
     ("function", "match"),
     [

@@ -49,6 +49,10 @@ class AmbiguousTargetError(TorchTRTError, ValueError):
     """A name stands for several ops where exactly one is needed."""
 
 
+class InvalidTargetError(TorchTRTError, TypeError):
+    """Something else than an op is in the place of an op, such as a number or a class."""
+
+
 class ConverterSignatureError(TorchTRTError, TypeError):
     """The parameters of a converter or validator determine no calling convention."""
 

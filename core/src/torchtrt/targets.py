@@ -13,12 +13,17 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from torchtrt.errors import AmbiguousTargetError, UnknownTargetError, did_you_mean
+from torchtrt.errors import (
+    AmbiguousTargetError,
+    InvalidTargetError,
+    UnknownTargetError,
+    did_you_mean,
+)
 
 Target = Callable[..., Any]
 """An op that a graph node calls: an ``OpOverload`` or another callable."""
@@ -50,13 +55,13 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
 
     Raises:
         UnknownTargetError: There is no such op; the message names the closest one.
-        TypeError: ``spec`` is neither callable nor a string.
+        InvalidTargetError: ``spec`` is neither a function nor a string.
     """
     found: object = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
     if isinstance(found, OpOverloadPacket):
         return frozenset(getattr(found, overload) for overload in _overloads(found))
-    if not callable(found):
-        raise TypeError(
+    if not _is_function(found):
+        raise InvalidTargetError(
             f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
         )
     return frozenset((found,))
@@ -72,7 +77,7 @@ def parse_target(spec: Target | str) -> Target:
     Raises:
         AmbiguousTargetError: The packet has several overloads; the message names them.
         UnknownTargetError: There is no such op; the message names the closest one.
-        TypeError: ``spec`` is neither callable nor a string.
+        InvalidTargetError: ``spec`` is neither a function nor a string.
     """
     found = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
     if isinstance(found, OpOverloadPacket):
@@ -128,7 +133,7 @@ def _as_node_has_it(function: Any) -> Any:
     return function
 
 
-def _is_function(value: Any) -> bool:
+def _is_function(value: Any) -> TypeGuard[Target]:
     # A class, as torch.Tensor or builtins.ValueError, is callable too but is never what a graph node calls.
     return callable(value) and not isinstance(value, type)
 

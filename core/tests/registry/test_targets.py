@@ -12,7 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchtrt.errors import AmbiguousTargetError, UnknownTargetError
+from torchtrt.errors import AmbiguousTargetError, InvalidTargetError, UnknownTargetError
+from torchtrt.packs import ConverterPack
+from torchtrt.settings import CompilationSettings
 from torchtrt.targets import canonical_spelling, parse_target, parse_targets, qualified_name
 
 add = torch.ops.aten.add
@@ -145,10 +147,16 @@ def test_what_is_no_op_is_unknown_although_python_finds_it(name: str) -> None:
         parse_targets(name)
 
 
-def test_what_is_neither_callable_nor_a_name_is_a_type_error() -> None:
+@pytest.mark.parametrize("spec", [3, None, torch.nn.ReLU, torch.Tensor])
+def test_what_is_neither_a_function_nor_a_name_is_an_error(spec: Any) -> None:
     """The message says what to give."""
-    with pytest.raises(TypeError, match="3 names no op: give an op"):
-        parse_targets(3)  # type: ignore[arg-type]
+    for parse in (parse_target, parse_targets):
+        with pytest.raises(InvalidTargetError, match="names no op: give an op"):
+            parse(spec)
+    with pytest.raises(InvalidTargetError):
+        CompilationSettings(torch_executed_ops={spec})
+    with pytest.raises(InvalidTargetError):
+        ConverterPack("vision").converter(spec)(lambda ctx, x: x)
 
 
 @given(st.text())

@@ -333,3 +333,25 @@ def test_a_missing_distribution_of_torchtrt_is_named(site, install, command):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "needs the distribution torchtrt-runtime, which is not installed" in done.stderr
+
+
+def test_standard_output_is_the_answer_whatever_a_pack_writes(site, source_of_pack):
+    """To the file descriptor, or by a program that it starts."""
+    writes = 'import os\nos.write(1, b"descriptor\\n")\nos.system("echo program")\n'
+    site.unpack(site.wheel("loud", writes + source_of_pack("loud")))
+
+    done = site.run("-m", "torchtrt", "packs", "--json")
+
+    assert "loud" in [each["name"] for each in json.loads(done.stdout)["packs"]]
+    assert {"descriptor", "program"} <= set(done.stderr.splitlines())
+
+
+@pytest.mark.parametrize("command", ["packs", "packs --json", "doctor"])
+def test_a_message_that_has_no_bytes_is_shown(site, command):
+    """A name of a file that is no UTF-8 has half of a character."""
+    site.unpack(site.wheel("half", 'raise ValueError("bad \\ud800")\n'))
+
+    done = site.run("-m", "torchtrt", *command.split(), PYTHONIOENCODING="utf-8:strict")
+
+    assert r"bad \ud800" in done.stdout
+    assert "Traceback" not in done.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -226,6 +228,74 @@ def test_a_folder_that_cannot_be_used_is_a_warning(tmp_path):
         model = compiled(BASE, tmp_path / "file", [VARYING])
 
     torch.testing.assert_close(model(INPUTS[0]), BASE(INPUTS[0]))
+
+
+def test_files_that_changed_places_are_built_again(tmp_path):
+    """Each is intact, and is the engine of another key."""
+    models = [nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval() for _ in range(2)]
+    for model in models:
+        compiled(model, tmp_path, [VARYING])
+    first, second = tmp_path.glob("engines/*.engine")
+    content = first.read_bytes()
+    second.replace(first)
+    second.write_bytes(content)
+    x = torch.rand(2, 4)
+
+    for model in models:
+        again = compiled(model, tmp_path, [VARYING])
+        assert [False] == hits(again)
+        torch.testing.assert_close(again(x), model(x))
+
+
+@pytest.mark.parametrize("kind", ["unreadable", "pipe", "folder"])
+def test_an_engine_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch, kind):
+    """Another user may own it; one warning has the file, and what to do."""
+    compiled(BASE, tmp_path, [VARYING])
+    (path,) = tmp_path.glob("engines/*.engine")
+    if kind == "unreadable":  # also for the user of the tests, who may be root
+        original = store.open_regular
+
+        def refuse(opened):
+            if opened == path:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return original(opened)
+
+        monkeypatch.setattr(store, "open_regular", refuse)
+    else:
+        path.unlink()
+        (os.mkfifo if kind == "pipe" else os.mkdir)(path)
+    before = path.stat()
+
+    with pytest.warns(CacheWarning, match=f"{path.name}.*remove what is in the way") as warned:
+        again = compiled(BASE, tmp_path, [VARYING])
+
+    assert 1 == sum(path.name in str(each.message) for each in warned)
+    assert [False] == hits(again)
+    assert (before.st_ino, before.st_mode) == (path.stat().st_ino, path.stat().st_mode)
+
+
+def test_pipes_in_place_of_files_do_not_stop_a_compilation_or_the_command(tmp_path):
+    """Opening one would wait for its writer."""
+    compiled(BASE, tmp_path, [VARYING])
+    for path in (*tmp_path.glob("engines/*"), *tmp_path.glob("timings/*")):
+        path.unlink()
+        os.mkfifo(path)
+
+    assert [] == EngineCache(tmp_path).entries()
+    with pytest.warns(CacheWarning, match=r"It is no regular file.*\.timings"):
+        compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
+
+
+def test_the_umask_decides_who_may_read_the_files(tmp_path):
+    """Users of one group may share a folder."""
+    before = os.umask(0o002)
+    try:
+        compiled(BASE, tmp_path, [VARYING])
+    finally:
+        os.umask(before)
+    files = [*tmp_path.glob("engines/*"), *tmp_path.glob("timings/*")]
+
+    assert [0o664] * 2 == [stat.S_IMODE(path.stat().st_mode) for path in files]
 
 
 def test_timings_are_kept_beside_the_engines(tmp_path, monkeypatch):

@@ -54,6 +54,28 @@ def test_a_setter_that_refuses_keeps_the_old_value(version: str, name: str, benc
     assert n.plan(only(layer)) is not None
 
 
+READERS = {
+    "unary": lambda n, x, foreign: n.net.add_unary(foreign, n.trt.UnaryOperation.EXP),
+    "concatenation": lambda n, x, foreign: n.net.add_concatenation([x, foreign]),
+    "recurrence": lambda n, x, foreign: n.net.add_loop().add_recurrence(foreign),
+    "conditional input": lambda n, x, foreign: n.net.add_if_conditional().add_input(foreign),
+    "second input": lambda n, x, foreign: n.net.add_shuffle(x).set_input(1, foreign),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_network_refuses_the_tensor_of_another(version: str, name: str, bench: Any) -> None:
+    """As TensorRT does, in each method that reads a tensor."""
+    n, other = bench(version), bench(version)
+    foreign = only(other.net.add_identity(other.input(torch.ones(2))))
+    x = n.input(torch.ones(2))
+
+    assert READERS[name](n, x, foreign) is None
+    assert "containsTensor" in n.errors[-1]
+    assert foreign.name in n.errors[-1]
+    assert n.plan(only(n.net.add_identity(x))) is not None
+
+
 def test_layers_have_distinct_names(version: str, bench: Any) -> None:
     """Two layers of one name do not build, and the error says which name."""
     n = bench(version)

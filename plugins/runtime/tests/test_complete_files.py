@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from torchtrt.errors import UnwritableFileError
 from torchtrt_runtime.serialization import files
 
 pytest.importorskip("fcntl")
@@ -72,3 +73,35 @@ def test_folders_that_no_writer_made_are_kept(tmp_path):
     write(tmp_path / "model.pt2")
 
     assert {own, other, tmp_path / "model.pt2"} == {*tmp_path.iterdir()}
+
+
+def test_a_link_is_kept_and_its_target_is_written(tmp_path):
+    """Also where the target does not exist; the temporary folder is beside the target."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder / "target")
+
+    for _ in range(2):
+        write(link)
+
+    assert link.is_symlink()
+    assert [folder / "target"] == [*folder.iterdir()]
+
+
+def test_what_is_no_regular_file_is_kept(tmp_path):
+    """A pipe, a link to a device, and a link to itself; a name that has no bytes is no path."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to(os.devnull)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, message in (
+        ("pipe", "is no regular file"),
+        ("device", "is no regular file"),
+        ("loop", "is a link to itself"),
+        ("\ud800", "is no path: surrogates not allowed"),
+        ("x" * 256, "cannot be written: File name too long"),
+    ):
+        with pytest.raises(UnwritableFileError, match=message):
+            write(tmp_path / name)
+    assert {"pipe", "device", "loop"} == {each.name for each in tmp_path.iterdir()}
+    assert (tmp_path / "device").is_symlink()

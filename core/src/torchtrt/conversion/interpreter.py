@@ -17,13 +17,13 @@ from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
-from torchtrt.conversion.results import check_result
+from torchtrt.conversion.results import check_result, without_arrays
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
 from torchtrt.graphs.symbols import no_new_assumptions
-from torchtrt.packs.problem import raised_at
+from torchtrt.packs.problem import describe, raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -145,7 +145,7 @@ class TRTInterpreter:
         pack = candidate.pack.label
         try:
             with self.network.node(name, f"{node.name} = {node.target} [{pack}]"):
-                result = self.call(candidate, node, tuple(args), dict(kwargs), name)
+                result = without_arrays(self.call(candidate, node, tuple(args), dict(kwargs), name))
             check_result(self.context, node, result)
         except Exception as error:
             message = _conversion_message(node, candidate, error)
@@ -218,7 +218,7 @@ def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> s
     """Returns the error for a node that a converter could not convert: the converter, the inputs, the model's line."""
     lines = [
         f"{candidate.pack.label} could not convert {node.target} (node {node.name}): "
-        f"{type(error).__name__}: {textwrap.shorten(str(error), 500)}",
+        + textwrap.shorten(describe(error), 500),
         f"  converter  {candidate.qualified_function} from {candidate.pack.origin}",
     ]
     with contextlib.suppress(Exception):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from torch.utils._pytree import tree_leaves
+
 from torchtrt.errors import ConversionError
+from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe
+
+FOREIGN = "A converter must keep no tensor and no context of another conversion."
 
 
 class CheckedNetwork:
@@ -31,6 +36,7 @@ class CheckedNetwork:
         self._counts: dict[str, int] = {}
         self._new: list[tuple[Any, str, str]] = []
         self._cache_updates: list[Any] = []
+        self._tensors: dict[int, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.raw, name)
@@ -58,6 +64,7 @@ class CheckedNetwork:
         Engine inspectors show both; TensorRT refuses networks in which a name occurs twice.
         """
         outer = self._scope, self._description, self._new
+        ports = self.raw.num_inputs, self.raw.num_outputs
         self._scope, self._description, self._new = [name], description, []
         try:
             with ErrorLog() as log:
@@ -66,8 +73,27 @@ class CheckedNetwork:
                     if layer.name != given:  # by the converter, which does not see all others
                         layer.name = self._unique(layer.name)
                     self._check(layer, what, log)
+            if ports != (self.raw.num_inputs, self.raw.num_outputs):
+                raise ConversionError(
+                    "the converter added an input to the network, or marked an output: the graph decides these. "
+                    "Return the result, and compute with the arguments"
+                )
         finally:
             self._scope, self._description, self._new = outer
+
+    def owns(self, tensor: Any) -> bool:
+        """Returns whether a tensor is of this network. Those of two networks may have the same name.
+
+        TensorRT gives the same Python object for a tensor as long as that object lives.
+        """
+        if id(tensor) not in self._tensors:
+            self._keep(self.raw.get_input(index) for index in range(self.raw.num_inputs))
+            for layer in self.raw:
+                self._keep(map(layer.get_output, range(layer.num_outputs)))
+        return id(tensor) in self._tensors
+
+    def _keep(self, tensors: Iterable[Any]) -> None:
+        self._tensors.update((id(each), each) for each in tensors)
 
     @property
     def updates_caches(self) -> bool:
@@ -92,9 +118,11 @@ class CheckedNetwork:
         return ""
 
     def _check(self, layer: Any, what: str, log: ErrorLog) -> None:
-        for index in range(layer.num_outputs):
+        outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+        self._keep(outputs)
+        for output in outputs:
             try:
-                tuple(layer.get_output(index).shape)
+                tuple(output.shape)
             except ValueError as error:  # there is no shape of what is invalid
                 raise ConversionError(f"{describe()} refused the {what}: {log.text()}") from error
 
@@ -117,7 +145,9 @@ class CheckedNetwork:
                 made = add(*args, **kwargs)
             what = f"{kind} over ({_describe(args, kwargs)})"
             if made is None:
-                raise ConversionError(f"{describe()} refused the {what}: {log.text()}")
+                raise ConversionError(
+                    f"{describe()} refused the {what}: {log.text()}{self._advice(args, kwargs)}"
+                )
             if method == "add_input" and not hasattr(made, "num_outputs"):
                 return made  # a tensor: the network's input
             name = made.name = self._unique("/".join((*self._scope, kind)))
@@ -131,6 +161,11 @@ class CheckedNetwork:
             return made
 
         return checked
+
+    def _advice(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Returns what to do if an argument is a tensor of another network."""
+        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, trt.ITensor)]
+        return "" if all(map(self.owns, tensors)) else f" {FOREIGN}"
 
 
 class _CheckedScope:

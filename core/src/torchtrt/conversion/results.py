@@ -9,10 +9,18 @@ from torch.fx import Node
 
 from torchtrt.capability import Capability
 from torchtrt.conversion.context import ConversionContext
-from torchtrt.conversion.values import is_array, is_network_tensor
+from torchtrt.conversion.network import FOREIGN
+from torchtrt.conversion.values import as_torch_tensor, is_array, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt.tensorrt.probes import supports
+
+
+def without_arrays(result: Any) -> Any:
+    """Returns results with PyTorch tensors in place of NumPy arrays: the next converters compute with those."""
+    if isinstance(result, (tuple, list)):
+        return tuple(map(without_arrays, result)) if any(map(is_array, result)) else result
+    return as_torch_tensor(result) if is_array(result) else result
 
 
 def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
@@ -48,10 +56,11 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
         ConversionError: It has not, or is no tensor.
     """
     if is_network_tensor(result):
+        if not ctx.net.owns(result):
+            raise ConversionError(f"{label} is a tensor of another network. {FOREIGN}")
         shape, dtype = _shape(label, result), ctx.dtype_of(result)
-    elif isinstance(result, torch.Tensor) or is_array(result):
-        constant = torch.as_tensor(result)
-        shape, dtype = tuple(constant.shape), engine_dtype(constant.dtype)
+    elif isinstance(result, torch.Tensor):
+        shape, dtype = tuple(result.shape), engine_dtype(result.dtype)
     else:
         raise ConversionError(f"{label} is {_kind(result)}, and PyTorch returns a tensor")
     fits = len(shape) == expected.dim() and all(

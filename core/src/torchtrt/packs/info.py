@@ -91,6 +91,13 @@ class PackInfo:
         """The distribution and its version, as a user reads them."""
         return f"{self.distribution} {self.version}" if self.distribution else "this program"
 
+    @property
+    def advice(self) -> str:
+        """The remedy for a failure of the code of the pack, as a sentence."""
+        if not self.distribution:
+            return "Mend it in this program."
+        return f"Report this to the pack's authors; TORCHTRT_PACKS_DISABLE={self.name} goes without the pack."
+
 
 def is_pack_name(name: str) -> bool:
     """Returns whether ``name`` can be a pack's: lower-case letters, digits and single underscores, no keyword."""

@@ -41,13 +41,12 @@ class PackPass:
         except Exception as error:
             what = describe(error, qualified_function(self.function))
             raise PackError(
-                f"The lowering pass {self} raised {what}. Report this to the pack's authors; "
-                f"TORCHTRT_PACKS_DISABLE={self.pack.name} goes without the pack."
+                f"The lowering pass {self} raised {what}. {self.pack.advice}"
             ) from error
         if result is not None and result is not graph_module:
             raise PackError(
                 f"The lowering pass {self} returned {type(result).__name__}, which nothing reads: a pass changes "
-                "the graph that it is given, and returns nothing. Report this to the pack's authors."
+                f"the graph that it is given, and returns nothing. {self.pack.advice}"
             )
 
 
@@ -66,7 +65,8 @@ def export_contexts() -> Iterator[None]:
                 except Exception as error:
                     where = qualified_function(context)
                     what = f"{where} raised {describe(error, where)}"
-                    raise PackError(str(Problem(what).about(loaded.info))) from error
+                    problem = Problem(what, loaded.info.advice).about(loaded.info)
+                    raise PackError(str(problem)) from error
         yield
 
 

@@ -11,12 +11,11 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 
 from torchtrt.errors import PackWarning, TorchTRTError
 from torchtrt.lazy import missing_distribution
 from torchtrt.packs.problem import describe
-from torchtrt_cli.output import answers_to, told_alone
+from torchtrt_cli.output import standard_output, told_alone
 from torchtrt_cli.parser import make_parser
 
 
@@ -30,12 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0, or 1 when the answer is "there is none", or 2 when the question makes no sense.
     """
     parsed = make_parser().parse_args(arguments)
-    stdout = sys.stdout
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
         with (
-            answers_to(stdout),
-            redirect_stdout(sys.stderr),
+            standard_output(),
             told_alone(),
             warnings.catch_warnings(),
         ):
@@ -46,11 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for library in parsed.imports:
                 _import(library)
             module, _, function = parsed.run.partition(":")
-            status = int(getattr(importlib.import_module(module), function)(parsed))
-        stdout.flush()
-        return status
+            return int(getattr(importlib.import_module(module), function)(parsed))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)

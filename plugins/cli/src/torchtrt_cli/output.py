@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,12 +16,56 @@ from rich.console import Console
 if TYPE_CHECKING:
     from torchtrt_runtime.tables import Listing
 
+_OUTPUT, _ERRORS = 1, 2
+_ESCAPING = "backslashreplace"
+"""The form of a character that the terminal cannot show, or that is half of one."""
 _stream: ContextVar[TextIO | None] = ContextVar("torchtrt_answers", default=None)
 
 
 @contextmanager
-def answers_to(stream: TextIO) -> Iterator[None]:
-    """Prints answers to a stream in a ``with`` block, wherever standard output goes."""
+def standard_output() -> Iterator[TextIO]:
+    """Yields standard output for answers: everything else that writes to it in the block writes to standard error.
+
+    This includes code that writes to the file descriptor, such as a program that a pack starts.
+    """
+    stream = sys.stdout
+    kept = _kept_output(stream)
+    try:
+        with ExitStack() as stack:
+            answers = stream
+            if kept is not None:
+                answers = stack.enter_context(
+                    open(kept, "w", encoding=stream.encoding, errors=_ESCAPING, closefd=False)
+                )
+            stack.enter_context(redirect_stdout(sys.stderr))
+            stack.enter_context(_answers_to(answers))
+            yield answers
+            answers.flush()
+    finally:
+        if kept is not None:
+            os.dup2(kept, _OUTPUT)
+            os.close(kept)
+
+
+def _kept_output(stream: TextIO | None) -> int | None:
+    """Returns a new file descriptor of standard output, which from then on leads to standard error.
+
+    A stream that is not the process's, as in a notebook, stays unchanged: None.
+    """
+    try:
+        if stream is None or stream.fileno() != _OUTPUT:
+            return None
+        stream.flush()
+        os.fstat(_ERRORS)  # a process may have none
+        kept = os.dup(_OUTPUT)
+    except (OSError, ValueError):
+        return None
+    os.dup2(_ERRORS, _OUTPUT)
+    return kept
+
+
+@contextmanager
+def _answers_to(stream: TextIO) -> Iterator[None]:
     token = _stream.set(stream)
     try:
         yield

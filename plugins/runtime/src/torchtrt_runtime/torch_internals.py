@@ -12,6 +12,7 @@ import torch
 from torch._C import PyTorchFileWriter
 from torch._C import _DisableAutocast as DisableAutocast
 from torch._C import _DisableTorchDispatch as DisableTorchDispatch
+from torch._C import _dispatch_has_kernel as is_dispatched
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C import _is_tracing as is_tracing
 from torch._C._dynamo import guards as dynamo_guards
@@ -47,6 +48,7 @@ __all__ = [
     "has_shared_buffers",
     "is_any_autocast_enabled",
     "is_capturing",
+    "is_dispatched",
     "is_fake",
     "is_traceable_wrapper_subclass",
     "is_tracing",

@@ -12,10 +12,9 @@ import json
 import os
 import re
 import struct
-import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from torchtrt_compiler.cache.engines import (
     BuiltEngine,
     EngineRequest,
 )
+from torchtrt_compiler.cache.files import UNFINISHED, open_regular, write_complete
 from torchtrt_compiler.cache.key import engine_key
 from torchtrt_compiler.refit.refitting import engine_changes
 from torchtrt_compiler.refit.stripping import attributes_of
@@ -136,7 +136,7 @@ class EngineCache:
         errors are those of ``EngineStore.get_or_build``.
         """
         key = engine_key(request)
-        if key is None:
+        if key is None or not self._is_usable(self._path(key)):
             return build()
         weights = {name: digest(tensor) for name, tensor in request.replaceable.items()}
         found = self._read(request, key, weights)
@@ -155,7 +155,7 @@ class EngineCache:
         for path in self.folder.glob(f"engines/*{_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TorchTRTError):
                 status = path.stat()
-                with path.open("rb") as stream:
+                with open_regular(path) as stream:
                     header = _read_header(stream)
                 engine, nodes = header["engine"], header["report"]["nodes"]
                 found.append(
@@ -183,9 +183,8 @@ class EngineCache:
     def use_timings(self, config: Any) -> None:
         """Gives TensorRT the kernels' timings of earlier builds."""
         if supports(Capability.TIMING_CACHE):
-            with contextlib.suppress(OSError):
-                data = self._timings().read_bytes() if self._timings().exists() else b""
-                timings = config.create_timing_cache(data)
+            with self._warning():
+                timings = config.create_timing_cache(self._read_timings())
                 if timings is not None:
                     config.set_timing_cache(timings, ignore_mismatch=False)
 
@@ -195,19 +194,37 @@ class EngineCache:
         if timings is None:
             return
         with self._warning(), self._lock("timings"):
-            if self._timings().exists():
-                others = config.create_timing_cache(self._timings().read_bytes())
-                if others is not None:
-                    timings.combine(others, ignore_mismatch=False)
-            self._write(self._timings(), [timings.serialize()])
+            kept = self._read_timings()
+            others = config.create_timing_cache(kept) if kept else None
+            if others is not None:
+                timings.combine(others, ignore_mismatch=False)
+            write_complete(self._timings(), [timings.serialize()])
             self._sweep("timings")
 
     def _timings(self) -> Path:
         what = f"{selection.describe()} {selection.describe_gpu()}"
         return self.folder / "timings" / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.timings"
 
+    def _read_timings(self) -> bytes:
+        """Returns the kept timings, or none."""
+        try:
+            with open_regular(self._timings()) as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return b""
+
     def _path(self, key: str) -> Path:
         return self.folder / "engines" / f"{key}{_SUFFIX}"
+
+    def _is_usable(self, path: Path) -> bool:
+        """Returns whether a file can be read if it exists; warns if it cannot, and another user may own it."""
+        try:
+            with contextlib.suppress(FileNotFoundError), open_regular(path):
+                pass
+        except OSError as error:
+            self._warn(error)
+            return False
+        return True
 
     def _read(
         self, request: EngineRequest, key: str, weights: Mapping[str, str]
@@ -220,13 +237,16 @@ class EngineCache:
             weights: The digests of its replaceable weights.
 
         Returns:
-            None if there is no such engine or a damaged one, or if values of its weights are compiled into it.
+            None if there is no such engine, or if values of its weights are compiled into it. A damaged file, or one of
+            another key, is removed.
         """
         name, block = request.name, request.block
         path = self._path(key)
         try:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 header = _read_header(stream)
+                if header["key"] != key:
+                    raise ValueError("another engine")
                 description = check_description(header["engine"])
                 plan = np.fromfile(stream, np.uint8, description["plan_bytes"])
             report = BlockReport(**{**header["report"], "name": name, "cached": True})
@@ -238,9 +258,9 @@ class EngineCache:
             changed = [each for each, digest in weights.items() if known.get(each) != digest]
             if changed:
                 engine.reload(**engine_changes(engine, request.replaceable.__getitem__, changed))
-        except (FileNotFoundError, RefitError):
+        except (OSError, RefitError):
             return None
-        except (OSError, ValueError, KeyError, TypeError, TorchTRTError):
+        except (ValueError, KeyError, TypeError, TorchTRTError):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -251,30 +271,22 @@ class EngineCache:
     def _keep(self, key: str, built: BuiltEngine, weights: Mapping[str, str]) -> None:
         engine, report = built
         header = json.dumps(
-            {"engine": describe_engine(engine), "report": asdict(report), "weights": weights}
+            {
+                "key": key,
+                "engine": describe_engine(engine),
+                "report": asdict(report),
+                "weights": weights,
+            }
         ).encode()
         prefix = _PREFIX.pack(_MAGIC, zlib.crc32(header), len(header))
         with self._warning():
-            self._write(self._path(key), [prefix, header, buffer_of(engine.plan)])
+            write_complete(self._path(key), [prefix, header, buffer_of(engine.plan)])
             with self._lock("limit"):
                 self._evict()
 
-    def _write(self, path: Path, parts: Sequence[Any]) -> None:
-        """Writes a file that appears complete."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(".tmp", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                for part in parts:
-                    stream.write(part)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
     def _sweep(self, kind: str) -> None:
         """Removes what writers that died left behind."""
-        for path in self.folder.glob(f"{kind}/*.tmp"):
+        for path in self.folder.glob(f"{kind}/*{UNFINISHED}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                     path.unlink()
@@ -324,8 +336,9 @@ class EngineCache:
 
     def _warn(self, error: Exception) -> None:
         warn_caller(
-            f"Engines cannot be kept in {self.folder}: {error}. Compiling goes on without. Give another folder with "
-            "engine_cache=... or TORCHTRT_CACHE, or make room.",
+            f"Engines cannot be kept in {self.folder}: {error}. Compiling goes on without. Make room, allow this "
+            "user to read and write there, remove what is in the way, or give another folder with engine_cache=... or "
+            "TORCHTRT_CACHE.",
             CacheWarning,
         )
 

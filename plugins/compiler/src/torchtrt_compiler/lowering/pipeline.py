@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
@@ -20,6 +19,7 @@ from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.divided_rows import divide_rows
 from torchtrt_compiler.lowering.known_sizes import known_sizes
+from torchtrt_compiler.lowering.pass_checks import Outline, check_pass
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
@@ -81,13 +81,18 @@ def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool
 
 
 def _run_passes(program: Program, settings: CompilationSettings) -> None:
-    """Runs the packs' passes, and lists those that changed the graph."""
+    """Runs the packs' passes, and lists those that changed the graph.
+
+    Raises:
+        PackError: A pass raised an error, or broke the graph.
+    """
     record = current_record()
-    before = _fingerprint(program.graph_module)
+    before = Outline(program.graph_module)
     for lowering_pass in lowering_passes():
         lowering_pass.run(program.graph_module, settings)
-        after = _fingerprint(program.graph_module)
+        after = Outline(program.graph_module)
         if after != before:
+            check_pass(lowering_pass, before, after)
             program.passes.append(str(lowering_pass))
             program.graph_module.recompile()
             record.graph(f"{lowering_pass.pack.name}.{lowering_pass.name}", program.graph_module)
@@ -121,9 +126,3 @@ def _divide_rows(
         watcher.keep_equal({name: each for name, each in values.items() if each is not None})
         divide_rows(program.graph_module, division)
         record.graph("divided", program.graph_module)
-
-
-def _fingerprint(graph_module: GraphModule) -> list[tuple[Any, ...]]:
-    """Returns a value that is equal for as long as no pass changes what a graph, or one inside it, computes."""
-    graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
-    return [(node, node.target, node.args, node.kwargs) for graph in graphs for node in graph.nodes]

@@ -45,7 +45,8 @@ class IfConditional(Implementation, Named):
         layer: Any = self._network._append(
             getattr(self._trt, operation.interface), operation, tensors, attributes
         )
-        layer._conditional = self
+        if layer is not None:
+            layer._conditional = self
         return layer
 
     def set_condition(self, condition: Tensor) -> Any:

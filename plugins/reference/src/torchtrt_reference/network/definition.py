@@ -105,6 +105,8 @@ class NetworkDefinition(Implementation, Named, Ported):
             else:
                 plain = value.tolist() if isinstance(value, np.ndarray) else value
                 attributes[operation.renames.get(name, name)] = getattr(plain, "name", plain)
+        if not self._contains(inputs, method):
+            return None
         layer = kind._made(self, operation, inputs, attributes)
         try:
             operation.admit(Call(attributes, _KnownFacts(inputs), self._rules, self._strong))
@@ -117,14 +119,26 @@ class NetworkDefinition(Implementation, Named, Ported):
         self._layers.append(layer)
         return layer
 
+    def _contains(self, tensors: Sequence[Tensor | None], what: str) -> bool:
+        """Returns whether tensors are of this network; logs an error if one is not, and ``what`` reads it."""
+        foreign = [each for each in tensors if each is not None and each._network is not self]
+        if foreign:
+            self._error(
+                f"{what}: Error Code 3: API Usage Error (Parameter check failed, condition: containsTensor. "
+                f"{foreign[0]._name!r} is a tensor of another network)"
+            )
+        return not foreign
+
     def _append(
         self,
         kind: type[Layer],
         operation: Operation,
         inputs: Sequence[Tensor],
         attributes: Mapping[str, Any],
-    ) -> Layer:
-        """Adds a layer at the boundary of control flow."""
+    ) -> Layer | None:
+        """Adds a plugin, or a layer at the boundary of control flow; None if an input is of another network."""
+        if not self._contains(inputs, f"add_{operation.name}"):
+            return None
         layer = kind._made(self, operation, inputs, {**operation.defaults, **attributes})
         self._layers.append(layer)
         return layer
@@ -143,8 +157,8 @@ class NetworkDefinition(Implementation, Named, Ported):
             return None
         operation = OPERATIONS["plugin_v3"]
         layer = self._append(self._trt.IPluginV3Layer, operation, inputs, {"record": record})
-        assert isinstance(layer, PluginV3Layer)
-        layer._plugin = plugin
+        if isinstance(layer, PluginV3Layer):
+            layer._plugin = plugin
         return layer
 
     def add_loop(self) -> Any:

@@ -36,6 +36,9 @@ class Surroundings(Protocol):
     def _needs_value(self, tensor: Tensor) -> bool:
         """Whether a shape depends on the tensor's value."""
 
+    def _contains(self, tensors: Sequence[Tensor | None], what: str) -> bool:
+        """Whether tensors are of this network; logs it if one is not."""
+
     def _error(self, message: str) -> None:
         """Logs what is refused."""
 
@@ -386,6 +389,8 @@ class Layer(Implementation, Ported):
         limit = self._operation.maximum_inputs or len(self._inputs)
         if not 0 <= index < max(limit, len(self._inputs)):
             self._network._error(f"{self._name}: input {index} does not exist")
+            return
+        if not self._network._contains([tensor], f"{self._name}: set_input"):
             return
         while len(self._inputs) <= index:
             self._inputs.append(None)

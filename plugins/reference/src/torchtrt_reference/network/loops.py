@@ -43,8 +43,9 @@ class Loop(Implementation, Named):
         layer: Any = self._network._append(
             getattr(self._trt, operation.interface), operation, [tensor], attributes
         )
-        layer._loop = self
-        self._layers.append(layer)
+        if layer is not None:
+            layer._loop = self
+            self._layers.append(layer)
         return layer
 
     def _of(self, operation: str) -> list[LoopBoundaryLayer]:

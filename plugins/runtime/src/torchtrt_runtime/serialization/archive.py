@@ -8,7 +8,6 @@ module the weights.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import json
 import os
@@ -26,11 +25,19 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import (
+    InputError,
+    UnreadableFileError,
+    UnsupportedProgramError,
+    UnwritableFileError,
+    kind_of,
+)
+from torchtrt_runtime.serialization.archive_writer import ArchiveWriter
+from torchtrt_runtime.serialization.call_safety import unsafe_call
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file
-from torchtrt_runtime.torch_internals import PyTorchFileWriter, serialize_tensor_meta
+from torchtrt_runtime.torch_internals import serialize_tensor_meta
 
 METADATA = "torchtrt.json"
 _READING = threading.Lock()  # PyTorch reads one program at a time
@@ -56,15 +63,16 @@ def write(
     """Writes a program whose weights and plans are stand-ins, with the real ones.
 
     Args:
-        file: A path, or something to write to. At a path the file appears when it is complete.
+        file: A path, or a file object that accepts bytes. At a path the file appears when it is complete.
         program: The program.
         tensors: Its weights, by name.
         plans: Its plans, by name.
         metadata: What else to write, as JSON.
 
     Raises:
+        InputError: The file is neither a path nor a file object.
         UnsupportedProgramError: PyTorch cannot write the program.
-        UnwritableFileError: There can be no file at this path.
+        UnwritableFileError: There can be no file at this path, or the file object raises an error.
     """
     skeleton = io.BytesIO()
     try:
@@ -73,9 +81,7 @@ def write(
         raise UnsupportedProgramError(
             f"PyTorch cannot write this model's graph: {type(error).__name__}: {error}"
         ) from error
-    with _target(file) as target:
-        writer = PyTorchFileWriter(target)
-        writer.set_min_version(6)
+    with _opened(file) as target, ArchiveWriter(target) as writer:
         source = Archive(skeleton)
         configs = {config: json.loads(source.read(config)) for config in _CONFIGS.values()}
         weights, constants = configs.values()
@@ -86,41 +92,42 @@ def write(
         _write_plans(writer, "data/constants/", constants["config"], plans)
         for name in source.names():
             if name in configs:
-                _write(writer, name, json.dumps(configs[name]).encode())
+                writer.write(name, json.dumps(configs[name]).encode())
             elif name.rpartition("/")[2] not in payloads and not name.startswith(".data/"):
-                _write(writer, name, b"" if name == _SAMPLES else source.read(name))
-        writer.write_end_of_file()
+                writer.write(name, b"" if name == _SAMPLES else source.read(name))
 
 
 @contextmanager
-def _target(file: File) -> Iterator[Any]:
-    """Gives something for the writer to write to; a path's file gets its name when it is complete."""
-    if not isinstance(file, (str, os.PathLike)):
+def _opened(file: File) -> Iterator[Any]:
+    """Gives a file object to write to; a path's file gets its name when it is complete.
+
+    Raises:
+        InputError: The file is neither a path nor a file object.
+        UnwritableFileError: There can be no file at this path, or the file object raises an error.
+    """
+    if isinstance(file, (str, os.PathLike)):
+        with complete_file(Path(file)) as temporary, temporary.open("wb") as opened:
+            yield opened
+        return
+    if not callable(getattr(file, "write", None)):
+        raise InputError(
+            f"torchtrt.save() writes to a path or to a binary file object, and not to {kind_of(file)}."
+        )
+    try:
         yield file
-        return
-    with complete_file(Path(file)) as temporary:
-        yield str(temporary)
-
-
-def _write(writer: Any, name: str, data: bytes) -> None:
-    writer.write_record(name, data, len(data))
-
-
-def _write_memory(writer: Any, name: str, address: int, size: int) -> None:
-    """Writes memory of another owner, which may be read-only for PyTorch, without copying it."""
-    if not size:
-        _write(writer, name, b"")
-        return
-    memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-    writer.write_record(name, torch.from_numpy(memory).untyped_storage(), size)
+    except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise UnwritableFileError(
+            f"Writing to {_name_of(file)} failed: {reason}. Give a path, or a file that is open for writing bytes."
+        ) from error
 
 
 def _write_plans(
-    writer: Any, folder: str, config: dict[str, Any], plans: Mapping[str, Any]
+    writer: ArchiveWriter, folder: str, config: dict[str, Any], plans: Mapping[str, Any]
 ) -> None:
     for name, plan in plans.items():
         data = buffer_of(plan)
-        _write_memory(writer, folder + config[name]["path_name"], data.ctypes.data, data.size)
+        writer.write_memory(folder + config[name]["path_name"], data.ctypes.data, data.size)
         config[name]["tensor_meta"]["sizes"] = [{"as_int": data.size}]
 
 
@@ -135,7 +142,7 @@ class _Span:
 
 
 def _write_tensors(
-    writer: Any, folder: str, config: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+    writer: ArchiveWriter, folder: str, config: dict[str, Any], tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Writes each storage once, as far as it is used."""
     spans: dict[tuple[int, torch.dtype], _Span] = {}
@@ -152,7 +159,7 @@ def _write_tensors(
         path_name = f"weight_{index}"
         size = span.stop - span.start
         data = _bytes(span)
-        _write_memory(writer, folder + path_name, data.data_ptr(), size)
+        writer.write_memory(folder + path_name, data.data_ptr(), size)
         for name in span.names:
             tensor = tensors[name]
             config[name]["path_name"] = path_name
@@ -293,11 +300,9 @@ class Archive:
         """Returns the program, with stand-ins of one element for all weights.
 
         Raises:
-            UnreadableFileError: It holds something that would be executed.
+            UnreadableFileError: It holds something that would be executed, or calls more than ops on tensors.
         """
         skeleton = io.BytesIO()
-        writer = PyTorchFileWriter(skeleton)
-        writer.set_min_version(6)
         payloads: dict[str, int] = {}
         configs = {}
         for folder, name in _CONFIGS.items():
@@ -312,19 +317,24 @@ class Archive:
                 configs[name]["config"][weight] = {**entry, "tensor_meta": meta}
                 payloads[folder + entry["path_name"]] = _LARGEST_ELEMENT
         check_program(self.json(_PROGRAM))
-        for name in ("archive_format", "archive_version", "byteorder", _PROGRAM):
-            if name in self._infos:
-                _write(writer, name, self.read(name))
-        for name, config in configs.items():
-            _write(writer, name, json.dumps(config).encode())
-        for name, size in payloads.items():
-            _write(writer, name, bytes(size))
-        _write(writer, _SAMPLES, b"")
-        writer.write_end_of_file()
+        with ArchiveWriter(skeleton) as writer:
+            for name in ("archive_format", "archive_version", "byteorder", _PROGRAM):
+                if name in self._infos:
+                    writer.write(name, self.read(name))
+            for name, config in configs.items():
+                writer.write(name, json.dumps(config).encode())
+            for name, size in payloads.items():
+                writer.write(name, bytes(size))
+            writer.write(_SAMPLES, b"")
         skeleton.seek(0)
         with _READING, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
-            return torch.export.load(skeleton)
+            program = torch.export.load(skeleton)
+        if call := unsafe_call(program.graph_module):
+            raise UnreadableFileError(
+                f"{self._name} calls {call}. It is not what torchtrt.save writes."
+            )
+        return program
 
     def _entries(self, config: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """Yields the name, the entry and the geometry of each weight."""

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
 from torchtrt.conversion.size_ranges import union
-from torchtrt.errors import TorchOp, TorchTRTError, UnsupportedProgramError
+from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_runtime.call_signature import CallSignature
@@ -105,6 +105,9 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         tuple(report.narrowed),
     )
     input_tree, output_tree = trees_of(data)
+    count = len(graph_module.graph.find_nodes(op="placeholder"))
+    if not set(data["shared_inputs"]) <= set(range(count)) or count != len(checks.inputs):
+        raise UnreadableFileError("The file is damaged: it describes other inputs than it has.")
     signature, settings = data["signature"], settings_from_json(data["settings"])
     first, second = (dtype_from_json(each) if each else None for each in data["autocast"])
     interface = CallInterface(

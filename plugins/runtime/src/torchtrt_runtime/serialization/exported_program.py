@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from torch._ops import OperatorBase
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
@@ -33,6 +32,7 @@ from torchtrt.graphs.nodes import assign, writes
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.serialization.call_safety import unsafe_call
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
     describe_engine,
@@ -74,9 +74,14 @@ def to_program(compiled: CompiledModule) -> SavedProgram:
     """Returns a compiled model as an exported program.
 
     Raises:
-        UnsupportedProgramError: It holds something that an exported program cannot.
+        UnsupportedProgramError: It holds something that an exported program cannot, or has a call that is not safe.
     """
-    return _Lifting(compiled).run()
+    saved = _Lifting(compiled).run()
+    if call := unsafe_call(saved.program.graph_module):
+        raise UnsupportedProgramError(
+            f"The model calls {call}. A saved model must not: do this where the model is called."
+        )
+    return saved
 
 
 class _Lifting:
@@ -380,7 +385,6 @@ def from_program(
             root.add_module(engine.name, engine)
             env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))
         elif node.op == "call_function":
-            _check_target(node)
             env[node] = graph.node_copy(node, env.__getitem__)
         elif node.op == "output":
             _add_output(graph, program, node, env)
@@ -396,16 +400,6 @@ def _engine_of(
     else:
         engines[name] = load_engine(parse_description(description), plans[name])
     return engines[name]
-
-
-def _check_target(node: Node) -> None:
-    target: Any = node.target
-    known = ("_operator", "builtins", "math", "torch", "torch.fx.experimental.sym_node")
-    if not isinstance(target, OperatorBase) and getattr(target, "__module__", None) not in known:
-        message = (
-            f"The file calls {target!r}, which is no operator. It is not what torchtrt.save writes."
-        )
-        raise UnreadableFileError(message)
 
 
 def _add_output(

@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchtrt.errors import UnreadableFileError
+from torchtrt_runtime.serialization.number_sizes import (
+    SYMBOL_BITS,
+    bits_of_number,
+    bits_of_result,
+)
 from torchtrt_runtime.serialization.sympy_json import KINDS
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*|")
+_OP = re.compile(r"torch\.ops(\.\w+)+")
 _SYMBOL = re.compile(r"(s|u|z|f|zf|zuf)[0-9]+")
 _FUNCTIONS = {"Float", "Integer", "Piecewise", "Rational", "RoundDecimal", "Symbol", *KINDS} | {
     *("IsNonOverlappingAndDenseIndicator", "true", "false", "True", "False", "int_oo", "oo"),
 }
-_NODES = (
-    *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Call, ast.keyword, ast.Tuple),
-    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
-    *(ast.operator, ast.unaryop, ast.boolop, ast.cmpop),
-)
 
 
 def check_program(data: Any) -> None:
@@ -32,11 +33,13 @@ def check_program(data: Any) -> None:
     SymPy evaluates what PyTorch gives it to parse as Python, and names become part of code that FX writes.
 
     Raises:
-        UnreadableFileError: A string is neither arithmetic nor a name.
+        UnreadableFileError: A string is neither arithmetic nor an op nor a name, or a number is too large.
     """
     for key, value in _strings(data):
-        if key == "expr_str" and not _is_arithmetic(value):
-            raise _refused("a size", value)
+        if key == "expr_str":
+            _check_arithmetic(value)
+        if key == "as_operator" and not _OP.fullmatch(value):
+            raise _refused("an op", value)
         if key == "name" and not _NAME.fullmatch(value):
             raise _refused("a name", value)
         if key in ("in_spec", "out_spec"):
@@ -112,22 +115,41 @@ def _strings(data: Any) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _is_arithmetic(text: str) -> bool:
-    """Returns whether text is arithmetic on symbols and numbers, which is safe to evaluate."""
+def _check_arithmetic(text: str) -> None:
+    """Checks that text is arithmetic on symbols and numbers of usual sizes, which is safe to evaluate.
+
+    Raises:
+        UnreadableFileError: It is not.
+    """
     try:
-        tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    for node in ast.walk(tree):
-        if not isinstance(node, _NODES):
-            return False
-        if isinstance(node, ast.Name) and not (node.id in _FUNCTIONS or _SYMBOL.fullmatch(node.id)):
-            return False
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
-            return False
-        if isinstance(node, ast.Constant) and not (
-            isinstance(node.value, (bool, int, float))
-            or (isinstance(node.value, str) and _SYMBOL.fullmatch(node.value))  # Symbol('s77')
-        ):
-            return False
-    return True
+        _check_node(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        raise _refused("a size", text) from error
+
+
+def _check_node(node: ast.AST) -> int:
+    """Returns how many bits the number of an expression can have.
+
+    Raises:
+        ValueError: It is no arithmetic, or the number is too large.
+    """
+    match node:
+        case ast.Name(id=name) if name in _FUNCTIONS or _SYMBOL.fullmatch(name):
+            return SYMBOL_BITS
+        case ast.Constant(value=bool() | int() | float() as value):
+            return bits_of_number(value)
+        case ast.Constant(value=str(value)) if _SYMBOL.fullmatch(value):  # Symbol('s77')
+            return SYMBOL_BITS
+        case ast.Call(func=ast.Name(id=name) as function, args=arguments, keywords=keywords):
+            _check_node(function)
+            arguments = [*arguments, *(each.value for each in keywords)]
+            return bits_of_result(name, map(_check_node, arguments))
+        case ast.BinOp(left=left, op=operator, right=right):
+            name = type(operator).__name__
+            return bits_of_result(name, (_check_node(left), _check_node(right)))
+        case ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.Tuple():
+            operands = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+            return bits_of_result(type(node).__name__, map(_check_node, operands))
+    raise ValueError(type(node).__name__)

@@ -25,14 +25,14 @@ _ABANDONED_SECONDS = 600.0
 def complete_file(path: Path) -> Iterator[Path]:
     """Yields a path to write to, of the same name; the file gets its place at the end of the ``with`` block.
 
+    If the path is a link, the place is the link's target.
     Folders that writers of the same file left behind, because they were killed, are removed.
 
     Raises:
         UnwritableFileError: There can be no file at this path.
     """
-    check_place(path)
+    path = check_place(path)
     try:
-        # An archive is named after its file, so the folder is temporary and not the name.
         _remove_abandoned(path)
         with (
             tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
@@ -86,21 +86,34 @@ def check_path(path: Path) -> None:
     Raises:
         UnwritableFileError: It cannot.
     """
-    if "\0" in str(path):
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError as error:
+        message = f"{str(path)!r} is no path: {error.reason}. Name another."
+        raise UnwritableFileError(message) from error
+    if b"\0" in encoded:
         message = f"{str(path)!r} is no path: it has a NUL character. Name another."
         raise UnwritableFileError(message)
 
 
-def check_place(path: Path) -> None:
-    """Checks that there can be a file at a path.
+def check_place(path: Path) -> Path:
+    """Checks that there can be a file at a path, and returns the file's own path, which has no links.
 
     Raises:
-        UnwritableFileError: It is no path, or a folder, or in one that is not there.
+        UnwritableFileError: It is no path, or a folder, or in one that does not exist, or another kind of file.
     """
     check_path(path)
-    if path.is_dir():
+    place = Path(os.path.realpath(path))
+    if os.path.isdir(place):
         example = path / f"model{path.suffix or '.pt2'}"
         raise UnwritableFileError(f"{path} is a folder. Name a file in it: {example}.")
-    if not path.parent.is_dir():
-        message = f"There is no folder {path.parent} for {path.name}. Make it, or name another."
+    if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe
+        raise UnwritableFileError(
+            f"{path} is no regular file. Name another path; torchtrt.save also accepts an open file object."
+        )
+    if os.path.islink(place):
+        raise UnwritableFileError(f"{path} is a link to itself. Remove it, or name another path.")
+    if not os.path.isdir(place.parent):
+        message = f"There is no folder {place.parent} for {place.name}. Make it, or name another."
         raise UnwritableFileError(message)
+    return place

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from torchtrt_runtime.serialization.archive import Archive, File
-from torchtrt_runtime.serialization.saving import read_metadata
+from torchtrt_runtime.serialization.saving import faults_in, read_metadata
 
 
 def inspect_file(file: File) -> dict[str, Any]:
@@ -33,6 +33,12 @@ def inspect_file(file: File) -> dict[str, Any]:
         UnreadableFileError: The file is no saved model, or is damaged.
     """
     metadata = read_metadata(Archive(file))
+    with faults_in(metadata):
+        return _described(metadata)
+
+
+def _described(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Returns what ``inspect_file`` returns, from the metadata of a file."""
     report = metadata["report"]
     blocks = {block["name"]: block for block in report["blocks"]}
     engines = [_engine(engine, blocks.get(engine["name"], {})) for engine in metadata["engines"]]

@@ -48,14 +48,14 @@ def save(compiled: CompiledModule, file: File) -> None:
 
     Args:
         compiled: What ``torchtrt.compile`` returned.
-        file: A path, or something to write bytes to. At a path the file appears complete or not at all.
+        file: A path, or a file object that accepts bytes. At a path the file appears complete or not at all.
 
     Raises:
-        InputError: ``compiled`` is something else.
+        InputError: ``compiled`` is something else, or ``file`` is.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
         EngineError: A weight of the model has changed since it was compiled.
         UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
-            read-only.
+            read-only, or has no room. Or the file object raises an error.
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
@@ -105,7 +105,9 @@ def load(file: File, *, weights: Weights | None = None) -> CompiledModule:
     """
     archive = Archive(file)
     metadata = read_metadata(archive)
-    if (processes := Processes.from_json(metadata.get("processes"))) is not None:
+    with faults_in(metadata):
+        processes = Processes.from_json(metadata.get("processes"))
+    if processes is not None:
         processes.check()
     with reading(archive, metadata) as program:
         graph_module = from_program(program, archive.tensors(program), archive.plans())
@@ -122,18 +124,29 @@ def reading(archive: Archive, metadata: Mapping[str, Any]) -> Iterator[ExportedP
         UnreadableFileError: The file is damaged, or PyTorch cannot read the program.
         MissingOperatorError: A library has to be imported first, for an operator that the model calls.
     """
-    _check_operators(metadata["operators"])
     if archive.byte_order() != sys.byteorder:
         message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
         raise UnreadableFileError(message)
-    try:
+    with faults_in(metadata):
+        _check_operators(metadata["operators"])
         trees_of(metadata)  # PyTorch's error does not name the container that it misses
         yield archive.program()
+
+
+@contextmanager
+def faults_in(metadata: Mapping[str, Any]) -> Iterator[None]:
+    """Raises an error in the block as one of the file.
+
+    Raises:
+        UnreadableFileError: The block raised an error that is none of torchtrt's.
+    """
+    try:
+        yield
     except TorchTRTError:
         raise
     except Exception as error:
         raise UnreadableFileError(
-            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata['torch']}: "
+            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata.get('torch')}: "
             f"{type(error).__name__}: {error}. Load it with that version, or save the model again."
         ) from error
 

@@ -10,6 +10,11 @@ from sympy.logic.boolalg import BooleanAtom
 
 from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import UnreadableFileError
+from torchtrt_runtime.serialization.number_sizes import (
+    SYMBOL_BITS,
+    bits_of_number,
+    bits_of_result,
+)
 from torchtrt_runtime.torch_internals import PythonReferenceAnalysis, sympy_interp
 from torchtrt_runtime.torch_internals import sympy_functions as functions
 
@@ -87,20 +92,29 @@ def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
     Raises:
         UnreadableFileError: It is no such data.
     """
+    expression, _ = _read(data, symbol)
+    return expression
+
+
+def _read(data: Any, symbol: Callable[[Any], Any]) -> tuple[Any, int]:
+    """Returns an expression, and how many bits its number can have."""
     if isinstance(data, int):
-        return data
+        return data, bits_of_number(data)
     match data:
         case ["bool", bool(value)]:
-            return sympy.true if value else sympy.false
+            return (sympy.true if value else sympy.false), 1
         case ["symbol", name]:
-            return symbol(name)
+            return symbol(name), SYMBOL_BITS
         case ["rational", int(numerator), int(denominator)]:
-            return sympy.Rational(numerator, denominator)
+            bits = bits_of_number(numerator) + bits_of_number(denominator)
+            return sympy.Rational(numerator, denominator), bits
         case ["float", float(value)]:
-            return sympy.Float(value)
+            return sympy.Float(value), bits_of_number(value)
         case [str(name), *arguments] if name in KINDS:
+            read = [_read(each, symbol) for each in arguments]
+            bits = bits_of_result(name, [each for _, each in read])
             # As PyTorch had it, and not simplified once more: a symbol's sign may be known no longer.
-            return KINDS[name](*(sympy.sympify(from_json(each, symbol)) for each in arguments))
+            return KINDS[name](*(sympy.sympify(each) for each, _ in read)), bits
     message = f"The file is damaged: it describes a size as {data!r}, which is no expression."
     raise UnreadableFileError(message)
 

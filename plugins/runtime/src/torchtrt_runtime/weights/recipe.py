@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from torchtrt.errors import RefitError, UnreadableFileError
 from torchtrt.targets import qualified_name
+from torchtrt_runtime.serialization.call_safety import reason_against
 from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 
 SAME = "same"
@@ -267,14 +268,19 @@ def op_name(op: OpOverload) -> str:
 
 
 def _op(name: str) -> OpOverload:
-    namespace, packet, overload = name.split(".")
-    if namespace not in ("aten", "prims"):
-        raise UnreadableFileError(
-            f"A step from a weight to an engine's calls {name}, which is no op of PyTorch's."
-        )
-    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-    assert isinstance(found, OpOverload)
-    return found
+    """Returns the op of a step.
+
+    Raises:
+        UnreadableFileError: PyTorch has no such op, or a file must not call it.
+    """
+    match name.split("."):
+        case ["aten" | "prims" as namespace, packet, overload]:
+            op = getattr(getattr(getattr(torch.ops, namespace), packet, None), overload, None)
+            if isinstance(op, OpOverload) and reason_against(op) is None:
+                return op
+    raise UnreadableFileError(
+        f"A step from a weight to an engine's calls {name}, which is no op on tensors of PyTorch's."
+    )
 
 
 def _is_mutable(name: str) -> bool:

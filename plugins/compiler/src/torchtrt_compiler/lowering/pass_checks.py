@@ -1,0 +1,95 @@
+"""Checks the graph that a pack's pass leaves, so that an error names the pass and not what reads the graph later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+
+from torchtrt.errors import PackError
+from torchtrt.registry import PackPass
+
+
+class Outline:
+    """The parts of a graph that a pass must keep: inputs, the number of results, and the values of nodes.
+
+    Two outlines are equal if the graphs, and those inside them, compute the same.
+    """
+
+    def __init__(self, graph_module: GraphModule) -> None:
+        modules = graph_module.modules()
+        self.graphs = [each.graph for each in modules if isinstance(each, GraphModule)]
+        self.nodes = {node: _computed(node) for graph in self.graphs for node in graph.nodes}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outline) and list(self.nodes.items()) == list(other.nodes.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The inputs of the whole graph, in order."""
+        return self.graphs[0].find_nodes(op="placeholder")
+
+    def results(self) -> int | None:
+        """Returns the number of results of the whole graph; None if the graph does not end in one output."""
+        ends = [node for node in self.nodes if node.op == "output" and node.graph is self.graphs[0]]
+        if len(ends) != 1 or self.graphs[0].output_node() is not ends[0]:
+            return None
+        results = self.nodes[ends[0]][1]
+        return len(results[0]) if results and isinstance(results[0], (tuple, list)) else None
+
+
+def _computed(node: Node) -> tuple[Any, ...]:
+    return node.target, node.args, node.kwargs, "val" in node.meta
+
+
+def check_pass(lowering_pass: PackPass, before: Outline, after: Outline) -> None:
+    """Checks the graph that a pass left.
+
+    Raises:
+        PackError: The graph is broken; the message has the pass, its pack, and the first fault.
+    """
+    if fault := next(_faults(before, after), None):
+        raise PackError(
+            f"The lowering pass {lowering_pass} broke the graph: {fault}. {lowering_pass.pack.advice}"
+        )
+
+
+def _faults(before: Outline, after: Outline) -> Iterator[str]:
+    """Yields what is wrong with a graph, each a clause."""
+    if after.results() is None or after.results() != before.results():
+        yield "its results are not those that it had"
+    if after.inputs != before.inputs:
+        yield "its inputs are not those that it had"
+    for node, (*_, has_value) in after.nodes.items():
+        if not has_value and before.nodes.get(node, (False,))[-1]:
+            yield f"the node {node.name} has lost the value of PyTorch in meta['val']"
+        if fault := _call_fault(node):
+            yield f"the node {node.name} calls {node.target} {fault}"
+    yield from filter(None, map(_lint_fault, after.graphs))
+
+
+def _call_fault(node: Node) -> str:
+    """Returns what is wrong with the number of a call's arguments."""
+    if not isinstance(node.target, OpOverload):
+        return ""
+    arguments = node.target._schema.arguments
+    if len(node.args) > len(arguments):
+        return f"with {len(node.args)} arguments, and it has {len(arguments)}"
+    missing = [
+        each.name
+        for each in arguments[len(node.args) :]
+        if each.name not in node.kwargs and not each.has_default_value()
+    ]
+    return f"without its argument {missing[0]!r}" if missing else ""
+
+
+def _lint_fault(graph: Graph) -> str:
+    try:
+        graph.lint()
+    except Exception as error:
+        return str(error).partition("\n")[0].rstrip(".")  # the whole graph follows
+    return ""
