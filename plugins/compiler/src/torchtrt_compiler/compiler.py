@@ -276,7 +276,8 @@ def _sizes_of_model(
     narrowed = without(profiles, excluded)
     if not narrowed:
         raise InputError("The model's code is another program for each of the sizes asked for.")
-    gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps else []
+    # The guards of a program that the user exported are a part of it.
+    gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
     return Sizes(declared, guarded, excluded, gaps, narrowed)
 
 

@@ -91,7 +91,7 @@ def branches(
     exported: ExportedProgram,
     program: Program,
     refused: Mapping[Any, Values],
-    retrace: Retrace | None,
+    retrace: Retrace,
 ) -> list[Any]:
     """Returns the guards that refuse sizes which the model takes, perhaps as another program.
 
@@ -99,7 +99,7 @@ def branches(
         exported: The exported program.
         program: The same, opened.
         refused: Guards, each with values of the opened program's symbols that it refuses. A few of them are tried.
-        retrace: Exports the model again; ``None`` where the exported program is the model.
+        retrace: Exports the model again.
     """
     symbols = _symbols(exported, program)
     found = list(refused)

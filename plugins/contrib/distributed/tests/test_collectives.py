@@ -28,7 +28,7 @@ NEEDS_RTX = pytest.mark.skipif(
     not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
 )
 X = torch.rand(4, 3)
-VARYING = torchtrt.Input(min_shape=(4, 3), opt_shape=(8, 3), max_shape=(16, 3))
+VARYING = torchtrt.Input(min_shape=(8, 3), opt_shape=(12, 3), max_shape=(16, 3))
 
 
 @pytest.fixture(scope="module", autouse=True)

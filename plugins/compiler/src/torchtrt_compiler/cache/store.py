@@ -269,6 +269,7 @@ class EngineCache:
         return engine, report
 
     def _keep(self, key: str, built: BuiltEngine, weights: Mapping[str, str]) -> None:
+        """Writes an engine into the folder, and removes the oldest ones beyond the limit of its size."""
         engine, report = built
         header = json.dumps(
             {

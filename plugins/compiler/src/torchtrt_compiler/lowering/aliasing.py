@@ -140,9 +140,14 @@ def returned_argument(node: Node) -> Node | None:
         for source in node.all_input_nodes:
             before = _fake(source)
             if before is not None and storage_of(before) == storage_of(result):
-                same = (before.shape, before.stride()) == (result.shape, result.stride())
-                return source if same else None
+                return source if _have_equal_geometry(before, result) else None
     return None
+
+
+def _have_equal_geometry(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors are known to have the same sizes and strides. A comparison would be a new guard."""
+    pairs = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=False)
+    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
 
 
 def _fake(node: Node) -> FakeTensor | None:
