@@ -6,6 +6,7 @@ of the example inputs, and nothing in it shows the call.
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.memory import storage_of
 from torchtrt_compiler.torch_internals import op_calls, reads_base
 
 _KEY = "torchtrt_stride_reads"
@@ -46,7 +48,11 @@ _READS = (
     | _READS_OFFSET
 )
 _COPIES = _ops("contiguous") | {torch.Tensor.contiguous}
-"""The functions that copy for some strides, and leave no trace in a program that was exported with others."""
+"""The functions that copy for some strides. So do others with a ``memory_format``."""
+_WRITES = re.compile(
+    r"__(setitem|i(add|sub|mul|truediv|floordiv|mod|pow|and|or|xor))__|[a-z].*[^_]_"
+)
+"""The names of functions that write to their first argument."""
 _READS_MEMORY = (
     _ops("is_set_to")
     | {torch.Tensor.is_set_to, torch.Tensor.storage, torch.Tensor.untyped_storage}
@@ -64,13 +70,15 @@ class StrideReads(TorchFunctionMode):
     Attributes:
         lines: The lines, as ``file:line``.
         reads_offset: Whether one of them reads a storage offset.
-        copies: Whether a line makes a copy that the example inputs may not have needed.
+        writes: Whether memory is written to that a copy would have, if the example inputs had other strides. Exporting
+            leaves no trace of a copy that was not necessary.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.reads_offset = self.copies = False
+        self.reads_offset = self.writes = False
+        self._uncopied: dict[int, torch.Tensor] = {}  # by their storages, which they keep
 
     def __enter__(self) -> Any:
         _active.blocks.append(self)
@@ -79,6 +87,7 @@ class StrideReads(TorchFunctionMode):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         _active.blocks.remove(self)
+        self._uncopied.clear()
 
     def __torch_function__(
         self,
@@ -96,8 +105,6 @@ class StrideReads(TorchFunctionMode):
         if func in _READS and (line := _line_of_model(func)):
             self.lines.append(line)
             self.reads_offset |= func in _READS_OFFSET
-        if func in _COPIES and _line_of_model(func):
-            self.copies = True
         if func in _READS_MEMORY and not isinstance(args[0], torch.nn.Parameter):
             name = getattr(func, "__name__", str(func))
             if line := _line_of_model(func):
@@ -105,7 +112,21 @@ class StrideReads(TorchFunctionMode):
                     f"The model asks PyTorch which memory a tensor has ({name}, {line}), and a compiled model has "
                     "memory of its own. Compute what it needs from sizes or from values."
                 )
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        self._note_write(func, args, kwargs or {}, result)
+        return result
+
+    def _note_write(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """Notes memory that was not copied, and a write to it."""
+        if not (args and isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided):
+            return
+        if func in _COPIES or kwargs.get("memory_format") is not None:
+            if isinstance(result, torch.Tensor) and storage_of(result) == storage_of(args[0]):
+                self._uncopied[storage_of(result)] = result
+        elif self._uncopied and _WRITES.fullmatch(getattr(func, "__name__", "")):
+            self.writes |= storage_of(args[0]) in self._uncopied
 
     def keep_in(self, exported: ExportedProgram) -> None:
         """Keeps this in a program's metadata, where ``stride_reads`` finds it."""

@@ -315,9 +315,23 @@ def writes_through_contiguous(x):
     return copy.relu_() + x
 
 
+def writes_to_a_result_through_contiguous(x):
+    """The strides of a result are those of the input."""
+    result = x.abs()
+    copy = result.contiguous()
+    copy += 1
+    return result * copy
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
-    "function", [writes_through_reshape, writes_before_reshape_is_read, writes_through_contiguous]
+    "function",
+    [
+        writes_through_reshape,
+        writes_before_reshape_is_read,
+        writes_through_contiguous,
+        writes_to_a_result_through_contiguous,
+    ],
 )
 def test_a_write_that_strides_determine_requires_those_of_the_example(function, turned):
     """The same write changes the input for some strides, and a copy for others."""
@@ -339,8 +353,9 @@ def test_a_write_that_strides_determine_requires_those_of_the_example(function, 
         lambda x: (x * 2).flatten().relu_(),
         lambda x: (x.add_(1), x.reshape(-1) * 2),
         lambda x: (x * 1).reshape(-1).add_(1) + (x.reshape(-1) * 2),
+        lambda x: (x.add_(1), (x * 2).contiguous() + 1),
     ],
-    ids=["its source is read no more", "written before", "written is new"],
+    ids=["its source is read no more", "written before", "written is new", "written is another"],
 )
 def test_a_write_that_nothing_else_reads_takes_any_strides(function):
     """A view or a copy has the same values then."""

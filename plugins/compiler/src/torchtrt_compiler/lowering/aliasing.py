@@ -190,7 +190,9 @@ def copies_by_strides(node: Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or not declares_alias(target):
         return False
-    return target._can_decompose() and target not in _ALWAYS_VIEWS | _CONVERSIONS
+    if target in _CONVERSIONS:
+        return node.kwargs.get("memory_format") is not None
+    return target._can_decompose() and target not in _ALWAYS_VIEWS
 
 
 def writes_by_strides(graph_module: GraphModule) -> bool:

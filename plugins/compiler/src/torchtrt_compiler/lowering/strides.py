@@ -17,11 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.lowering.aliasing import (
-    certain_source,
-    writes_by_strides,
-    written_inputs,
-)
+from torchtrt_compiler.lowering.aliasing import certain_source, writes_by_strides
 from torchtrt_compiler.stride_reads import stride_reads
 from torchtrt_runtime.input_checks import InputMemory
 
@@ -74,7 +70,7 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
     in_python = stride_reads(exported)
     is_read = bool(reading or in_python.lines) or any(map(wraps_by_strides, nodes))
-    if not is_read and not _writes_by_strides(exported, placeholders):
+    if not (is_read or in_python.writes or writes_by_strides(exported.graph_module)):
         return {}
     read_itself = {_base(node).name for node in reading}
     required = {}
@@ -93,16 +89,6 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
         offset = int(value.storage_offset()) if reads_offset else None
         required[str(node.target)] = InputMemory(tuple(order), offset)
     return required
-
-
-def _writes_by_strides(exported: ExportedProgram, placeholders: Sequence[Node]) -> bool:
-    """Returns whether the strides of inputs may determine what a write changes."""
-    if writes_by_strides(exported.graph_module):
-        return True
-    if not stride_reads(exported).copies:
-        return False
-    names = {str(node.target) for node in placeholders}
-    return any(str(node.target) in names for node in written_inputs(exported.graph_module))
 
 
 def _base(node: Node) -> Node:
