@@ -239,30 +239,23 @@ def _ahead(module, query, key, value, attention_mask, **options):
     return attention(module, query, key, value, None, **{**options, "is_causal": False})
 
 
-transformers.AttentionInterface.register("ahead_sdpa", _ahead)
-
-
-def test_a_model_that_looks_ahead_is_refused():
-    """Its first layer gives the second one states that no step over a cache has."""
-    model = model_of(CONFIGS["llama"])
-    model.set_attn_implementation("ahead_sdpa")
-
-    with pytest.raises(UnsupportedProgramError, match=r"logits differ by .*% from its own"):
-        compile_for_generation(model, max_length=32)
-
-
 def _biased(module, query, key, value, attention_mask, scaling=None, **_):
     attention = transformers.AttentionInterface()["sdpa"]
     return attention(module, query, key, value, attention_mask, scaling=3 * scaling)
 
 
+transformers.AttentionInterface.register("ahead_sdpa", _ahead)
 transformers.AttentionInterface.register("biased_sdpa", _biased)
 
 
-def test_a_model_with_an_attention_of_its_own_is_refused():
-    """Its logits are compared before anything is built."""
+@pytest.mark.parametrize("attention", ["ahead_sdpa", "biased_sdpa"])
+def test_a_model_with_an_attention_of_its_own_is_refused(attention):
+    """Its logits are compared before anything is built.
+
+    A first layer that looks ahead gives the second one states that no step over a cache has.
+    """
     model = model_of(CONFIGS["llama"])
-    model.set_attn_implementation("biased_sdpa")
+    model.set_attn_implementation(attention)
 
     with pytest.raises(UnsupportedProgramError, match=r"logits differ by .*% from its own"):
         compile_for_generation(model, max_length=32)

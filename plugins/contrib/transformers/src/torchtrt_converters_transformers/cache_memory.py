@@ -63,7 +63,7 @@ class CacheMemory:
             with self._lock:
                 self._running.discard(call)
 
-    def lend(self, *, takes: bool = True) -> EngineCache | None:
+    def lend(self, *, takes: bool) -> EngineCache | None:
         """Returns an empty cache with the memory, or None while another running call has it.
 
         Args:

@@ -72,12 +72,13 @@ class EngineModel:
         self.cache_memory = CacheMemory(layout, self._allocate())
         self._places = torch.arange(layout.max_length, device=device)
 
-    def lend_cache(self) -> EngineCache:
-        """Returns an empty cache over the model's memory, which the cache that had it before loses.
+    def lend_cache(self, *, takes: bool = True) -> EngineCache:
+        """Returns an empty cache over the model's memory, or with memory of its own while the model's is in use.
 
-        While another running call has the memory, the cache has memory of its own.
+        Args:
+            takes: Whether to take the memory from the cache of an earlier call, which loses it.
         """
-        cache = self.cache_memory.lend()
+        cache = self.cache_memory.lend(takes=takes)
         return self.new_cache() if cache is None else cache
 
     def new_cache(self) -> EngineCache:
@@ -96,8 +97,7 @@ class EngineModel:
             EngineError: The given one is not this model's.
         """
         if given is None:
-            cache = self.cache_memory.lend(takes=False)
-            return self.new_cache() if cache is None else cache
+            return self.lend_cache(takes=False)
         if not isinstance(given, EngineCache) or given.layout != self.layout:
             raise EngineError(
                 f"past_key_values is a {type(given).__name__} that this model did not make. {self._cache_advice}"
