@@ -6,13 +6,20 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkLayer,
+    NetworkTensor,
+    Operand,
+    add,
+    is_network_tensor,
+)
 from torchtrt.errors import ConversionError, NewAssumptionError
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import engine_dtype
@@ -100,16 +107,14 @@ def _is_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
     """Returns whether a weakly typed network computes in float16 what it calls Float."""
     if supports(Capability.STRONG_TYPING):
         return False
-    network = ctx.net.raw
-    followed = ctx.attachments.setdefault(__name__, [0, set()])
-    for place in range(followed[0], network.num_layers):
-        layer = network.get_layer(place)
-        propagate_float16(layer, followed[1])
+
+    def note(layer: NetworkLayer, halves: set[str]) -> None:
+        propagate_float16(layer, halves)
         # int8 becomes what reads it, and a cast would keep TensorRT from computing in int8.
         if layer.type.name == "DEQUANTIZE" and _is_known_half(ctx, layer.get_output(0)):
-            followed[1].add(layer.get_output(0).name)
-    followed[0] = network.num_layers
-    return tensor.name in followed[1]
+            halves.add(layer.get_output(0).name)
+
+    return tensor.name in _followed(ctx, "float16", note)
 
 
 def is_dequantized(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
@@ -119,15 +124,26 @@ def is_dequantized(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
         ctx: The conversion context.
         tensor: A network tensor of any dtype and shape.
     """
-    network = ctx.net.raw
-    followed = ctx.attachments.setdefault(f"{__name__}.dequantized", [0, set()])
-    for place in range(followed[0], network.num_layers):
-        layer = network.get_layer(place)
+
+    def note(layer: NetworkLayer, names: set[str]) -> None:
         kind = layer.type.name
-        if kind == "DEQUANTIZE" or (kind == "SHUFFLE" and layer.get_input(0).name in followed[1]):
-            followed[1].add(layer.get_output(0).name)
+        if kind == "DEQUANTIZE" or (kind == "SHUFFLE" and layer.get_input(0).name in names):
+            names.add(layer.get_output(0).name)
+
+    return tensor.name in _followed(ctx, "dequantized", note)
+
+
+def _followed(
+    ctx: ConversionContext, about: str, note: Callable[[NetworkLayer, set[str]], None]
+) -> set[str]:
+    """Returns the names of tensors that ``note`` adds, layer by layer; each layer of a network is noted once."""
+    network = ctx.net.raw
+    followed = ctx.attachments.setdefault(f"{__name__}.{about}", [0, set()])
+    for place in range(followed[0], network.num_layers):
+        note(network.get_layer(place), followed[1])
     followed[0] = network.num_layers
-    return tensor.name in followed[1]
+    names: set[str] = followed[1]
+    return names
 
 
 def nested(value: Any, rank: int) -> Any:
