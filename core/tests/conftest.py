@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -97,6 +98,9 @@ class Site:
         for wheel in wheels:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(self.path)
+        # Python takes a source of the same length, written in the same second, for the one that it compiled.
+        for compiled in self.path.rglob("__pycache__"):
+            shutil.rmtree(compiled)
         importlib.invalidate_caches()
 
     def pip_install(self, *wheels: Path) -> None:
