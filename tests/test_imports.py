@@ -19,7 +19,7 @@ OPS_OF_THE_COMPILER = {
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "composites that may return their argument although their schema does not declare it",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
-    "lowering/functionalization": "what schemas do not declare: normalizations that write, composites that are views",
+    "lowering/functionalization": "normalizations that write, which their schemas do not declare",
     "size_comparison": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
@@ -27,6 +27,7 @@ OPS_OF_THE_COMPILER = {
     "lowering/async_tensor_parallel": "the sums that are divided: they are of PyTorch's collectives",
     "lowering/divided_rows": "what takes a part of the rows, and what joins the parts",
     "lowering/equal_values": "what stands between the weight of a product and the product",
+    "lowering/retracing": "composites that are views, which their schemas do not declare, and ``copy``",
     "lowering/row_rules": "which ops compute row by row: rows are divided behind all packs' passes",
     "tuning": "casts, which cost an engine nothing",
 }

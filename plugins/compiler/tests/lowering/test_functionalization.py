@@ -8,7 +8,8 @@ from torch.export import exported_program
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.lowering import open_program
-from torchtrt_compiler.lowering.functionalization import functionalize, retrace
+from torchtrt_compiler.lowering.functionalization import functionalize
+from torchtrt_compiler.lowering.retracing import retrace
 
 
 def exported(function, *inputs, **options):
@@ -63,6 +64,27 @@ def on_the_input(x):
     return x * 2
 
 
+def with_other_strides(x):
+    """``masked_fill`` is contiguous where the tensor that is filled is not: ``reshape`` copies a part of that."""
+    y = x.t() * 1
+    y.masked_fill_(y > 0, 2.0)
+    y[0:2].reshape(-1).mul_(10)
+    return y + 0
+
+
+def copied_with_other_strides(x):
+    """``copy_`` keeps the strides of its destination: ``reshape`` is a view."""
+    y = x * 1
+    y.copy_(x.t())
+    y.reshape(-1).mul_(10)
+    return y + 0
+
+
+def in_a_branch(x):
+    """The graphs of branches are rewritten by the same rules."""
+    return torch.cond(x.sum() > 0, lambda x: x.t() * 1, with_other_strides, (x,))
+
+
 def twice(x):
     """Two writes in a row."""
     y = torch.sin(x)
@@ -111,6 +133,9 @@ FUNCTIONS = [
     base_of_a_view,
     promoting,
     on_the_input,
+    with_other_strides,
+    copied_with_other_strides,
+    in_a_branch,
     twice,
     maybe_alias,
     undeclared_parts,

@@ -114,7 +114,7 @@ def may_share(node: Node) -> Sequence[Node]:
         return () if is_engine else node.all_input_nodes
     if isinstance(target, torch._ops.OpOverload):
         if target in UNDECLARED:
-            return () if _makes_new_memory(node) else node.all_input_nodes
+            return () if shares_memory(node) is False else node.all_input_nodes
         if not declares_alias(target):
             return ()
         values = zip(target._schema.arguments, node.args, strict=False)
@@ -123,13 +123,13 @@ def may_share(node: Node) -> Sequence[Node]:
     return node.all_input_nodes
 
 
-def _makes_new_memory(node: Node) -> bool:
-    """Returns whether an op of ``UNDECLARED`` is known to return no memory of these arguments."""
+def shares_memory(node: Node) -> bool | None:
+    """Returns whether a call returns memory of these arguments, or None where that cannot be known."""
     results = evaluated(node)
     if results is None:
-        return False
+        return None
     stored = {storage_of(fake) for fake in _fakes(node)}
-    return stored.isdisjoint(storage_of(result) for result in results)
+    return not stored.isdisjoint(storage_of(result) for result in results)
 
 
 def returned_argument(node: Node) -> Node | None:
@@ -140,11 +140,11 @@ def returned_argument(node: Node) -> Node | None:
         for source in node.all_input_nodes:
             before = _fake(source)
             if before is not None and storage_of(before) == storage_of(result):
-                return source if _have_equal_geometry(before, result) else None
+                return source if have_equal_geometry(before, result) else None
     return None
 
 
-def _have_equal_geometry(one: torch.Tensor, other: torch.Tensor) -> bool:
+def have_equal_geometry(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Returns whether two tensors are known to have the same sizes and strides. A comparison would be a new guard."""
     pairs = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=False)
     return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
@@ -159,14 +159,14 @@ def _fakes(node: Node) -> list[FakeTensor]:
     return [fake for fake in map(_fake, node.all_input_nodes) if fake is not None]
 
 
-def evaluated(node: Node) -> list[torch.Tensor] | None:
-    """Returns a call's results for its fake arguments, or None where that cannot be known."""
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
+def evaluated(node: Node, target: Any = None) -> list[torch.Tensor] | None:
+    """Returns the results of a call, or of another op, for its fake arguments, or None where that cannot be known."""
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
     if not (fakes := _fakes(node)):
         return None
     try:
         with no_new_assumptions(node.graph), fakes[0].fake_mode:
-            return pytree.tree_leaves(node.target(*args, **kwargs))  # type: ignore[operator]
+            return pytree.tree_leaves((target or node.target)(*args, **kwargs))  # type: ignore[operator]
     except Exception:  # it may refuse symbolic sizes in any way
         return None
 

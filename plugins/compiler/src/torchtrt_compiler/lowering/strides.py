@@ -78,7 +78,7 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        order = _order_in_memory(value)
+        order = order_in_memory(value)
         if order is None:
             where = f" ({in_python.lines[0]})" if in_python.lines else ""
             raise UnsupportedProgramError(
@@ -174,7 +174,7 @@ def _memory(node: Node, offset: Any, follows_views: bool) -> tuple[Node, list[in
         value = candidate.meta.get("val")
         if not isinstance(value, torch.Tensor) or _encoding(value) != encoding:
             continue
-        if (order := _order_in_memory(value)) is None:
+        if (order := order_in_memory(value)) is None:
             continue
         start = value.storage_offset()
         wanted = own if offset is None else offset
@@ -194,7 +194,7 @@ def _encoding(value: torch.Tensor) -> tuple[object, ...]:
     return value.dtype, value.is_conj(), value.is_neg()
 
 
-def _order_in_memory(value: torch.Tensor) -> list[int] | None:
+def order_in_memory(value: torch.Tensor) -> list[int] | None:
     """Returns the dimensions from the outermost to the innermost one in memory, or None for memory with gaps."""
     if value.layout is not torch.strided:
         return None

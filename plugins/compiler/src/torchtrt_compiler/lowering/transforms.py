@@ -13,8 +13,8 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.lowering.functionalization import retrace
 from torchtrt_compiler.lowering.program import check_writes
+from torchtrt_compiler.lowering.retracing import retrace
 from torchtrt_compiler.torch_internals import is_functorch_wrapped_tensor
 
 
