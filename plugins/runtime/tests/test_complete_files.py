@@ -59,6 +59,16 @@ def test_the_folder_of_a_killed_writer_is_removed_by_the_next(tmp_path):
     assert [path] == [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("character", ["a", "é", "語"])
+def test_a_name_may_be_as_long_as_file_systems_allow(tmp_path, character):
+    """They count bytes."""
+    count = 255 // len(os.fsencode(character))
+    write(tmp_path / (character * count))
+
+    with pytest.raises(UnwritableFileError, match="name another file"):
+        write(tmp_path / (character * (count + 1)))
+
+
 def test_folders_that_no_writer_made_are_kept(tmp_path):
     """Whatever their name is, and those of writers of other files."""
     own = tmp_path / ".model.pt2.original"

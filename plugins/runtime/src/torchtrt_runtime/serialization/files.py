@@ -35,7 +35,7 @@ def complete_file(path: Path) -> Iterator[Path]:
     try:
         _remove_abandoned(path)
         with (
-            tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder,
+            tempfile.TemporaryDirectory(dir=path.parent, prefix=_prefix(path)) as folder,
             _locked(Path(folder)),
         ):
             temporary = Path(folder) / path.name
@@ -43,8 +43,13 @@ def complete_file(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     except OSError as error:
         raise UnwritableFileError(
-            f"{path} cannot be written: {error.strerror or error}. Make room, or name a file in another folder."
+            f"{path} cannot be written: {error.strerror or error}. Make room, or name another file."
         ) from error
+
+
+def _prefix(path: Path) -> str:
+    """Returns how the names of temporary folders of a file start: a name of 255 bytes leaves no room for more."""
+    return f".{path.name[:50]}."
 
 
 @contextmanager
@@ -68,7 +73,7 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 def _remove_abandoned(path: Path) -> None:
     """Removes the temporary folders of writers of a file that were killed."""
-    for folder in path.parent.glob(f".{glob.escape(path.name)}.*"):
+    for folder in path.parent.glob(f"{glob.escape(_prefix(path))}*"):
         with suppress(OSError):
             if not (folder / _LOCK).is_file():
                 continue
