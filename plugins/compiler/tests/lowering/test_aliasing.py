@@ -7,6 +7,7 @@ from torch import nn
 from torchtrt.graphs.memory import overlap
 from torchtrt_compiler.lowering import clone_aliased_outputs, open_program
 from torchtrt_compiler.lowering.aliasing import (
+    ALWAYS_VIEWS,
     UNDECLARED,
     Origin,
     certain_source,
@@ -112,6 +113,58 @@ def test_undeclared_views_are_views_without_saying_so(target):
 
     assert memory & returned
     assert not any(value.alias_info is not None for value in target._schema.returns)
+
+
+VIEWS = {
+    aten.adjoint.default: (),
+    aten.broadcast_to.default: ([2, 4, 4, 4],),
+    aten.chunk.default: (2,),
+    aten.conj.default: (),
+    aten.dsplit.array: ([1],),
+    aten.dsplit.int: (2,),
+    aten.expand_as.default: (torch.ones(2, 4, 4, 4),),
+    aten.hsplit.array: ([1],),
+    aten.hsplit.int: (2,),
+    aten.imag.default: (),
+    aten.linalg_diagonal.default: (),
+    aten.mH.default: (),
+    aten.mT.default: (),
+    aten.matrix_H.default: (),
+    aten.moveaxis.int: (0, 2),
+    aten.moveaxis.intlist: ([0, 1], [2, 0]),
+    aten.movedim.int: (0, 2),
+    aten.movedim.intlist: ([0, 1], [2, 0]),
+    aten.narrow.Tensor: (1, torch.tensor(1), 2),
+    aten.narrow.default: (1, 1, 2),
+    aten.numpy_T.default: (),
+    aten.positive.default: (),
+    aten.real.default: (),
+    aten.split.sizes: ([1, 3],),
+    aten.swapaxes.default: (0, 2),
+    aten.swapdims.default: (0, 2),
+    aten.tensor_split.indices: ([1],),
+    aten.tensor_split.sections: (2,),
+    aten.tensor_split.tensor_indices_or_sections: (torch.tensor(2),),
+    aten.unflatten.int: (0, [2, 2]),
+    aten.view_as.default: (torch.ones(4, 4, 4),),
+    aten.vsplit.array: ([1],),
+    aten.vsplit.int: (2,),
+}
+
+
+@pytest.mark.parametrize("target", sorted(ALWAYS_VIEWS, key=str), ids=str)
+def test_composite_views_are_views_whatever_the_strides(target):
+    """Of real and of complex tensors; ``reshape`` would copy some of them."""
+    base = torch.randn(4, 4, 8, dtype=torch.complex64)
+    of_complex = [base[..., :4], base[..., ::2].transpose(0, 2), base[..., :4].permute(1, 2, 0)]
+    of_real = [torch.view_as_real(each)[..., 0] for each in of_complex]
+    inputs = of_complex if target is aten.imag.default else of_real + of_complex
+    if target is aten.matrix_H.default:
+        inputs = [each[0] for each in inputs]
+    for each in inputs:
+        results = torch.utils._pytree.tree_leaves(target(each, *VIEWS[target]))
+        places = {result.untyped_storage().data_ptr() for result in results}
+        assert {each.untyped_storage().data_ptr()} == places
 
 
 # Sets

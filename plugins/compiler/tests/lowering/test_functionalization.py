@@ -64,6 +64,13 @@ def on_the_input(x):
     return x * 2
 
 
+def through_moved_axes(x):
+    """A composite op that is a view whatever the strides."""
+    y = x * 1
+    y.moveaxis(0, 1)[0].add_(10)
+    return y
+
+
 def with_other_strides(x):
     """``masked_fill`` is contiguous where the tensor that is filled is not: ``reshape`` copies a part of that."""
     y = x.t() * 1
@@ -133,6 +140,7 @@ FUNCTIONS = [
     base_of_a_view,
     promoting,
     on_the_input,
+    through_moved_axes,
     with_other_strides,
     copied_with_other_strides,
     in_a_branch,

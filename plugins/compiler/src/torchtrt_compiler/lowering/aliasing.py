@@ -80,10 +80,16 @@ UNDECLARED = frozenset({
 })  # fmt: skip
 """Ops that may return an argument, or a view of one, although their schema does not declare it."""
 
-_ALWAYS_VIEWS = frozenset({
-    aten.chunk.default, aten.expand_as.default, aten.movedim.int, aten.movedim.intlist,
-    aten.narrow.default, aten.numpy_T.default, aten.swapaxes.default, aten.swapdims.default,
-    aten.unflatten.int, aten.view_as.default,
+ALWAYS_VIEWS = frozenset({
+    aten.adjoint.default, aten.broadcast_to.default, aten.chunk.default, aten.conj.default,
+    aten.dsplit.array, aten.dsplit.int, aten.expand_as.default, aten.hsplit.array,
+    aten.hsplit.int, aten.imag.default, aten.linalg_diagonal.default, aten.mH.default,
+    aten.mT.default, aten.matrix_H.default, aten.moveaxis.int, aten.moveaxis.intlist,
+    aten.movedim.int, aten.movedim.intlist, aten.narrow.Tensor, aten.narrow.default,
+    aten.numpy_T.default, aten.positive.default, aten.real.default, aten.split.sizes,
+    aten.swapaxes.default, aten.swapdims.default, aten.tensor_split.indices,
+    aten.tensor_split.sections, aten.tensor_split.tensor_indices_or_sections,
+    aten.unflatten.int, aten.view_as.default, aten.vsplit.array, aten.vsplit.int,
 })  # fmt: skip
 """Composites that return a view of their first argument, whatever its strides.
 
@@ -180,7 +186,7 @@ def certain_source(node: Node) -> Node | None:
     if not isinstance(target, torch._ops.OpOverload) or not node.args:
         return None
     source = node.args[0]
-    is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
+    is_view = declares_alias(target) and (target in ALWAYS_VIEWS or not target._can_decompose())
     is_certain = is_view or returned_argument(node) is source
     return source if isinstance(source, Node) and is_certain else None
 
@@ -192,7 +198,7 @@ def copies_by_strides(node: Node) -> bool:
         return False
     if target in _CONVERSIONS:
         return node.kwargs.get("memory_format") is not None
-    return target._can_decompose() and target not in _ALWAYS_VIEWS
+    return target._can_decompose() and target not in ALWAYS_VIEWS
 
 
 def writes_by_strides(graph_module: GraphModule) -> bool:
