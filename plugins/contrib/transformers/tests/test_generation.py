@@ -121,7 +121,8 @@ def test_a_tuned_model_generates_as_eager_does(monkeypatch):
     compiled = compile_for_generation(model, **sizes, tune=True, **REAL)
 
     for each in (compiled.step, compiled.prefill):
-        assert any(" in PyTorch: " in line and ", kept" in line for line in each.report.tried)
+        tried = each.report.tried
+        assert any(" in PyTorch: " in line and ", kept" in line for line in tried), tried
     Pair(model, compiled).assert_same_texts(*prompts(2, 9, padding=(4,)), max_new_tokens=12)
 
 
