@@ -119,3 +119,12 @@ def test_functions_of_pytorch_are_evaluated():
 
     assert {A: [4, 5, 6]} == found.refused
     assert SizeRange(2, 7, 8) == found.profiles[0][A]
+
+
+def test_guards_on_floating_point_numbers_are_evaluated():
+    """``int(x.shape[0] * 0.5)`` makes one."""
+    half = functions.TruncToInt(0.5 * functions.ToFloat(A))
+
+    found = guarded_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
+
+    assert ({A: SizeRange(8, 8, 9)},) == found.profiles

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
+import torch
 
 from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
 from torchtrt_compiler.torch_internals import PythonPrinter, sympy_functions
@@ -74,7 +75,7 @@ class _Guard(NamedTuple):
     def of(cls, condition: Any) -> _Guard:
         """Returns a guard that can be evaluated."""
         symbols = tuple(sorted(condition.free_symbols, key=str))
-        names = [vars(sympy_functions)]
+        names = [vars(sympy_functions), {"torch": torch}]
         function = sympy.lambdify(symbols, condition, names, printer=PythonPrinter())
         return cls(condition, symbols, function)
 
