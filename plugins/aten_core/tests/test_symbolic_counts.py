@@ -70,3 +70,31 @@ def test_a_convolution_whose_dilation_varies_stays_in_pytorch():
     assert "strides, paddings, dilations and groups must be fixed" in left.reason
     x = torch.rand(5, 3)
     torch.testing.assert_close(compiled(x), model(x))
+
+
+class Planner:
+    """``opt_einsum``, which plans from the right and computes with sizes as numbers."""
+
+    def contract_path(self, equation, *shapes, **options):
+        """Returns the steps, and what else it found."""
+        assert options.pop("shapes", False)
+        assert all(type(size) is int for shape in shapes for size in shape)
+        return [(1, 2), (0, 1)], None
+
+
+def test_the_order_of_a_contraction_fixes_no_size(monkeypatch):
+    """It is the same for all sizes, 1 included."""
+    planner = torch.backends.opt_einsum
+    monkeypatch.setattr(planner, "is_available", lambda: True)
+    monkeypatch.setattr(planner, "get_opt_einsum", Planner)
+    monkeypatch.setitem(vars(planner.m), "enabled", True)
+    model = Function(lambda x, y, z: torch.einsum("bde,bnd,bn->bne", x, y, z)).eval()
+    sizes = ((3, 5), (2, 3), (2,))
+    inputs = [
+        torchtrt.Input(min_shape=(1, *s), opt_shape=(4, *s), max_shape=(6, *s)) for s in sizes
+    ]
+    compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
+    monkeypatch.undo()
+    for count in (1, 4, 6):
+        tensors = [torch.rand(count, *each) for each in sizes]
+        torch.testing.assert_close(compiled(*tensors), model(*tensors))

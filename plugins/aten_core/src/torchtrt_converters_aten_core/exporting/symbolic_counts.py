@@ -7,7 +7,8 @@ and 1 with the general one, so the functions compute these numbers too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,11 +34,7 @@ class _SymbolicCounts(TorchFunctionMode):
     ) -> Any:
         """Calls a function of PyTorch, or what computes its result."""
         options = kwargs or {}
-        if (
-            func in _FORMS
-            and "out" not in options
-            and any(map(_varies, (*args, *options.values())))
-        ):
+        if func in _FORMS and "out" not in options:
             result = _FORMS[func](*args, **options)
             if result is not None:
                 return result
@@ -101,7 +98,30 @@ def _indices(is_lower: bool) -> Callable[..., Tensor | None]:
     return indices
 
 
+def _einsum(equation: Any, *operands: Any) -> Tensor | None:
+    """Returns a contraction of three or more tensors, in an order that no dynamic size determines.
+
+    PyTorch has ``opt_einsum`` choose the order, if that is installed, and it computes with sizes as numbers.
+    """
+    tensors: Sequence[Tensor] = operands[0] if len(operands) == 1 else operands
+    planner: Any = torch.backends.opt_einsum
+    if len(tensors) < 3 or not (planner.enabled and planner.is_available()):
+        return None
+    if not any(_varies(size) for each in tensors for size in each.shape):
+        return None
+    shapes = [[_USUAL if _varies(size) else size for size in each.shape] for each in tensors]
+    options = {"shapes": True, "optimize": planner.strategy}
+    steps, _ = planner.get_opt_einsum().contract_path(equation, *shapes, **options)
+    path = [*itertools.chain.from_iterable(steps)]
+    contracted: Tensor = torch.ops.aten.einsum.default(equation, tensors, path=path)
+    return contracted
+
+
+_USUAL = 64
+"""The number that stands for each dynamic size where the order of a contraction is chosen."""
+
 _FORMS: Mapping[Any, Callable[..., Tensor | None]] = {
+    torch.einsum: _einsum,
     torch.linspace: _linspace,
     torch.nn.functional.one_hot: _one_hot,
     torch.tril_indices: _indices(True),
