@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
@@ -55,14 +56,14 @@ class Difference:
 def compare_with_eager(
     compiled: CompiledModule,
     model: torch.nn.Module | ExportedProgram,
-    inputs: tuple[Sequence[Any], Mapping[str, Any]] = ((), {}),
+    inputs: CallInputs,
 ) -> list[Difference]:
     """Returns the differences of each output, for inputs of the limits of each range of sizes.
 
     Args:
         compiled: The compiled model.
         model: The model in eager PyTorch.
-        inputs: Positional and keyword inputs to use where they have these sizes; random numbers or ones otherwise.
+        inputs: Inputs to use where they have these sizes; random numbers or ones otherwise.
     """
     found: list[Difference] = []
     for sizes, leaves in inputs_at_limits(compiled, inputs):
@@ -82,22 +83,21 @@ def running_objection(compiled: CompiledModule) -> str:
 
 
 def inputs_at_limits(
-    compiled: CompiledModule, inputs: tuple[Sequence[Any], Mapping[str, Any]]
+    compiled: CompiledModule, inputs: CallInputs
 ) -> Iterator[tuple[Sizes, list[Any]]]:
     """Yields flattened inputs with their shapes: the given ones, and generated ones at the limits of each range."""
     seen: set[Sizes] = set()
-    for leaves in _inputs(compiled, *inputs):
+    for leaves in _inputs(compiled, inputs):
         sizes = tuple(tuple(each.shape) for each in leaves if isinstance(each, torch.Tensor))
         if sizes not in seen:
             seen.add(sizes)
             yield sizes, leaves
 
 
-def _inputs(
-    compiled: CompiledModule, args: Sequence[Any], keywords: Mapping[str, Any]
-) -> Iterator[list[Any]]:
+def _inputs(compiled: CompiledModule, inputs: CallInputs) -> Iterator[list[Any]]:
     """Yields flattened inputs. Several may have the same shapes."""
-    given = compiled.flatten(tuple(args), keywords) if args or keywords else []
+    is_given = inputs.args or inputs.kwargs
+    given = compiled.flatten(tuple(inputs.args), inputs.kwargs) if is_given else []
     for profile in compiled.checks.profiles:
         for bound in _BOUNDS:
             sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}

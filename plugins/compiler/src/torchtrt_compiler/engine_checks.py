@@ -24,6 +24,7 @@ from torchtrt.graphs.symbols import size_at
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt.tensorrt.selection import describe
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.rounding import difference_beyond_rounding, rounded_runs
@@ -108,7 +109,7 @@ class EngineChecks:
 def engine_checks_for(
     program: Program,
     profiles: Sequence[Profile],
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    given: CallInputs,
     settings: CompilationSettings,
 ) -> EngineChecks:
     """Returns what compares the engines of a program, as the setting ``verify`` asks.
