@@ -106,6 +106,6 @@ def _on_reference(
     )
     with answering_for(selection.current()), selection.use_module(module):
         for name, block in program.blocks.items():
-            engine, _ = build_engine(name, block, program.profiles, plain, services)
-            setattr(graph_module, name, engine)
+            engine = build_engine(name, block, program.profiles, plain, services)
+            setattr(graph_module, name, engine.module)
     return CompiledModule(graph_module, compiled.interface, compiled.report, plain)
