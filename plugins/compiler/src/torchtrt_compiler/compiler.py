@@ -26,10 +26,11 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.declared_sizes import size_profiles
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
-from torchtrt_compiler.exporting import export, size_profiles, tracing
+from torchtrt_compiler.exporting import export, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.guarded_sizes import guarded_sizes
 from torchtrt_compiler.inputs import CallInputs
