@@ -26,7 +26,6 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.declared_sizes import size_profiles
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
@@ -50,6 +49,7 @@ from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
+from torchtrt_compiler.size_profiles import size_profiles
 from torchtrt_compiler.small_sizes import branches, excluded_sizes, without
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned

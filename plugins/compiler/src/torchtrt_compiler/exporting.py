@@ -23,11 +23,11 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
-from torchtrt_compiler.declared_sizes import count_ranges
 from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import flatten, is_input, map_inputs
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
+from torchtrt_compiler.size_profiles import count_ranges
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
 from torchtrt_runtime.input_checks import check_strided

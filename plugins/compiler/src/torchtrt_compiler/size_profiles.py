@@ -1,4 +1,4 @@
-"""The declared sizes: those that the caller asked for, as far as PyTorch exported them."""
+"""The profiles of a compilation: the sizes that the caller declared, as far as PyTorch exported them."""
 
 from __future__ import annotations
 
