@@ -62,9 +62,9 @@ def verify(compiled: CompiledModule, program: VerifiedProgram) -> list[VerifiedO
     version = closest_reference()
     on_reference = _on_reference(compiled, program, f"reference@{version}")
     rows = [
-        VerifiedOutput(f"reference@{version}", each.output, sizes, each.largest, each.tolerance)
-        for sizes, leaves in inputs_at_limits(compiled, program.inputs)
-        for each in differences(on_reference, program.model, leaves, sizes)
+        VerifiedOutput(f"reference@{version}", each.output, shapes, each.largest, each.tolerance)
+        for shapes, leaves in inputs_at_limits(compiled, program.inputs)
+        for each in differences(on_reference, program.model, leaves, shapes)
     ]
     if failed := [row for row in rows if not row.agrees]:
         raise VerificationError("\n".join(map(str, failed)), tuple(rows))
