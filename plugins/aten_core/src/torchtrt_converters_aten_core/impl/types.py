@@ -247,7 +247,7 @@ def computed_infinity(
 
 
 def _is_near_half(value: object) -> bool:
-    """Returns whether a value is no number, or is a number in the range of float16."""
+    """Returns whether a value is no number, or one in the range of float16, infinities and NaN included."""
     if not isinstance(value, float) or not math.isfinite(value):
         return not isinstance(value, int) or abs(value) <= _HALF.max
     return value == 0 or _HALF.smallest_normal <= abs(value) <= _HALF.max
