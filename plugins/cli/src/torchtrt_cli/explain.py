@@ -232,7 +232,7 @@ def explain_op(op: str, as_json: bool) -> int:
     for problem in () if found else unused:
         out.print(f"not loaded: {problem}")
     for name, whose in decomposed.items():
-        out.print(f"{name} decomposes {whose}")
+        out.print(f"{name} is decomposed {whose}")
     for pack, shares in covered.items():
         for name, converted in shares.items():
             samples = (
