@@ -50,24 +50,14 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        *(
-            "Input",
-            "compile",
-            "explain",
-            "follow",
-            "profile",
-            "record_compilation",
-            "refit_module_weights",
-        ),
+        "Input", "compile", "explain", "follow", "profile", "record_compilation", "refit_module_weights",
     ),
     "torchtrt_runtime": (
-        *("CompiledModule", "RuntimeSettings", "export_engine", "load", "save"),
-        "weight_streaming",
+        "CompiledModule", "RuntimeSettings", "export_engine", "load", "save", "weight_streaming",
     ),
     # The package has a module of this name.
     "torchtrt_runtime.plans.loading": ("engine_module",),
-}
-
+}  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 

@@ -10,7 +10,6 @@ import dataclasses
 import inspect
 import operator
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,197 +20,10 @@ from torch._ops import OperatorBase
 
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError, did_you_mean
+from torchtrt.setting_checks import CHECKS, OPS, layers_named
 from torchtrt.targets import Target, parse_targets, qualified_name
 
 TargetSpec = Target | str
-
-SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
-SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
-"""The words for on and off in a setting that is a switch or a folder."""
-
-
-def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
-    """Returns whether a value is an integer in a range, by default one that TensorRT holds. ``True`` is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _is_switch(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_op_or_collection(value: object) -> bool:
-    return callable(value) or isinstance(value, Iterable)
-
-
-def _is_pack_by_op(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(pack, str) for pack in value.values())
-
-
-def _is_count(value: object) -> bool:
-    return is_integer(value, 1)
-
-
-def _is_byte_count(value: object) -> bool:
-    return is_integer(value, 0, 2**63 - 1)
-
-
-def _is_level(value: object) -> bool:
-    return value is None or is_integer(value, 0, 5)
-
-
-def _is_autocast_dtype(value: object) -> bool:
-    return value in (None, torch.float16, torch.bfloat16)
-
-
-def _is_folder_or_switch(value: object) -> bool:
-    if isinstance(value, str):
-        return value.lower() not in SWITCHES and _is_path(value)
-    return isinstance(value, bool) or _is_path(value)
-
-
-def _is_path(value: object) -> bool:
-    """Returns whether a value is a path, or none; no path has a NUL character."""
-    if value is None:
-        return True
-    return isinstance(value, str | os.PathLike) and "\0" not in str(os.fspath(value))
-
-
-def _are_targets(value: Any) -> bool:
-    """Returns whether a value names compute capabilities, all or the current one."""
-    if value is None or value in ("all", "current"):
-        return True
-    given = (value,) if isinstance(value, str) else tuple(value)
-    if given in (("all",), ("current",)):
-        return True
-    return all(isinstance(each, str) and re.fullmatch(r"\d+\.\d", each) for each in given)
-
-
-_LAYERS = {each.name: each for each in Capability if each.group == "layers"}
-"""The capabilities without which converters choose other layers, by name."""
-
-
-def _layers_named(value: Any) -> frozenset[Capability] | None:
-    """Returns the capabilities of layers that a value names; ``None`` if it names anything else."""
-    is_one = isinstance(value, (str, Capability))
-    if not is_one and not isinstance(value, Iterable):
-        return None
-    given = [value] if is_one else list(value)
-    names = [each.name if isinstance(each, Capability) else each for each in given]
-    if not all(isinstance(name, str) and name in _LAYERS for name in names):
-        return None
-    return frozenset(_LAYERS[name] for name in names)
-
-
-def _are_names(value: Any) -> bool:
-    """Returns whether a value is a sequence of different names that TensorRT can give to tensors."""
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return False
-    are_names = all(isinstance(name, str) and _is_tensor_name(name) for name in value)
-    return are_names and len(set(value)) == len(value)
-
-
-def _is_tensor_name(name: str) -> bool:
-    return name.isprintable() and 0 < len(name.encode()) < _LONGEST_NAME
-
-
-_LONGEST_NAME = 4096
-"""The bytes of a name in TensorRT, with the zero at its end."""
-
-
-def _are_patterns(value: Any) -> bool:
-    return not isinstance(value, str) and all(_is_pattern(each) for each in value)
-
-
-@dataclass(frozen=True)
-class _Check:
-    """Which values a setting takes.
-
-    Attributes:
-        accepts: Returns whether a value is usable.
-        wanted: The usable values, in words.
-    """
-
-    accepts: Callable[[Any], bool]
-    wanted: str
-
-
-_SWITCH = _Check(_is_switch, "True or False")
-_OPS = _Check(_is_op_or_collection, "an op, or a collection of ops")
-_COUNT = _Check(_is_count, "an integer from 1 to 2**31 - 1")
-_NAMES = _Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
-_INTEGER_OR_NONE = _Check(
-    lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"
-)
-
-_CHECKS: Mapping[str, _Check] = {
-    "torch_executed_ops": _OPS,
-    "torch_executed_on_failure": _SWITCH,
-    "min_block_size": _COUNT,
-    "require_full_compilation": _SWITCH,
-    "dryrun": _SWITCH,
-    "assume_dynamic_shape_support": _SWITCH,
-    "converter_preferences": _Check(
-        _is_pack_by_op, "a dictionary: the op, and the name of the pack"
-    ),
-    "torch_enabled_decompositions": _OPS,
-    "torch_disabled_decompositions": _OPS,
-    "truncate_double": _SWITCH,
-    "allow_dequantized_weights": _SWITCH,
-    "autocast": _Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
-    "autocast_excluded_ops": _OPS,
-    "autocast_excluded_nodes": _Check(_are_patterns, "a collection of regular expressions"),
-    "max_engine_bytes": _Check(
-        lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
-    ),
-    "offload_module_to_cpu": _SWITCH,
-    "workspace_size": _Check(_is_byte_count, "bytes, 0 or more"),
-    "optimization_level": _Check(_is_level, "0 to 5 or None"),
-    "num_avg_timing_iters": _COUNT,
-    "disable_tf32": _SWITCH,
-    "use_fp32_acc": _SWITCH,
-    "immutable_weights": _SWITCH,
-    "strip_engine_weights": _SWITCH,
-    "tactic_sources": _INTEGER_OR_NONE,
-    "sparse_weights": _SWITCH,
-    "version_compatible": _SWITCH,
-    "hardware_compatible": _SWITCH,
-    "enable_weight_streaming": _SWITCH,
-    "max_aux_streams": _INTEGER_OR_NONE,
-    "cuda_graphs": _Check(
-        lambda value: _is_switch(value) or value in ("overwrite", "runtime"),
-        "True, False, 'overwrite' or 'runtime'",
-    ),
-    "engine_cache": _Check(
-        _is_folder_or_switch, "True or False (without quotes), None or a folder"
-    ),
-    "target_compute_capabilities": _Check(
-        _are_targets, "'8.6', a collection of such texts, 'all', 'current' or None"
-    ),
-    "user_allocation": _SWITCH,
-    "share_execution_memory": _SWITCH,
-    "input_names": _NAMES,
-    "output_names": _NAMES,
-    "runtime_cache": _Check(_is_path, "a folder or None"),
-    "kernel_specialization": _Check(
-        lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
-    ),
-    "disabled_capabilities": _Check(
-        lambda value: _layers_named(value) is not None,
-        f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
-    ),
-    "nccl_in_engines": _SWITCH,
-    "async_tensor_parallel": _SWITCH,
-    "verify": _Check(
-        lambda value: value in (None, "engines", "reference") or value is False,
-        "'engines', 'reference', False or None",
-    ),
-    "inductor": _Check(
-        lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
-    ),
-    "tune": _SWITCH,
-    "progress": _Check(lambda value: value is None or _is_switch(value), "True, False or None"),
-}
-"""The check of each setting, by its name."""
 
 
 @dataclass(frozen=True)
@@ -339,28 +151,26 @@ class CompilationSettings:
 
     def __post_init__(self) -> None:
         """Checks each setting, and keeps it in one form: sets, tuples and ops instead of their spellings."""
-        for spec in dataclasses.fields(self):
-            value = getattr(self, spec.name)
-            check = _CHECKS[spec.name]
-            if not check.accepts(value):
-                message = (
-                    f"The setting {spec.name}={value!r} is not usable: it must be {check.wanted}."
-                )
-                raise SettingsError(message)
-            if check is _OPS:
-                object.__setattr__(self, spec.name, _parse_all(value))
-        object.__setattr__(self, "autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
-        disabled = _layers_named(self.disabled_capabilities)
-        object.__setattr__(self, "disabled_capabilities", disabled)
+        for setting in dataclasses.fields(self):
+            value = getattr(self, setting.name)
+            check = CHECKS[setting.name]
+            check.check(setting.name, value)
+            if check is OPS:
+                self._keep(setting.name, _parse_all(value))
         targets = self.target_compute_capabilities or ()
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
-        object.__setattr__(self, "target_compute_capabilities", targets)
-        for name in ("input_names", "output_names"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
-        object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
+        self._keep("autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
+        self._keep("disabled_capabilities", layers_named(self.disabled_capabilities))
+        self._keep("target_compute_capabilities", targets)
+        self._keep("input_names", tuple(self.input_names))
+        self._keep("output_names", tuple(self.output_names))
+        self._keep("converter_preferences", MappingProxyType(by_target))
         self._check_together()
+
+    def _keep(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)  # as the __init__ of a frozen dataclass does
 
     def _check_together(self) -> None:
         """Checks the settings that exclude each other.
@@ -389,7 +199,7 @@ class CompilationSettings:
             )
 
     def _values(self) -> dict[str, Any]:
-        return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+        return {setting.name: getattr(self, setting.name) for setting in dataclasses.fields(self)}
 
     def __hash__(self) -> int:
         values = self._values()
@@ -428,7 +238,7 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
     Raises:
         SettingsError: A name is neither a setting nor an argument of these functions.
     """
-    known = {spec.name for spec in dataclasses.fields(CompilationSettings)}
+    known = {setting.name for setting in dataclasses.fields(CompilationSettings)}
     known |= {
         parameter.name
         for function in functions
@@ -440,14 +250,6 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
         if name not in known and name != "enabled_precisions":
             hint = did_you_mean(name, known, listing)
             raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
-
-
-def _is_pattern(text: Any) -> bool:
-    try:
-        re.compile(text)
-    except (re.error, TypeError):
-        return False
-    return isinstance(text, str)
 
 
 def _lowest(precisions: Any) -> torch.dtype | None:

@@ -29,6 +29,8 @@ Target = Callable[..., Any]
 """An op that a graph node calls: an ``OpOverload`` or another callable."""
 
 _PYTHON_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}
+_MODULES_OF_FUNCTIONS = ("fft", "linalg", "nn.functional", "special")
+"""The modules of ``torch`` with functions that call ops."""
 
 
 def qualified_name(target: Target | str) -> str:
@@ -57,14 +59,14 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
         UnknownTargetError: There is no such op; the message names the closest one.
         InvalidTargetError: ``spec`` is neither a function nor a string.
     """
-    found: object = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
-    if isinstance(found, OpOverloadPacket):
-        return frozenset(getattr(found, overload) for overload in _overloads(found))
-    if not _is_function(found):
+    op = _op_or_packet(spec)
+    if isinstance(op, OpOverloadPacket):
+        return frozenset(getattr(op, overload) for overload in _overloads(op))
+    if not _is_function(op):
         raise InvalidTargetError(
             f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
         )
-    return frozenset((found,))
+    return frozenset((op,))
 
 
 def parse_target(spec: Target | str) -> Target:
@@ -79,10 +81,10 @@ def parse_target(spec: Target | str) -> Target:
         UnknownTargetError: There is no such op; the message names the closest one.
         InvalidTargetError: ``spec`` is neither a function nor a string.
     """
-    found = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
-    if isinstance(found, OpOverloadPacket):
-        return _only_overload(found)
-    (target,) = parse_targets(found)
+    op = _op_or_packet(spec)
+    if isinstance(op, OpOverloadPacket):
+        return _only_overload(op)
+    (target,) = parse_targets(op)
     return target
 
 
@@ -95,6 +97,11 @@ def canonical_spelling(name: str) -> str:
     if path.removeprefix("_").split(".")[0] in _PYTHON_MODULES:
         return path.removeprefix("_")
     return f"{path}.default" if path.count(".") == 1 else path
+
+
+def _op_or_packet(spec: Target | str) -> Any:
+    """Returns the op or the packet that users write in any spelling; anything that is neither as it is."""
+    return _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
 
 
 def _overloads(packet: OpOverloadPacket) -> list[str]:
@@ -114,10 +121,10 @@ def _only_overload(packet: OpOverloadPacket) -> OpOverload:
 def _find(name: str) -> Target | OpOverloadPacket:
     path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
     module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
-    found = _find_function(module, path) if module else _find_operator(path)
-    if found is None:
+    op = _find_function(module, path) if module else _find_operator(path)
+    if op is None:
         raise UnknownTargetError(functools.partial(_unknown, name, path))
-    return found
+    return op
 
 
 def _find_function(module: ModuleType, path: str) -> Target | None:
@@ -143,14 +150,14 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
     namespace_name, _, rest = path.partition(".")
     packet_name, _, overload_name = rest.partition(".")
     try:
-        found = getattr(getattr(torch.ops, namespace_name), packet_name)
+        op = getattr(getattr(torch.ops, namespace_name), packet_name)
         if overload_name:
-            found = getattr(found, overload_name)
+            op = getattr(op, overload_name)
     except AttributeError:
         return None
     # Namespaces and packets have attributes of their own, such as ``name``.
-    is_operator = isinstance(found, (OpOverload, OpOverloadPacket, HigherOrderOperator))
-    return found if is_operator else None
+    is_operator = isinstance(op, (OpOverload, OpOverloadPacket, HigherOrderOperator))
+    return op if is_operator else None
 
 
 def _unknown(name: str, path: str) -> str:
@@ -175,9 +182,6 @@ def op_of_function(path: str) -> str | None:
         return None
     names = (f"aten.{module}_{name}", f"aten.{name}") if module else (f"aten.{name}",)
     return next((each for each in names if _find_operator(each)), None)
-
-
-_MODULES_OF_FUNCTIONS = ("fft", "linalg", "nn.functional", "special")
 
 
 def _namespaces() -> set[str]:

@@ -156,6 +156,9 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert "python -m build" in commands
     # An isolated build would download hatchling.
     commands = [each.replace("-m build", "-m build --no-isolation") for each in commands]
+    coverage = re.search(r"^`(src/\S+/coverage\.json)`:\n\n```json\n(.*?)```", PAGE, re.M | re.S)
+    write_coverage = f"cat > {coverage[1]} <<'END'\n{coverage[2]}END"
+    commands.insert(commands.index("torchtrt coverage vision.snake"), write_coverage)
 
     done = person(commands)
 
@@ -164,6 +167,7 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert re.search(r"torchtrt-converters-vision 0\.1\.0.*?in use", done.stdout, re.S)
     assert "torchtrt_converters_vision.converters.snake:snake" in done.stdout
     assert re.search(r"\d+ passed", done.stdout)
+    assert "Coverage of vision.snake by vision" in done.stdout
     assert done.stdout.count("PASSED") == 2  # twine, of the wheel and of the sdist
     (wheel,) = folder.glob("dist/*.whl")
     with zipfile.ZipFile(wheel) as archive:

@@ -102,7 +102,7 @@ def test_a_condition_without_a_value_does_not_hold(checks):
     """PyTorch divides by the size to check it, so the model was not exported for a size of zero."""
     length = checks.inputs[0][1].sizes[1]
     condition = sympy.Ne(sympy_functions.FloorDiv(12, length - 2), 1)
-    strict = dataclasses.replace(checks, assumptions=(condition,))
+    strict = dataclasses.replace(checks, guards=(condition,))
 
     strict.check(inputs(length=5))
     for wrong in (2, 14):

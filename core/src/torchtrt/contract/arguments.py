@@ -42,14 +42,14 @@ class SchemaArguments:
         if schema is None:
             return
         names = tuple(_as_parameter(argument.name) for argument in schema.arguments)
-        required, optional, takes_rest = keywords_of(converter)
-        for name in required:
+        keywords = keywords_of(converter)
+        for name in keywords.required:
             if name not in names:
                 self._refuse(
                     converter, target, f"has no argument {name!r}, which the converter takes"
                 )
-        for name in () if takes_rest else names:
-            if name not in required and name not in optional:
+        for name in () if keywords.takes_rest else names:
+            if name not in keywords.required and name not in keywords.optional:
                 text = f"has the argument {name!r}, which the converter does not take"
                 self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
         self._names = names

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def qualified_function(function: Callable[..., Any] | str) -> str:
@@ -55,25 +55,47 @@ def takes_exactly(count: int, function: Callable[..., Any]) -> bool:
     )
 
 
+class Keywords(NamedTuple):
+    """The parameters of a function but the first, which may be given by name.
+
+    Attributes:
+        required: The names of those without a default.
+        optional: The names of those with a default.
+        takes_rest: Whether ``**`` collects further ones.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    takes_rest: bool
+
+
 @functools.lru_cache(maxsize=256)
-def keywords_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-    """Returns the names of parameters without and with a default, but the first, and whether there is a ``**``."""
+def keywords_of(function: Callable[..., Any]) -> Keywords:
+    """Returns the parameters of a function but the first."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__"):
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
-        required = [each for each in parameters if each.default is inspect.Parameter.empty]
-        return (
-            tuple(each.name for each in required if each not in rest),
-            tuple(each.name for each in parameters if each not in required),
-            bool(rest),
-        )
-    names = code.co_varnames[1 : code.co_argcount]
-    count = len(names) - len(getattr(function, "__defaults__", None) or ())
-    keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    given = getattr(function, "__kwdefaults__", None) or {}
-    return (
-        (*names[:count], *(name for name in keywords if name not in given)),
-        (*names[count:], *given),
-        bool(code.co_flags & inspect.CO_VARKEYWORDS),
+        return _keywords_of_signature(inspect.signature(function))
+    positional = code.co_varnames[1 : code.co_argcount]
+    required_count = len(positional) - len(getattr(function, "__defaults__", None) or ())
+    keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    with_default = getattr(function, "__kwdefaults__", None) or {}
+    return Keywords(
+        required=(
+            *positional[:required_count],
+            *(name for name in keyword_only if name not in with_default),
+        ),
+        optional=(*positional[required_count:], *with_default),
+        takes_rest=bool(code.co_flags & inspect.CO_VARKEYWORDS),
+    )
+
+
+def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
+    """Returns what ``keywords_of`` returns, for a function whose own code does not show its parameters."""
+    parameters = list(signature.parameters.values())[1:]
+    rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
+    required = [each for each in parameters if each.default is inspect.Parameter.empty]
+    return Keywords(
+        required=tuple(each.name for each in required if each not in rest),
+        optional=tuple(each.name for each in parameters if each not in required),
+        takes_rest=bool(rest),
     )

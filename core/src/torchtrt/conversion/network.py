@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils._pytree import tree_leaves
 
@@ -15,6 +15,20 @@ from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe
 
 FOREIGN = "A converter must keep no tensor and no context of another conversion."
+
+
+class _NewLayer(NamedTuple):
+    """A layer of the node in conversion.
+
+    Attributes:
+        layer: The layer.
+        name: The name that it got when it was added.
+        call: The call that added it, in words.
+    """
+
+    layer: Any
+    name: str
+    call: str
 
 
 class CheckedNetwork:
@@ -34,7 +48,7 @@ class CheckedNetwork:
         self._description = ""
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
-        self._new: list[tuple[Any, str, str]] = []
+        self._new: list[_NewLayer] = []  # of the node in conversion
         self._cache_updates: list[Any] = []
         self._tensors: dict[int, Any] = {}
 
@@ -69,10 +83,12 @@ class CheckedNetwork:
         try:
             with ErrorLog() as log:
                 yield
-                for layer, given, what in self._new:
-                    if layer.name != given:  # by the converter, which does not see all others
-                        layer.name = self._unique(layer.name)
-                    self._check(layer, what, log)
+                for new in self._new:
+                    if (
+                        new.layer.name != new.name
+                    ):  # by the converter, which does not see all others
+                        new.layer.name = self._unique(new.layer.name)
+                    self._check(new, log)
             if ports != (self.raw.num_inputs, self.raw.num_outputs):
                 raise ConversionError(
                     "the converter added an input to the network, or marked an output: the graph decides these. "
@@ -117,14 +133,17 @@ class CheckedNetwork:
                     )
         return ""
 
-    def _check(self, layer: Any, what: str, log: ErrorLog) -> None:
-        outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+    def _check(self, new: _NewLayer, log: ErrorLog) -> None:
+        """Raises a ``ConversionError`` for a layer that TensorRT finds invalid with all of its attributes."""
+        outputs = [new.layer.get_output(index) for index in range(new.layer.num_outputs)]
         self._keep(outputs)
         for output in outputs:
             try:
                 tuple(output.shape)
             except ValueError as error:  # there is no shape of what is invalid
-                raise ConversionError(f"{describe()} refused the {what}: {log.text()}") from error
+                raise ConversionError(
+                    f"{describe()} refused the {new.call}: {log.text()}"
+                ) from error
 
     def _unique(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -142,23 +161,23 @@ class CheckedNetwork:
         def checked(*args: Any, **kwargs: Any) -> Any:
             """Adds the layer, names it, and returns it."""
             with ErrorLog() as log:
-                made = add(*args, **kwargs)
-            what = f"{kind} over ({_describe(args, kwargs)})"
-            if made is None:
+                layer = add(*args, **kwargs)
+            call = f"{kind} over ({_describe(args, kwargs)})"
+            if layer is None:
                 raise ConversionError(
-                    f"{describe()} refused the {what}: {log.text()}{self._advice(args, kwargs)}"
+                    f"{describe()} refused the {call}: {log.text()}{self._advice(args, kwargs)}"
                 )
-            if method == "add_input" and not hasattr(made, "num_outputs"):
-                return made  # a tensor: the network's input
-            name = made.name = self._unique("/".join((*self._scope, kind)))
+            if method == "add_input" and not hasattr(layer, "num_outputs"):
+                return layer  # a tensor: the network's input
+            name = layer.name = self._unique("/".join((*self._scope, kind)))
             if kind == "kv_cache_update":
-                self._cache_updates.append(made)
+                self._cache_updates.append(layer)
             if kind in ("loop", "if_conditional"):
-                return _CheckedScope(self, made)
-            if self._description and hasattr(made, "metadata"):
-                made.metadata = self._description
-            self._new.append((made, name, what))
-            return made
+                return _CheckedScope(self, layer)
+            if self._description and hasattr(layer, "metadata"):
+                layer.metadata = self._description
+            self._new.append(_NewLayer(layer, name, call))
+            return layer
 
         return checked
 

@@ -97,47 +97,53 @@ def load(
     Raises:
         PackError: Something is wrong and ``selection.strict`` is set.
     """
-    problems: list[Problem] = []
-
-    def note(problem: Problem) -> None:
-        if selection.strict:
-            raise PackError(str(problem))
-        problems.append(problem)
-
-    for problem in _problems_before_loading(scan, selection):
-        note(problem)
-    disabled = {
-        found.info.name: f"disabled by {DISABLE}"
-        for found in scan.others
-        if found.info.name in selection.disabled
-    }
+    problems = list(_problems_before_loading(scan, selection))
+    if problems and selection.strict:
+        raise PackError(str(problems[0]))
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hooks)
     loaded: list[LoadedPack] = []
-    for found in scan.packs:
-        if (reason := selection.why_not(found.info.name)) is not None:
-            disabled[found.info.name] = reason
+    for extension in scan.packs:
+        if selection.why_not(extension.info.name) is not None:
             continue
         try:
-            with watch(found.info):
-                loaded.append(_load_pack(manager, found))
+            with watch(extension.info):
+                loaded.append(_load_pack(manager, extension))
         except _RefusalError as refusal:
-            cause = refusal.__cause__
-            text = "".join(traceback.format_exception(cause)) if cause else None
-            try:
-                note(dataclasses.replace(refusal.problem.about(found.info), traceback=text))
-            except PackError as error:
-                raise error from cause
+            problem = _problem_of(refusal, extension.info)
+            if selection.strict:
+                raise PackError(str(problem)) from refusal.__cause__
+            problems.append(problem)
     packs = PackSet(
-        found=tuple(found.info for found in scan.packs),
+        found=tuple(extension.info for extension in scan.packs),
         others=scan.others,
         loaded=(*loaded, LoadedPack(LOCAL_INFO, local)),
-        disabled=MappingProxyType(disabled),
+        disabled=_disabled(scan, selection),
         preferred=selection.preferred,
         preferred_for=selection.preferred_for,
         strict=selection.strict,
     )
     return packs, problems
+
+
+def _disabled(scan: Scan, selection: Selection) -> Mapping[str, str]:
+    """Returns why extensions are not to be imported, by name. ``TORCHTRT_PACKS`` lists packs only."""
+    disabled = {
+        extension.info.name: f"disabled by {DISABLE}"
+        for extension in scan.others
+        if extension.info.name in selection.disabled
+    }
+    for extension in scan.packs:
+        if (reason := selection.why_not(extension.info.name)) is not None:
+            disabled[extension.info.name] = reason
+    return MappingProxyType(disabled)
+
+
+def _problem_of(refusal: _RefusalError, info: PackInfo) -> Problem:
+    """Returns the problem of a pack that is not used, with the traceback of the error that caused it."""
+    cause = refusal.__cause__
+    text = "".join(traceback.format_exception(cause)) if cause else None
+    return dataclasses.replace(refusal.problem.about(info), traceback=text)
 
 
 def _problems_before_loading(scan: Scan, selection: Selection) -> Iterator[Problem]:
@@ -146,7 +152,7 @@ def _problems_before_loading(scan: Scan, selection: Selection) -> Iterator[Probl
     for problem in scan.problems:
         if not _names_of(problem) & selection.disabled:
             yield problem
-    known = {found.info.name for found in (*scan.packs, *scan.others)}
+    known = {extension.info.name for extension in (*scan.packs, *scan.others)}
     known.update(*map(_names_of, scan.problems))
     yield from selection.unknown_names(known)
 
@@ -159,76 +165,80 @@ def _names_of(problem: Problem) -> set[str]:
     return {normalize(name) for name in (problem.pack, distribution) if name}
 
 
-def _load_pack(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:
+def _load_pack(manager: pluggy.PluginManager, extension: InstalledExtension) -> LoadedPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
-    turn = CURRENT_PACK.set(found.info.name)
+    turn = CURRENT_PACK.set(extension.info.name)
     try:
-        return _load_checked(manager, found)
+        return _load_checked(manager, extension)
     except (_RefusalError, KeyboardInterrupt):
         raise
     except BaseException as error:
         # SystemExit, and whatever else a pack may raise, stops only the pack.
-        hint = _repair_or_disable(found.info)
-        package = found.info.group.package_name(found.info.name)
+        hint = _repair_or_disable(extension.info)
+        package = extension.info.group.package_name(extension.info.name)
         raise _RefusalError("import-failed", describe(error, package), hint) from error
     finally:
         CURRENT_PACK.reset(turn)
 
 
-def _load_checked(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:
+def _load_checked(manager: pluggy.PluginManager, extension: InstalledExtension) -> LoadedPack:
     """Returns a pack filled by its modules and hooks.
 
     Raises:
         _RefusalError: The entry point or a hook gives a wrong value, or the pack has another name, version or content
             than it may.
     """
-    module = importlib.import_module(found.module)
-    implemented = _hooks_of(manager, found.info.name, module)
+    module = importlib.import_module(extension.module)
+    implemented = _hooks_of(manager, extension.info.name, module)
     pack = (
-        _named_pack(module, implemented, found)
-        if found.object_name
-        else _pack_of_hook(implemented, found)
+        _named_pack(module, implemented, extension)
+        if extension.object_name
+        else _pack_of_hook(implemented, extension)
     )
-    if pack.name != found.info.name:
-        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
-        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
-    _check_versions(pack, found.info)
+    if pack.name != extension.info.name:
+        what = (
+            f"it calls itself {pack.name!r}, but its entry point is named {extension.info.name!r}"
+        )
+        raise _RefusalError("bad-name", what, f"Write ConverterPack({extension.info.name!r}, ...).")
+    _check_versions(pack, extension.info)
     if not pack.is_sealed:  # as one is that was loaded before another one broke off the loading
-        _fill(pack, implemented, found.info)
-    return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
+        _fill(pack, implemented, extension.info)
+    return LoadedPack(extension.info, pack, implemented.get("torchtrt_check"))
 
 
-def _named_pack(module: ModuleType, implemented: Hooks, found: InstalledExtension) -> ConverterPack:
+def _named_pack(
+    module: ModuleType, implemented: Hooks, extension: InstalledExtension
+) -> ConverterPack:
     """Returns the pack that an entry point names."""
-    entry = f'The entry point {found.info.name} = "{found.entry_point}"'
-    right = f"{found.object_name} = ConverterPack({found.info.name!r}, ...)"
+    entry = f'The entry point {extension.info.name} = "{extension.entry_point}"'
+    right = f"{extension.object_name} = ConverterPack({extension.info.name!r}, ...)"
     if "torchtrt_converter_pack" in implemented:
         what = f"{entry} names the pack, so that nothing calls the hook torchtrt_converter_pack"
-        raise _RefusalError("bad-hook", what, f"Delete the hook from {found.module}.")
-    pack = getattr(module, found.object_name, None)
+        raise _RefusalError("bad-hook", what, f"Delete the hook from {extension.module}.")
+    pack = getattr(module, extension.object_name, None)
     if not isinstance(pack, ConverterPack):
         what = f"{entry} names a value of type {type(pack).__name__}, not a ConverterPack"
-        if not hasattr(module, found.object_name):
-            what = f"{entry} names an object that {found.module} does not have"
-        hint = f"Write {right} in {found.module}, or name the right object in pyproject.toml."
+        if not hasattr(module, extension.object_name):
+            what = f"{entry} names an object that {extension.module} does not have"
+        hint = f"Write {right} in {extension.module}, or name the right object in pyproject.toml."
         raise _RefusalError("bad-entry", what, hint)
     return pack
 
 
-def _pack_of_hook(implemented: Hooks, found: InstalledExtension) -> ConverterPack:
+def _pack_of_hook(implemented: Hooks, extension: InstalledExtension) -> ConverterPack:
     """Returns the pack that the hook of a module returns, where the entry point names only the module."""
-    pack = _call(implemented, "torchtrt_converter_pack", found.info)
+    pack = _call(implemented, "torchtrt_converter_pack", extension.info)
     if isinstance(pack, ConverterPack):
         return pack
     if pack is None:
         what = "its module has no torchtrt_converter_pack hook that returns a ConverterPack"
         hint = (
-            f'Name a pack in the entry point: {found.info.name} = "{found.module}:pack" in pyproject.toml. '
-            f"Or return one from a function marked @hookimpl in {found.module}."
+            f'Name a pack in the entry point: {extension.info.name} = "{extension.module}:pack" in pyproject.toml. '
+            f"Or return one from a function marked @hookimpl in {extension.module}."
         )
         raise _RefusalError("bad-hook", what, hint)
     what = f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
-    hint = f"Return one from a function marked @hookimpl in {found.module}."
+    hint = f"Return one from a function marked @hookimpl in {extension.module}."
     raise _RefusalError("bad-hook", what, hint)
 
 

@@ -17,7 +17,9 @@ from torchtrt.contract import (
     AutocastRule,
     Converter,
     ConverterPriority,
+    ConverterSupport,
     Validator,
+    accept_every_node,
     looks_like_converter,
     with_table_value,
 )
@@ -26,7 +28,7 @@ from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
 from torchtrt.packs.registrations import (
     Decomposition,
     LoweringPass,
-    Named,
+    PendingRegistration,
     Registration,
     checks_of,
     joined_checks,
@@ -91,7 +93,7 @@ class ConverterPack:
         self.summary = summary
         self.torch = torch
         self.tensorrt = tensorrt
-        self._converters: list[Registration | Named] = []
+        self._converters: list[Registration | PendingRegistration] = []
         self.decompositions: tuple[Decomposition, ...] = ()
         self.lowering_passes: tuple[LoweringPass, ...] = ()
         self.never_folded: tuple[Target | str, ...] = ()
@@ -99,7 +101,7 @@ class ConverterPack:
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
         self.plugins: tuple[PluginOp, ...] = ()
         self.modules = tuple(modules)
-        self._sources: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+        self._source_modules: dict[str, list[str]] = {kind: [] for kind in _KINDS}
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -109,21 +111,17 @@ class ConverterPack:
     def converters(self) -> Sequence[Registration]:
         """The registered converters, in the order in which they were registered."""
         for place, entry in enumerate(self._converters):
-            if isinstance(entry, Named):
+            if isinstance(entry, PendingRegistration):
                 self._converters[place] = entry.registration()
-        return tuple(self._converters)  # type: ignore[arg-type]  # none is only named any more
+        return tuple(self._converters)  # type: ignore[arg-type]  # none is pending any more
 
     @property
     def named_implementations(self) -> Iterator[str]:
         """The converters that were registered as ``"module:function"``."""
         for entry in self._converters:
-            where = (
-                entry.implementation
-                if isinstance(entry, Named)
-                else entry.support.converter_implementation
-            )
-            if isinstance(where, str):
-                yield where
+            implementation = entry.support.converter_implementation
+            if isinstance(implementation, str):
+                yield implementation
 
     def disable_constant_folding(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
@@ -230,17 +228,20 @@ class ConverterPack:
         if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
-        named = Named(
-            target,
+        support = ConverterSupport(
             implementation,
             joined_checks(capability_validator, reject_if, self.name)
             if capability_validator or reject_if
-            else None,
-            self._priority(priority, target),
-            (*flags, tensorrt, capabilities),
+            else accept_every_node,
+            supports_dynamic_shapes=supports_dynamic_shapes,
+            requires_output_allocator=requires_output_allocator,
+            keep_constants=keep_constants,
+            tensorrt=tensorrt,
+            requires=capabilities,
         )
+        pending = PendingRegistration(target, support, self._priority(priority, target))
         is_late = isinstance(target, str) and isinstance(implementation, str) and _is_one_op(target)
-        self._converters.append(named if is_late else named.registration())
+        self._converters.append(pending if is_late else pending.registration())
         self._changed()
 
     def plugin(
@@ -280,23 +281,23 @@ class ConverterPack:
         if not isinstance(version, str) or not version:
             message = f"Pack {self.name!r}: the version of a plugin is a text such as '1', not {version!r}."
             raise PackError(message)
-        made = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
-        if any(each.key == made.key and each.op is made.op for each in self.plugins):
+        plugin = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
+        if any(each.key == plugin.key and each.op is plugin.op for each in self.plugins):
             raise PackError(
-                f"Pack {self.name!r} registers the plugin {made.op} version {version} twice."
+                f"Pack {self.name!r} registers the plugin {plugin.op} version {version} twice."
             )
         checks = checks_of(reject_if, self.name)
         self.add(
-            made.op,
-            _plugin_converter(made, sys._getframe(1).f_globals.get("__name__", "")),
+            plugin.op,
+            _plugin_converter(plugin, sys._getframe(1).f_globals.get("__name__", "")),
             capability_validator=capability_validator,
-            reject_if=(*checks, PluginCheck(made)),
+            reject_if=(*checks, PluginCheck(plugin)),
             priority=priority,
             supports_dynamic_shapes=True,
             tensorrt=tensorrt,
             requires=Capability.PLUGINS_V3,
         )
-        self.plugins += (made,)
+        self.plugins += (plugin,)
         self._changed()
 
     def decomposition(
@@ -383,7 +384,7 @@ class ConverterPack:
     def seal(self) -> None:
         """Ends registration: from now on, each reader gets the same contents."""
         self._sealed = True
-        for kind, sources in self._sources.items() if self.modules else ():
+        for kind, sources in self._source_modules.items() if self.modules else ():
             entries = getattr(self, kind)
             pairs = zip(sources, entries, strict=True)
             in_order = sorted(pairs, key=lambda pair: self._place_of(pair[0]))
@@ -418,9 +419,12 @@ class ConverterPack:
             )
 
     def _changed(self) -> None:
-        """Is called after each registration. Notes which module of the pack's package is being imported."""
+        """Is called after each registration. Notes which module of the pack's package is being imported.
+
+        ``seal`` puts the entries into the order of ``modules`` by these notes: one for each entry of each kind.
+        """
         source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
-        for kind, sources in self._sources.items():
+        for kind, sources in self._source_modules.items():
             sources += [source] * (len(getattr(self, kind)) - len(sources))
 
 

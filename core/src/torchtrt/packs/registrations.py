@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torchtrt.capability import Capability
 from torchtrt.contract import (
     CallingConvention,
-    Converter,
     ConverterPriority,
     ConverterSupport,
     RejectIf,
@@ -45,26 +43,30 @@ class Registration:
     arguments: SchemaArguments | None
 
 
-class Named(NamedTuple):
-    """A pack's arguments for registering a converter. Nothing is looked up while op and function are only named."""
+class PendingRegistration(NamedTuple):
+    """A converter as its pack described it. Nothing is looked up or imported while op and function are only named.
+
+    Attributes:
+        target: The op, or its name.
+        support: The converter, which may be named by a string, and what it can handle.
+        priority: Whether it goes to the front or to the back of the op's candidates.
+    """
 
     target: Target | str
-    implementation: Converter | str
-    validator: Validator | None
+    support: ConverterSupport
     priority: ConverterPriority
-    flags: tuple[bool, bool, bool, str, tuple[Capability, ...]]
 
     def registration(self) -> Registration:
         """Looks up the op and the function, and returns the converter as it is registered."""
-        op, implementation = target_or_name(self.target), self.implementation
+        op, implementation = target_or_name(self.target), self.support.converter_implementation
         convention = arguments = None
         if not isinstance(implementation, str):
             convention = calling_convention(implementation)
             if convention is CallingConvention.SCHEMA and not isinstance(op, str):
                 arguments = SchemaArguments(implementation, op)
-        support = ConverterSupport(implementation, self.validator or accept_every_node, *self.flags)
-        validate = None if self.validator is None else with_settings(self.validator)
-        return Registration(op, support, self.priority, convention, validate, arguments)
+        validator = self.support.capability_validator
+        validate = None if validator is accept_every_node else with_settings(validator)
+        return Registration(op, self.support, self.priority, convention, validate, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,9 @@ def checks_of(reject_if: Any, pack: str) -> tuple[Validator, ...]:
 
 def joined_checks(
     validator: Validator | None, reject_if: Validator | Sequence[Validator], pack: str
-) -> Validator | None:
-    """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
+) -> Validator:
+    """Returns one validator of a validator and checks; ``accept_every_node`` where there is nothing to check."""
     checks = checks_of(reject_if, pack)
     if not checks:
-        return None if validator is accept_every_node else validator
+        return accept_every_node if validator is None else validator
     return RejectIf(*checks, validator=validator)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import importlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,16 +17,16 @@ from torchtrt.contract import (
     calling_convention,
     qualified_function,
 )
-from torchtrt.errors import ConverterSignatureError, UnknownTargetError
+from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.load import satisfies
 from torchtrt.packs.problem import describe
-from torchtrt.packs.registrations import Registration
+from torchtrt.packs.registrations import Registration, target_or_name
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
 from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order
-from torchtrt.targets import Target, parse_target, qualified_name
+from torchtrt.targets import Target, qualified_name
 from torchtrt.tensorrt import lacking, version
 from torchtrt.tensorrt.probes import disabled, disabling
 from torchtrt.tensorrt.selection import current
@@ -47,23 +47,17 @@ class Table:
     def __init__(self, packs: PackSet) -> None:
         self.packs = packs
         registered: dict[Target, list[Candidate]] = {}
-        pending = set()
         for loaded in packs.loaded:
             for registration in loaded.pack.converters:
-                target = _find(registration.target)
+                target = _op_or_name(registration.target)
                 if isinstance(target, str):
-                    pending.add(target)
                     continue
                 candidate = _candidate(target, registration, loaded)
                 if isinstance(candidate, Problem):
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
-            named = [each.target for each in loaded.pack.decompositions]
-            for name in (*named, *loaded.pack.never_folded):
-                if isinstance(target := _find(name), str):
-                    pending.add(target)
-        self.pending = frozenset(pending)
+        self.pending = frozenset(_missing_ops(packs))
         self.depends_on_tensorrt = any(
             candidate.tensorrt or candidate.support.requires
             for entries in registered.values()
@@ -88,7 +82,7 @@ class Table:
         registered: dict[Target, list[DecompositionCandidate]] = {}
         for loaded in self.packs.loaded:
             for each in loaded.pack.decompositions:
-                target = _find(each.target)
+                target = _op_or_name(each.target)
                 if not isinstance(target, str):
                     entry = DecompositionCandidate(
                         target, each.function, each.priority, loaded.info
@@ -109,10 +103,9 @@ class Table:
     @functools.cached_property
     def never_folded(self) -> frozenset[Target]:
         """The ops that are not computed while compiling."""
-        found = (
-            _find(target) for loaded in self.packs.loaded for target in loaded.pack.never_folded
-        )
-        return frozenset(target for target in found if not isinstance(target, str))
+        registered = (target for loaded in self.packs.loaded for target in loaded.pack.never_folded)
+        targets = map(_op_or_name, registered)
+        return frozenset(target for target in targets if not isinstance(target, str))
 
     def shadowing_decomposition(self, candidate: Candidate) -> PackInfo | None:
         """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.
@@ -165,13 +158,20 @@ def _unlike_tensorrt(candidate: Candidate) -> Rejection | None:
     return None
 
 
-def _find(target: Target | str) -> Target | str:
-    if not isinstance(target, str):
-        return target
-    try:
-        return parse_target(target)
-    except UnknownTargetError:
-        return target
+def _op_or_name(target: Target | str) -> Target | str:
+    """Returns a registered op, or its name while no library has added it."""
+    return target_or_name(target) if isinstance(target, str) else target
+
+
+def _missing_ops(packs: PackSet) -> Iterator[str]:
+    """Yields the names of ops that packs convert, decompose or keep, and that no library has added."""
+    for loaded in packs.loaded:
+        pack = loaded.pack
+        converted = (registration.target for registration in pack.converters)
+        decomposed = (decomposition.target for decomposition in pack.decompositions)
+        for target in map(_op_or_name, (*converted, *decomposed, *pack.never_folded)):
+            if isinstance(target, str):
+                yield target
 
 
 def _in_order(

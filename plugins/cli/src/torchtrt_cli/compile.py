@@ -7,7 +7,6 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch.export import ExportedProgram
 
@@ -19,6 +18,7 @@ from torchtrt_cli.keep import keeping, tell_kept
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.comparison import Difference, compare_with_eager, running_objection
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.plans.description import beside
 from torchtrt_runtime.plans.exporting import check_exportable
@@ -131,5 +131,9 @@ def _row(each: Difference) -> tuple[str, ...]:
     )
 
 
-def _examples(program: ExportedProgram) -> tuple[Sequence[Any], Any]:
-    return program.example_inputs if program.example_inputs is not None else ((), {})
+def _examples(program: ExportedProgram) -> CallInputs:
+    return (
+        CallInputs((), {})
+        if program.example_inputs is None
+        else CallInputs(*program.example_inputs)
+    )

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torchtrt.contract import qualified_function
 from torchtrt.errors import MissingDistributionError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.packs.coverage import share
-from torchtrt.packs.problem import describe
+from torchtrt.packs.problem import Problem, describe
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, op_of_function, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
@@ -198,50 +198,67 @@ def is_saved_model(path: Path) -> bool:
 
 def explain_op(op: str, as_json: bool) -> int:
     """Prints an op's candidates and decompositions and, if it has no converter, the packs that are not in use."""
-    found = candidates_for(op)
+    candidates = candidates_for(op)
     by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
     decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
-    packets = {name.split(".")[1] for name in by_name if name.startswith("aten.")}
-    covered = {
-        pack: {
-            name: share(of_op.letters())
-            for each in sorted(packets)
-            for name, of_op in named(coverage, each)
-        }
-        for pack, coverage in coverages([]).items()
-    }
+    covered = _coverage_of(by_name)
     in_use = {loaded.info.name for loaded in loaded_packs()}
     unused = [problem for problem in problems() if problem.pack not in in_use]
+    status = 0 if candidates else 1
     if as_json:
         print_json(
             {
                 "op": op,
-                "converters": {name: candidates_as_json(found[name]) for name in found},
+                "converters": {name: candidates_as_json(candidates[name]) for name in candidates},
                 "decompositions": decomposed,
                 "coverage": covered,
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
-        return 0 if found else 1
+        return status
     out = console()
-    out.print(candidate_table(found) if found else f"No pack has a converter for {op}.")
-    if not found and (called := op_of_function(op)):
-        out.print(
-            f"{op} calls {called}, which graphs have in its place: see torchtrt explain {called}"
-        )
-    for problem in () if found else unused:
-        out.print(f"not loaded: {problem}")
+    if candidates:
+        out.print(candidate_table(candidates))
+    else:
+        for line in _without_converter(op, unused):
+            out.print(line)
     for name, whose in decomposed.items():
-        out.print(f"{name} decomposes {whose}")
+        out.print(f"{name} is decomposed {whose}")
+    for line in _coverage_lines(covered):
+        out.print(line)
+    return status
+
+
+def _without_converter(op: str, unused: Iterable[Problem]) -> Iterator[str]:
+    """Yields what to look at for an op without a converter: the op that it calls, and packs that are not in use."""
+    yield f"No pack has a converter for {op}."
+    if called := op_of_function(op):
+        yield f"{op} calls {called}, which graphs have in its place: see torchtrt explain {called}"
+    for problem in unused:
+        yield f"not loaded: {problem}"
+
+
+def _coverage_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Returns the share of PyTorch's samples that each pack converts, for each op of ATen among some names."""
+    packets = sorted({name.split(".")[1] for name in names if name.startswith("aten.")})
+    return {
+        pack: {
+            name: share(of_op.letters())
+            for packet in packets
+            for name, of_op in named(coverage, packet)
+        }
+        for pack, coverage in coverages([]).items()
+    }
+
+
+def _coverage_lines(covered: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yields a sentence for each pack and op of ``_coverage_of``."""
     for pack, shares in covered.items():
         for name, converted in shares.items():
             samples = (
                 f"converts {converted}" if converted != "-" else "has nothing to convert in any"
             )
-            out.print(
-                f"{pack} {samples} of PyTorch's samples of {name}: see torchtrt coverage {name}"
-            )
-    return 0 if found else 1
+            yield f"{pack} {samples} of PyTorch's samples of {name}: see torchtrt coverage {name}"
 
 
 def _decomposition(target: Target) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from torchtrt_cli.output import console, print_json, table
@@ -17,71 +18,87 @@ _COMPATIBLE = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what a saved model holds."""
-    found = inspect_file(arguments.file)
+    description = inspect_file(arguments.file)
     if arguments.json:
-        print_json(found)
+        print_json(description)
         return 0
     out = console()
-    gpu = found["gpu"] or "no GPU in particular"
-    out.print(
-        f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
-    )
-    if not all(engine["has_weights"] for engine in found["engines"]):
-        out.print(
-            "The engines have no weights in the file: torchtrt.load(file, weights=...) gives them."
-        )
-    capabilities = dict.fromkeys(
-        each for engine in found["engines"] for each in engine["compute_capabilities"]
-    )
-    if capabilities:
-        out.print(f"The engines run on GPUs of compute capability {', '.join(capabilities)}.")
-    for kind in sorted({kind for engine in found["engines"] for kind in engine["compatible"]}):
-        out.print(_COMPATIBLE[kind])
-    out.print(
-        table("Inputs", ("name", "dtype", "sizes"), [_input(each) for each in found["inputs"]])
-    )
-    if found["ranges"]:
-        rows = [
-            (place, name, *bounds)
-            for place, profile in enumerate(found["profiles"])
-            for name, bounds in profile.items()
-        ]
-        out.print(table("Sizes", ("profile", "size", "min", "opt", "max"), rows))
-    headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
-    out.print(table("Engines", headings, [_engine(each) for each in found["engines"]]))
-    rows = [
-        (each["op"], each["count"], _counts(each["dtypes"]), each["pack"], each["converter"])
-        for each in found["converted"]
-    ]
-    out.print(table("Converted", ("op", "nodes", "precision", "pack", "converter"), rows))
-    if found["in_torch"]:
-        rows = [(each["op"], each["node"], each["reason"]) for each in found["in_torch"]]
-        title = in_torch_title(found["settings"].get("inductor", False))
-        out.print(table(title, ("op", "node", "reason"), rows))
-    if found["tried"]:
-        out.print(table("Measured by tune=True", ("what",), [(line,) for line in found["tried"]]))
-    settings = [(name, str(value)) for name, value in found["settings"].items()]
-    out.print(table("Settings", ("setting", "value"), settings))
-    for operator in found["operators"]:
+    for line in _origin(description):
+        out.print(line)
+    for rows in _tables(description):
+        out.print(rows)
+    for operator in description["operators"]:
         out.print(f"Calls {operator}: import its library before loading.")
     return 0
 
 
-def _input(found: dict[str, Any]) -> tuple[str, str, str]:
-    if "value" in found:
-        return found["name"], "", f"always {found['value']!r}"
-    return found["name"], found["dtype"], " x ".join(map(str, found["sizes"])) or "a number"
+def _origin(description: dict[str, Any]) -> Iterator[str]:
+    """Yields where a saved model comes from, and where its engines run."""
+    gpu = description["gpu"] or "no GPU in particular"
+    yield (
+        f"Saved by torchtrt {description['torchtrt']} with PyTorch {description['torch']}, for "
+        f"{description['tensorrt']} and {gpu}."
+    )
+    engines = description["engines"]
+    if not all(engine["has_weights"] for engine in engines):
+        yield "The engines have no weights in the file: torchtrt.load(file, weights=...) gives them."
+    capabilities = dict.fromkeys(
+        capability for engine in engines for capability in engine["compute_capabilities"]
+    )
+    if capabilities:
+        yield f"The engines run on GPUs of compute capability {', '.join(capabilities)}."
+    for kind in sorted({kind for engine in engines for kind in engine["compatible"]}):
+        yield _COMPATIBLE[kind]
 
 
-def _engine(found: dict[str, Any]) -> tuple[object, ...]:
+def _tables(description: dict[str, Any]) -> Iterator[Any]:
+    """Yields the tables of a saved model: its inputs, engines, ops and settings."""
+    inputs = [_input(each) for each in description["inputs"]]
+    yield table("Inputs", ("name", "dtype", "sizes"), inputs)
+    if description["ranges"]:
+        sizes = [
+            (place, name, *bounds)
+            for place, profile in enumerate(description["profiles"])
+            for name, bounds in profile.items()
+        ]
+        yield table("Sizes", ("profile", "size", "min", "opt", "max"), sizes)
+    headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
+    yield table("Engines", headings, [_engine(each) for each in description["engines"]])
+    converted = [
+        (row["op"], row["count"], _counts(row["dtypes"]), row["pack"], row["converter"])
+        for row in description["converted"]
+    ]
+    yield table("Converted", ("op", "nodes", "precision", "pack", "converter"), converted)
+    if description["in_torch"]:
+        in_torch = [(row["op"], row["node"], row["reason"]) for row in description["in_torch"]]
+        title = in_torch_title(description["settings"].get("inductor", False))
+        yield table(title, ("op", "node", "reason"), in_torch)
+    if description["tried"]:
+        tried = [(line,) for line in description["tried"]]
+        yield table("Measured by tune=True", ("what",), tried)
+    settings = [(name, str(value)) for name, value in description["settings"].items()]
+    yield table("Settings", ("setting", "value"), settings)
+
+
+def _input(description: dict[str, Any]) -> tuple[str, str, str]:
+    if "value" in description:
+        return description["name"], "", f"always {description['value']!r}"
     return (
-        found["name"],
-        found["nodes"],
-        found["layers"],
-        found["plan_bytes"],
-        ", ".join(f"{each['name']} {_sizes(each)}" for each in found["inputs"]),
-        ", ".join(f"{each['name']} {each['dtype']}" for each in found["outputs"]),
-        _counts(found["packs"]),
+        description["name"],
+        description["dtype"],
+        " x ".join(map(str, description["sizes"])) or "a number",
+    )
+
+
+def _engine(description: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        description["name"],
+        description["nodes"],
+        description["layers"],
+        description["plan_bytes"],
+        ", ".join(f"{each['name']} {_sizes(each)}" for each in description["inputs"]),
+        ", ".join(f"{each['name']} {each['dtype']}" for each in description["outputs"]),
+        _counts(description["packs"]),
     )
 
 
@@ -89,8 +106,11 @@ def _counts(counts: dict[str, int] | None) -> str:
     return ", ".join(f"{count} {name}" for name, count in (counts or {}).items())
 
 
-def _sizes(found: dict[str, Any]) -> str:
-    ranges = found.get("ranges") or [(found["min"], found["opt"], found["max"])]
+def _sizes(description: dict[str, Any]) -> str:
+    """Returns the dtype of an engine's input and its ranges of sizes, as a table shows them."""
+    ranges = description.get("ranges") or [
+        (description["min"], description["opt"], description["max"])
+    ]
     listed = (
         ", ".join(
             str(low) if low == high else f"{low} to {high}"
@@ -98,4 +118,4 @@ def _sizes(found: dict[str, Any]) -> str:
         )
         for lowest, _, highest in ranges
     )
-    return f"{found['dtype']} {' or '.join(f'[{sizes}]' for sizes in dict.fromkeys(listed))}"
+    return f"{description['dtype']} {' or '.join(f'[{sizes}]' for sizes in dict.fromkeys(listed))}"

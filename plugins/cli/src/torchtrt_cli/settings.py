@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from torchtrt.errors import AmbiguousTargetError, SettingsError, UnknownTargetError
-from torchtrt.settings import SWITCHES, CompilationSettings
+from torchtrt.setting_checks import SWITCHES
+from torchtrt.settings import CompilationSettings
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:

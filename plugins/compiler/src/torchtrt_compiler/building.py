@@ -251,7 +251,8 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         strip(engine, request.followed, takes_others=not settings.immutable_weights)
     elif not settings.immutable_weights:
         check_replaceable(engine)
-    return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
+    row = BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
+    return BuiltEngine(engine, row)
 
 
 def _compatibility(settings: CompilationSettings) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
@@ -20,7 +21,7 @@ _BOUNDS = ("min", "opt", "max")
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-4, torch.float32: 1e-4}
 """The relative tolerance of results that were computed in a dtype, and the absolute one of results around 1."""
 
-Sizes = tuple[tuple[int, ...], ...]
+Shapes = tuple[tuple[int, ...], ...]
 """The shapes of the inputs of a call."""
 
 
@@ -39,7 +40,7 @@ class Difference:
     """
 
     output: str
-    sizes: Sizes
+    sizes: Shapes
     largest: float
     tolerance: float
     place: tuple[int, ...] | None = None
@@ -55,18 +56,18 @@ class Difference:
 def compare_with_eager(
     compiled: CompiledModule,
     model: torch.nn.Module | ExportedProgram,
-    inputs: tuple[Sequence[Any], Mapping[str, Any]] = ((), {}),
+    inputs: CallInputs,
 ) -> list[Difference]:
     """Returns the differences of each output, for inputs of the limits of each range of sizes.
 
     Args:
         compiled: The compiled model.
         model: The model in eager PyTorch.
-        inputs: Positional and keyword inputs to use where they have these sizes; random numbers or ones otherwise.
+        inputs: Inputs to use where they have these sizes; random numbers or ones otherwise.
     """
     found: list[Difference] = []
-    for sizes, leaves in inputs_at_limits(compiled, inputs):
-        found += differences(compiled, model, leaves, sizes)
+    for shapes, leaves in inputs_at_limits(compiled, inputs):
+        found += differences(compiled, model, leaves, shapes)
     return found
 
 
@@ -82,22 +83,21 @@ def running_objection(compiled: CompiledModule) -> str:
 
 
 def inputs_at_limits(
-    compiled: CompiledModule, inputs: tuple[Sequence[Any], Mapping[str, Any]]
-) -> Iterator[tuple[Sizes, list[Any]]]:
+    compiled: CompiledModule, inputs: CallInputs
+) -> Iterator[tuple[Shapes, list[Any]]]:
     """Yields flattened inputs with their shapes: the given ones, and generated ones at the limits of each range."""
-    seen: set[Sizes] = set()
-    for leaves in _inputs(compiled, *inputs):
-        sizes = tuple(tuple(each.shape) for each in leaves if isinstance(each, torch.Tensor))
-        if sizes not in seen:
-            seen.add(sizes)
-            yield sizes, leaves
+    seen: set[Shapes] = set()
+    for leaves in _inputs(compiled, inputs):
+        shapes = tuple(tuple(each.shape) for each in leaves if isinstance(each, torch.Tensor))
+        if shapes not in seen:
+            seen.add(shapes)
+            yield shapes, leaves
 
 
-def _inputs(
-    compiled: CompiledModule, args: Sequence[Any], keywords: Mapping[str, Any]
-) -> Iterator[list[Any]]:
+def _inputs(compiled: CompiledModule, inputs: CallInputs) -> Iterator[list[Any]]:
     """Yields flattened inputs. Several may have the same shapes."""
-    given = compiled.flatten(tuple(args), keywords) if args or keywords else []
+    is_given = inputs.args or inputs.kwargs
+    given = compiled.flatten(tuple(inputs.args), inputs.kwargs) if is_given else []
     for profile in compiled.checks.profiles:
         for bound in _BOUNDS:
             sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}
@@ -110,7 +110,7 @@ def differences(
     compiled: CompiledModule,
     model: torch.nn.Module | ExportedProgram,
     leaves: Sequence[Any],
-    sizes: Sizes,
+    shapes: Shapes,
 ) -> Iterator[Difference]:
     """Yields the difference of each output for some flattened inputs.
 
@@ -126,8 +126,9 @@ def differences(
         except Exception as error:
             first = (str(error).splitlines() or [""])[0]
             raise VerificationError(
-                f"Nothing can be compared, because eager PyTorch does not run the model for inputs of the shapes "
-                f"{sizes}: {type(error).__name__}: {first}. Verify it in another dtype, with other sizes, or elsewhere."
+                "Nothing can be compared, because eager PyTorch does not run the model for inputs of the shapes "
+                f"{shapes}: {type(error).__name__}: {first}. Verify it in another dtype, with "
+                "other sizes, or elsewhere."
             ) from error
         restore()
         actual = _called(compiled, compiled, leaves)
@@ -136,7 +137,7 @@ def differences(
         if isinstance(theirs, torch.Tensor):
             worst = largest_difference(mine, theirs, rate)
             texts = _element(theirs, worst.place), _element(mine, worst.place)
-            yield Difference(f"output {number}", sizes, *worst, *texts)
+            yield Difference(f"output {number}", shapes, *worst, *texts)
 
 
 def _called(model: Any, interface: CompiledModule, leaves: Sequence[Any]) -> list[Any]:

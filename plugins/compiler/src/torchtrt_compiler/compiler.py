@@ -29,9 +29,10 @@ from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
-from torchtrt_compiler.exporting import export, size_profiles, tracing
+from torchtrt_compiler.exporting import export, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.guarded_sizes import guarded_sizes
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import (
     Program,
     clone_aliased_outputs,
@@ -48,11 +49,12 @@ from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
+from torchtrt_compiler.size_profiles import size_profiles
 from torchtrt_compiler.small_sizes import branches, excluded_sizes, without
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
-from torchtrt_compiler.verification import Built, closest_reference, verify
+from torchtrt_compiler.verification import VerifiedProgram, closest_reference, verify
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
@@ -95,23 +97,25 @@ def compile(
         VerificationError: With ``verify="reference"``, the network computes something else than the model.
         BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
-    keywords = {} if kwarg_inputs is None else kwarg_inputs
     check_setting_names(settings, compile)
-    options = settings_from(settings)
-    with disabling(options.disabled_capabilities):
-        if options.tune:
+    compilation_settings = settings_from(settings)
+    given = CallInputs(inputs, {} if kwarg_inputs is None else kwarg_inputs)
+    with disabling(compilation_settings.disabled_capabilities):
+        if compilation_settings.tune:
             compile_with = functools.partial(
-                compile, model, inputs, kwarg_inputs=keywords, dynamic_shapes=dynamic_shapes
+                compile, model, inputs, kwarg_inputs=given.kwargs, dynamic_shapes=dynamic_shapes
             )
-            export_again = functools.partial(export_traced, model, inputs, keywords, dynamic_shapes)
-            return tuned(compile_with, export_again, inputs, keywords, settings)
-        report = _checked(options)
-        with Stages(report.seconds, options.progress) as stages, torch.no_grad(), recording():
+            export_again = functools.partial(export_traced, model, *given, dynamic_shapes)
+            return tuned(compile_with, export_again, *given, settings)
+        report = _new_report(compilation_settings)
+        stages = Stages(report.seconds, compilation_settings.progress)
+        with stages, torch.no_grad(), recording():
             with stages.stage("exporting"):
-                exported = export_traced(model, inputs, keywords, dynamic_shapes)
+                exported = export_traced(model, *given, dynamic_shapes)
             with sizes_of_two_unknown(shape_env_of(exported.graph)):
-                given = inputs, keywords
-                return _compile_program(model, exported, given, options, report, stages)
+                return _compile_program(
+                    model, exported, given, compilation_settings, report, stages
+                )
 
 
 def compile_exported(
@@ -122,28 +126,28 @@ def compile_exported(
     settings: Mapping[str, Any],
 ) -> CompiledModule:
     """Compiles a model that ``export_traced`` has exported; otherwise as ``compile``, without ``tune``."""
-    options = settings_from(settings)
-    with disabling(options.disabled_capabilities):
-        report = _checked(options)
-        sizes = sizes_of_two_unknown(shape_env_of(exported.graph))
-        with Stages(report.seconds, options.progress) as stages, torch.no_grad(), sizes:
-            given = inputs, kwarg_inputs
-            return _compile_program(model, exported, given, options, report, stages)
+    compilation_settings = settings_from(settings)
+    given = CallInputs(inputs, kwarg_inputs)
+    with disabling(compilation_settings.disabled_capabilities):
+        report = _new_report(compilation_settings)
+        stages = Stages(report.seconds, compilation_settings.progress)
+        with stages, torch.no_grad(), sizes_of_two_unknown(shape_env_of(exported.graph)):
+            return _compile_program(model, exported, given, compilation_settings, report, stages)
 
 
-def _checked(options: CompilationSettings) -> CompilationReport:
+def _new_report(settings: CompilationSettings) -> CompilationReport:
     """Returns an empty report for settings that can be used here: errors are raised now, and not after exporting."""
-    builder_flags(options)
-    RuntimeSettings.of(options).check()
-    targets = list(compute_capabilities(options))
-    if options.verify == "reference":
+    builder_flags(settings)
+    RuntimeSettings.of(settings).check()
+    targets = list(compute_capabilities(settings))
+    if settings.verify == "reference":
         closest_reference()
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
             "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
             "`torchtrt packs` to list what is installed and why it is not loaded."
         )
-    return CompilationReport(describe(), inductor=options.inductor, compute_capabilities=targets)
+    return CompilationReport(describe(), inductor=settings.inductor, compute_capabilities=targets)
 
 
 def export_traced(
@@ -160,8 +164,8 @@ def export_traced(
 def _compile_program(
     model: torch.nn.Module | ExportedProgram,
     exported: ExportedProgram,
-    given: tuple[Sequence[Any], Mapping[str, Any]],
-    options: CompilationSettings,
+    given: CallInputs,
+    settings: CompilationSettings,
     report: CompilationReport,
     stages: Stages,
 ) -> CompiledModule:
@@ -170,69 +174,81 @@ def _compile_program(
     No size may be taken for 2 that may be 1: see ``sizes_of_two_unknown``.
     """
     with tracing(), stages.stage("lowering"):
-        watcher = watcher_of(exported, options)
-        program = lower(exported, options, watcher)
+        watcher = watcher_of(exported, settings)
+        program = lower(exported, settings, watcher)
         report.passes, report.divided = program.passes, program.divided
-        warn_of_unused_settings(options, exported, program)
+        warn_of_unused_settings(settings, exported, program)
         weights = _constants(exported, program)
         declared = size_profiles(program, *given)
         check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
         sizes = _sizes_of_model(model, exported, program, declared)
         profiles = sizes.profiles
-        compiled_sizes = {
-            symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
-        }
-        settle_sizes(program.graph_module.graph, {}, compiled_sizes)
+        settle_sizes(program.graph_module.graph, {}, _ranges_of_symbols(profiles))
         report.narrowed = list(narrowed_sizes(program, sizes, *given))
-        warn_of_narrowed(report, options)
+        warn_of_narrowed(report, settings)
     with stages.stage("partitioning"):
-        partition = _partitioned(program, options, report)
+        partition = _partitioned(program, settings, report)
     blocks: dict[str, GraphModule] = {}
-    if options.dryrun:
-        found = extract_distinct_blocks(program, partition, profiles, options, watcher)
-        graph_module, report.blocks = found.graph_module, found.rows(partition)
+    if settings.dryrun:
+        distinct = extract_distinct_blocks(program, partition, profiles, settings, watcher)
+        graph_module, report.blocks = distinct.graph_module, distinct.rows(partition)
     else:
-        services = Services(stages, cache_for(options.engine_cache), watcher)
-        checks = engine_checks_for(program, profiles, given, options)
-        builder = EngineBuilder(program, partition, profiles, options, report, services, checks)
-        with offloaded(options, (model, exported, program.graph_module), watcher):
+        services = Services(stages, cache_for(settings.engine_cache), watcher)
+        checks = engine_checks_for(program, profiles, given, settings)
+        builder = EngineBuilder(program, partition, profiles, settings, report, services, checks)
+        with offloaded(settings, (model, exported, program.graph_module), watcher):
             graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
+    requirements = _requirements(exported, program, profiles, report)
     watched = _watched(weights, graph_module, report)
-    memory = input_memory(exported, program.placeholders)
-    requirements = InputChecks.of(
-        program.placeholders, profiles, program.guards, memory, tuple(report.narrowed)
-    )
     interface = _interface(model, program, requirements, graph_module, watched)
     recipes = watcher.attributes(program.graph_module)
-    compiled = CompiledModule(
-        graph_module, interface, report, options, recipes, executor_for(options)
-    )
-    if options.verify == "reference" and not options.dryrun:
+    executor = executor_for(settings)
+    compiled = CompiledModule(graph_module, interface, report, settings, recipes, executor)
+    if settings.verify == "reference" and not settings.dryrun:
         with stages.stage("verifying"):
-            report.verified = verify(compiled, Built(model, blocks, profiles, given, options))
+            verified = VerifiedProgram(model, blocks, profiles, given, settings)
+            report.verified = verify(compiled, verified)
     return compiled
 
 
+def _ranges_of_symbols(profiles: Sequence[Profile]) -> Profile:
+    """Returns the sizes of each symbol in all profiles together."""
+    return {symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]}
+
+
 def _partitioned(
-    program: Program, options: CompilationSettings, report: CompilationReport
+    program: Program, settings: CompilationSettings, report: CompilationReport
 ) -> Partition:
     """Returns the blocks of a program, and reports what stays in PyTorch.
 
     Raises:
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
     """
-    partition = partition_nodes(program.graph_module.graph, options)
-    warn_of_large_weights(partition, options.max_engine_bytes)
+    partition = partition_nodes(program.graph_module.graph, settings)
+    warn_of_large_weights(partition, settings.max_engine_bytes)
     describe_partition(report, partition)
-    if options.require_full_compilation:
+    if settings.require_full_compilation:
         check_complete(report)
-    if not (report.blocks or options.dryrun):
-        warn_without_engines(report, options.min_block_size)
+    if not (report.blocks or settings.dryrun):
+        warn_without_engines(report, settings.min_block_size)
     return partition
+
+
+def _requirements(
+    exported: ExportedProgram,
+    program: Program,
+    profiles: tuple[Profile, ...],
+    report: CompilationReport,
+) -> InputChecks:
+    """Returns what the inputs of a call must satisfy."""
+    memory = input_memory(exported, program.placeholders)
+    return InputChecks.of(
+        program.placeholders, profiles, program.guards, memory, tuple(report.narrowed)
+    )
 
 
 def _interface(

@@ -24,6 +24,7 @@ from torchtrt.graphs.symbols import size_at
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt.tensorrt.selection import describe
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.rounding import difference_beyond_rounding, rounded_runs
@@ -81,9 +82,12 @@ class EngineChecks:
                 shapes = ", ".join(
                     str(list(each.shape)) for each in leaves if isinstance(each, torch.Tensor)
                 )
-                with _comparing(blocks, compared) as found, unchanged(graph_module, leaves):
+                with (
+                    _comparing(blocks, compared) as differences,
+                    unchanged(graph_module, leaves),
+                ):
                     _run(graph_module, leaves)
-                for name, difference in found.items():
+                for name, difference in differences.items():
                     return name, BuildError(
                         f"{describe()} computes something else than PyTorch for inputs of the sizes {shapes}: "
                         f"{difference}"
@@ -108,7 +112,7 @@ class EngineChecks:
 def engine_checks_for(
     program: Program,
     profiles: Sequence[Profile],
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    given: CallInputs,
     settings: CompilationSettings,
 ) -> EngineChecks:
     """Returns what compares the engines of a program, as the setting ``verify`` asks.
@@ -135,17 +139,14 @@ def sizes_to_compare(profile: Profile) -> Iterator[dict[Any, int]]:
     Args:
         profile: The range of each symbol.
     """
+    least, greatest = dict.fromkeys(profile, "min"), dict.fromkeys(profile, "max")
+    limits = [dict.fromkeys(profile, "opt"), least, greatest]
+    for symbol in profile:
+        limits += [{**least, symbol: "max"}, {**greatest, symbol: "min"}]
     seen: list[dict[Any, int]] = []
-    mixed = [(symbol, *bounds) for symbol in profile for bounds in (("max", "min"), ("min", "max"))]
-    for own, mine, others in (
-        (None, "opt", "opt"),
-        (None, "min", "min"),
-        (None, "max", "max"),
-        *mixed,
-    ):
+    for limit_of in limits:
         sizes = {
-            symbol: int(getattr(bounds, mine if symbol == own else others))
-            for symbol, bounds in profile.items()
+            symbol: int(getattr(bounds, limit_of[symbol])) for symbol, bounds in profile.items()
         }
         if sizes not in seen:
             seen.append(sizes)
@@ -157,20 +158,20 @@ def _comparing(
     blocks: Mapping[str, GraphModule], engines: Mapping[str, EngineModule]
 ) -> Iterator[dict[str, str]]:
     """Runs the engine of each block whenever the block runs, and yields what differs, by name."""
-    found: dict[str, str] = {}
+    differences: dict[str, str] = {}
 
     def compare(name: str, inputs: tuple[Any, ...], expected: Any) -> None:
-        if name in found:
+        if name in differences:
             return
         try:
             actual = engines[name](*inputs)
         except (EngineError, InputError) as error:
-            found[name] = str(error)
+            differences[name] = str(error)
         else:
             # Several outputs may be suspects: the runs serve all of them.
             rounded = functools.cache(lambda: rounded_runs(blocks[name], inputs))
             if difference := difference_beyond_rounding(actual, expected, rounded):
-                found[name] = difference
+                differences[name] = difference
 
     hooks = [
         blocks[name].register_forward_hook(
@@ -179,7 +180,7 @@ def _comparing(
         for name in engines
     ]
     try:
-        yield found
+        yield differences
     finally:
         for hook in hooks:
             hook.remove()

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule, Node
 
@@ -85,71 +85,91 @@ class EngineBuilder:
                 pass
         finally:
             built = (self.built.get(nodes) for nodes in self.partition.blocks.values())
-            for engine in dict.fromkeys(each[0] for each in built if each is not None):
-                self.record.layers(engine)
+            for module in dict.fromkeys(engine.module for engine in built if engine is not None):
+                self.record.layers(module)
         if had_blocks and not self.report.blocks:
             warn_without_engines(self.report, self.settings.min_block_size)
         warn_of_unused_names(graph_module, self.settings)
         return graph_module
 
     def attempt(self) -> GraphModule | None:
-        """Returns the graph with its engines, or None where it has other blocks now."""
-        found = extract_distinct_blocks(
+        """Returns the graph with its engines. If a block had to be changed, returns None: all is tried again."""
+        distinct = extract_distinct_blocks(
             self.program, self.partition, self.profiles, self.settings, self.services.watcher
         )
-        graph_module, blocks, levels = found.graph_module, found.modules, found.levels
+        graph_module, blocks, levels = distinct.graph_module, distinct.modules, distinct.levels
         name_tensors(graph_module, blocks, self.settings)
-        nodes = {name: [self.partition.blocks[each] for each in levels[name]] for name in blocks}
-        for name in blocks:
-            self.rename(nodes[name], name)
-        for waits, name in itertools.product((False, True), blocks):
-            try:
-                self.build(nodes[name], name, blocks[name], waits)
-            except BuildError as error:
-                self.reduce(levels[name], error)
-                return None
-            except ConversionError as error:
-                self.leave_failed([each for block in nodes[name] for each in block], error)
-                return None
-        engines = {name: self.built[nodes[name][0]] for name in blocks}
-        modules = {name: engine for name, (engine, _) in engines.items()}
-        if wrong := self.checks.objection(graph_module, blocks, modules):
-            self.reduce(levels[wrong[0]], wrong[1])
+        if not self.build_all(blocks, levels):
             return None
-        for name, engine in modules.items():
-            engine.calls = len(levels[name])
-            setattr(graph_module, name, engine)
+        engines = {name: self.built[self.partition.blocks[levels[name][0]]] for name in blocks}
+        modules = {name: engine.module for name, engine in engines.items()}
+        if objection := self.checks.objection(graph_module, blocks, modules):
+            name, error = objection
+            self.reduce(levels[name], error)
+            return None
+        for name, module in modules.items():
+            module.calls = len(levels[name])
+            setattr(graph_module, name, module)
         self.report.blocks = [
-            dataclasses.replace(row, calls=len(levels[name])) for name, (_, row) in engines.items()
+            dataclasses.replace(engine.row, calls=len(levels[name]))
+            for name, engine in engines.items()
         ]
         self.blocks = dict(blocks)
         return graph_module
 
-    def rename(self, blocks: Sequence[tuple[Node, ...]], name: str) -> None:
+    def build_all(
+        self, blocks: Mapping[str, GraphModule], levels: Mapping[str, Sequence[int]]
+    ) -> bool:
+        """Builds the engines of all blocks; returns whether all are there. If one fails, the partition changes.
+
+        Args:
+            blocks: The blocks by name, of equal ones the first.
+            levels: The levels of the partition that have the block or an equal one.
+        """
+        equal_blocks = {
+            name: [self.partition.blocks[level] for level in levels[name]] for name in blocks
+        }
+        for name in blocks:
+            self.rename(equal_blocks[name], name)
+        # First all that no other process is building, and then those that others may have finished meanwhile.
+        for waits, name in itertools.product((False, True), blocks):
+            try:
+                self.build(equal_blocks[name], name, blocks[name], waits)
+            except BuildError as error:
+                self.reduce(levels[name], error)
+                return False
+            except ConversionError as error:
+                nodes = itertools.chain.from_iterable(equal_blocks[name])
+                self.leave_failed(list(nodes), error)
+                return False
+        return True
+
+    def rename(self, equal_blocks: Sequence[tuple[Node, ...]], name: str) -> None:
         """Gives the engine of equal blocks, if it is there, the name that it has after another block was divided."""
-        known = next((self.built[nodes] for nodes in blocks if nodes in self.built), None)
-        if known is None:
+        built = (self.built[nodes] for nodes in equal_blocks if nodes in self.built)
+        if (engine := next(built, None)) is None:
             return
-        engine, row = known
-        if engine.name != name:
-            self.record.decision("renamed", f"{engine.name}, which is {name} from here on")
-            engine.name = name
-        self.built.update(dict.fromkeys(blocks, (engine, dataclasses.replace(row, name=name))))
+        module, row = engine
+        if module.name != name:
+            self.record.decision("renamed", f"{module.name}, which is {name} from here on")
+            module.name = name
+        renamed = BuiltEngine(module, dataclasses.replace(row, name=name))
+        self.built.update(dict.fromkeys(equal_blocks, renamed))
 
     def build(
-        self, blocks: Sequence[tuple[Node, ...]], name: str, block: GraphModule, waits: bool
+        self, equal_blocks: Sequence[tuple[Node, ...]], name: str, block: GraphModule, waits: bool
     ) -> None:
         """Builds the engine of equal blocks, or takes it from the cache, unless it is there.
 
         Processes that share a cache divide the work: none waits for a block while another one needs to be built.
         """
-        if blocks[0] in self.built:
+        if equal_blocks[0] in self.built:
             return
         start = time.perf_counter()
         with contextlib.suppress(BeingBuiltError):
-            made = build_engine(name, block, self.profiles, self.settings, self.services, waits)
-            self.record.engine(made[1], time.perf_counter() - start)
-            self.built.update(dict.fromkeys(blocks, made))
+            engine = build_engine(name, block, self.profiles, self.settings, self.services, waits)
+            self.record.engine(engine.row, time.perf_counter() - start)
+            self.built.update(dict.fromkeys(equal_blocks, engine))
 
     def reduce(self, levels: Sequence[int], error: BuildError) -> None:
         """Splits equal blocks that TensorRT cannot build, or leaves them to PyTorch where they are a single op."""

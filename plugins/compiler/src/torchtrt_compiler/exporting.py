@@ -1,4 +1,4 @@
-"""From a model and its inputs to an exported program and the sizes to build for."""
+"""From a model and its inputs to an exported program."""
 
 from __future__ import annotations
 
@@ -11,30 +11,23 @@ import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
-from torchtrt.conversion.size_ranges import (
-    LinearSize,
-    Profile,
-    SizeRange,
-    linear_size,
-)
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
-from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt_compiler.frontends import front_end_for
-from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
-from torchtrt_compiler.lowering import Program, without_regions, without_transforms
+from torchtrt_compiler.inputs import flatten, is_input, map_inputs
+from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
+from torchtrt_compiler.size_profiles import count_ranges
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
 from torchtrt_runtime.input_checks import check_strided
@@ -224,7 +217,7 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
     if not isinstance(kwarg_inputs, Mapping):
         raise InputError(f"kwarg_inputs is {kind_of(kwarg_inputs)}: give inputs by name.")
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
-    _count_ranges(leaves)
+    count_ranges(leaves)
     for leaf in leaves:
         if is_distributed(leaf):
             raise InputError(
@@ -240,135 +233,3 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
             "None of the inputs is a tensor or a torchtrt.Input, and an engine takes tensors. "
             "For a shape write torchtrt.Input((1, 3, 224, 224))."
         )
-
-
-def size_profiles(
-    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
-) -> tuple[Profile, ...]:
-    """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
-
-    The minimum and maximum come from the exported program, widened down to what an ``Input``
-    asked for (exporting itself stops at 2). The optimal sizes come from the inputs given here, or
-    those it was exported with. A range whose sizes the program takes none of makes no profile.
-
-    Raises:
-        InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
-            ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
-    """
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
-    placeholders = program.placeholders
-    if leaves and len(leaves) != len(placeholders):
-        raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
-    profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
-    dynamic = list(_dynamic_sizes(placeholders, leaves))
-    alone = {each.linear.symbol for each in dynamic if each.linear.is_symbol}
-    for each in dynamic:
-        symbol = each.linear.symbol
-        if symbol in alone and not each.linear.is_symbol:
-            continue
-        for number, profile in enumerate(profiles):
-            wanted = each.wanted(number, program.ranges.get(symbol, (0, None)))
-            profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
-    taken = [each for each in profiles if all(size.min <= size.max for size in each.values())]
-    return tuple(taken or profiles)
-
-
-class _DynamicSize(NamedTuple):
-    """A dimension of an input whose size varies.
-
-    Attributes:
-        linear: The size, by its symbol.
-        leaf: What was given for the input; None where nothing was.
-        dim: The dimension.
-        where: The dimension and the input, in words.
-        hint: The size that the program was exported with.
-    """
-
-    linear: LinearSize
-    leaf: Any
-    dim: int
-    where: str
-    hint: int | None
-
-    def wanted(self, number: int, known: tuple[int, int | None]) -> SizeRange:
-        """Returns the values of the symbol to build for.
-
-        Args:
-            number: The range of the input, where it has several.
-            known: The minimum and the maximum value in the exported program.
-
-        Raises:
-            InputError: There is no greatest value.
-        """
-        minimum, maximum = known
-        if isinstance(self.leaf, Input):
-            low, optimal, high = (shape[self.dim] for shape in self.leaf.in_profile(number))
-            _, optimal = self.linear.values(low, optimal)
-            low, high = self.linear.values(low, high)
-            # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
-            minimum = low if minimum <= 2 else max(low, minimum)
-            maximum = high if maximum is None else min(high, maximum)
-        else:
-            # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
-            minimum = max(minimum, 1)
-            optimal = self._usual(minimum)
-        if maximum is None or maximum > INT32_RANGE[1]:
-            raise InputError(
-                f"The size of {self.where} has no upper bound, and an engine is built for a maximum size. Give one: "
-                "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
-            )
-        return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)
-
-    def _usual(self, minimum: int) -> int:
-        """Returns the symbol's value in the example that was given or exported with; else the least one."""
-        is_tensor = isinstance(self.leaf, torch.Tensor)
-        size = int(self.leaf.shape[self.dim]) if is_tensor else self.hint
-        return minimum if size is None else self.linear.values(size, size)[1]
-
-
-def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_DynamicSize]:
-    """Yields the dimensions whose sizes grow with a symbol, and checks the others.
-
-    Raises:
-        InputError: An ``Input`` asks for sizes that the program fixed, or an input is a number that varies.
-    """
-    for index, placeholder in enumerate(placeholders):
-        value = placeholder.meta.get("val")
-        if isinstance(value, (torch.SymInt, torch.SymFloat)):
-            raise InputError(
-                f"Input {placeholder.name!r} is a number that varies, and engines take tensors alone. Export the model "
-                "with a fixed number, or give it a tensor: the number may be one of its sizes."
-            )
-        if not isinstance(value, torch.Tensor):
-            continue
-        leaf = leaves[index] if leaves else None
-        for dim, size in enumerate(tuple[Any, ...](value.shape)):
-            where = f"dimension {dim} of input {placeholder.name!r}"
-            if isinstance(size, int):
-                _check_fixed(leaf, dim, size, where)
-                continue
-            linear = linear_size(size.node.expr)
-            if linear is not None:
-                yield _DynamicSize(linear, leaf, dim, where, size.node.hint)
-
-
-def _count_ranges(leaves: Sequence[Any]) -> int:
-    """Returns how many ranges the inputs have that have several; those with one go with each."""
-    counts = {len(leaf.ranges or "1") for leaf in leaves if isinstance(leaf, Input)} - {1}
-    if len(counts) > 1:
-        raise InputError(
-            f"Inputs have {' and '.join(map(str, sorted(counts)))} ranges of sizes. Each range of one goes with the "
-            "range of another in its place: give all of them equally many, or one."
-        )
-    return next(iter(counts), 1)
-
-
-def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
-    if isinstance(leaf, Input):
-        minimum, _, maximum = leaf.bounds
-        if minimum[dim] != maximum[dim]:
-            raise InputError(
-                f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}: "
-                "something in its code depends on that number. Make the code independent of it, or give a fixed "
-                "size."
-            )

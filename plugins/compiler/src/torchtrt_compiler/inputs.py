@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -124,6 +124,18 @@ class Input:
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
+
+
+class CallInputs(NamedTuple):
+    """The inputs of a call, as the caller of the compiler gave them.
+
+    Attributes:
+        args: The positional inputs.
+        kwargs: The keyword inputs.
+    """
+
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
 
 
 _NAMES = ("min_shape", "opt_shape", "max_shape")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch.fx import Node
@@ -16,7 +16,7 @@ from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resol
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.tensorrt.probes import DISABLED, disabled
-from torchtrt_compiler.partitioning import Partition
+from torchtrt_compiler.partitioning import Partition, TorchNode
 from torchtrt_compiler.record import current_record
 from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
 
@@ -26,21 +26,24 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
     members = [node for block in partition.blocks.values() for node in block]
     report.converted = list(count_converters(members))
     report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
-    report.in_torch = [
-        TorchOp(
-            node=entry.node.name,
-            op=qualified_name(entry.node.target),
-            reason=entry.reason,
-            codes=tuple(dict.fromkeys(each.code for each in entry.rejections)),
-            advice=tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
-            model_line=model_line(entry.node),
-            reasons=tuple(each.reason for each in entry.rejections),
-        )
-        for entry in partition.torch_nodes
-    ]
+    report.in_torch = list(map(_torch_op, partition.torch_nodes))
     sizes = map(len, partition.blocks.values())
     report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
     current_record().partition(report)
+
+
+def _torch_op(entry: TorchNode) -> TorchOp:
+    """Returns the report's row of a node that stays in PyTorch."""
+    rejections = entry.rejections
+    return TorchOp(
+        node=entry.node.name,
+        op=qualified_name(entry.node.target),
+        reason=entry.reason,
+        codes=tuple(dict.fromkeys(rejection.code for rejection in rejections)),
+        advice=tuple(dict.fromkeys(filter(None, (rejection.advice for rejection in rejections)))),
+        model_line=model_line(entry.node),
+        reasons=tuple(rejection.reason for rejection in rejections),
+    )
 
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
@@ -74,22 +77,28 @@ def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerU
         for capability in _layers_of(node):
             nodes.setdefault(capability, []).append(node)
     for node in (*inside, *in_torch):
-        for capability, reason in _missed_by(node).items():
-            by_reason = missed.setdefault(capability, {})
-            by_reason.setdefault(DISABLED if capability in disabled() else reason, []).append(
-                node.name
-            )
+        for capability, difference in _missed_by(node).items():
+            reason = DISABLED if capability in disabled() else difference
+            missed.setdefault(capability, {}).setdefault(reason, []).append(node.name)
     return [
-        LayerUse(
-            each.name,
-            each.title,
-            tuple(node.name for node in nodes.get(each, ())),
-            tuple(dict.fromkeys(filter(None, map(model_line, nodes.get(each, ()))))),
-            {reason: tuple(names) for reason, names in missed.get(each, {}).items()},
-        )
-        for each in Capability
-        if each in nodes or each in missed
+        _layer_use(capability, nodes.get(capability, ()), missed.get(capability, {}))
+        for capability in Capability
+        if capability in nodes or capability in missed
     ]
+
+
+def _layer_use(
+    capability: Capability, nodes: Sequence[Node], missed: Mapping[str, Sequence[str]]
+) -> LayerUse:
+    """Returns the report's row of a layer: the nodes that become it, and by reason the names of those that do not."""
+    lines = filter(None, map(model_line, nodes))
+    return LayerUse(
+        capability.name,
+        capability.title,
+        tuple(node.name for node in nodes),
+        tuple(dict.fromkeys(lines)),
+        {reason: tuple(names) for reason, names in missed.items()},
+    )
 
 
 def _with_inner(nodes: Iterable[Node]) -> Iterator[Node]:

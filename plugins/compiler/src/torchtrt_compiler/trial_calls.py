@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.contract import arguments_of, value_of
 from torchtrt.graphs.nodes import writes
 from torchtrt.graphs.symbols import size_at
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.input_checks import TensorCheck
@@ -75,10 +76,10 @@ class ProgramInputs:
 
     Args:
         program: The program.
-        given: The inputs that the caller gave, positional and by keyword.
+        given: The inputs that the caller gave.
     """
 
-    def __init__(self, program: Program, given: tuple[Sequence[Any], Mapping[str, Any]]) -> None:
+    def __init__(self, program: Program, given: CallInputs) -> None:
         self.placeholders = program.placeholders
         self.examples = _examples(program, given)
 
@@ -99,13 +100,11 @@ class ProgramInputs:
         return leaves
 
 
-def _examples(
-    program: Program, given: tuple[Sequence[Any], Mapping[str, Any]]
-) -> list[torch.Tensor | None]:
+def _examples(program: Program, given: CallInputs) -> list[torch.Tensor | None]:
     """Returns the caller's example of each input, or None."""
     leaves: Sequence[Any] = ()
     with contextlib.suppress(ValueError):  # by other names: then there are generated numbers
-        leaves = program.input_tree.flatten_up_to((tuple(given[0]), dict(given[1])))
+        leaves = program.input_tree.flatten_up_to((tuple(given.args), dict(given.kwargs)))
     if len(leaves) != len(program.placeholders):
         leaves = [None] * len(program.placeholders)
     return [

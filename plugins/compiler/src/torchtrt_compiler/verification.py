@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -25,6 +24,7 @@ from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import NoCache
 from torchtrt_compiler.comparison import differences, inputs_at_limits
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import UnwatchedProgram
 from torchtrt_runtime.compiled_module import CompiledModule
@@ -32,25 +32,25 @@ from torchtrt_runtime.report import VerifiedOutput
 
 
 @dataclass(frozen=True)
-class Built:
-    """The compiled program.
+class VerifiedProgram:
+    """The parts of a compiled program that ``verify`` reads.
 
     Attributes:
         model: The model in eager PyTorch.
         blocks: The graph of each engine, by its name.
         profiles: The sizes that the engines are for.
-        inputs: The inputs that the caller gave, positional and by keyword.
+        inputs: The inputs that the caller gave.
         settings: The settings of the compilation.
     """
 
     model: torch.nn.Module | ExportedProgram
     blocks: Mapping[str, GraphModule]
     profiles: Sequence[Profile]
-    inputs: tuple[Sequence[Any], Mapping[str, Any]]
+    inputs: CallInputs
     settings: CompilationSettings
 
 
-def verify(compiled: CompiledModule, built: Built) -> list[VerifiedOutput]:
+def verify(compiled: CompiledModule, program: VerifiedProgram) -> list[VerifiedOutput]:
     """Returns the largest difference of each output from eager PyTorch, at the limits of each range of sizes.
 
     Tensors that the model writes to hold their old values afterwards.
@@ -60,11 +60,11 @@ def verify(compiled: CompiledModule, built: Built) -> list[VerifiedOutput]:
         TensorRTUnavailableError: The reference TensorRT is not installed.
     """
     version = closest_reference()
-    on_reference = _on_reference(compiled, built, f"reference@{version}")
+    on_reference = _on_reference(compiled, program, f"reference@{version}")
     rows = [
-        VerifiedOutput(f"reference@{version}", each.output, sizes, each.largest, each.tolerance)
-        for sizes, leaves in inputs_at_limits(compiled, built.inputs)
-        for each in differences(on_reference, built.model, leaves, sizes)
+        VerifiedOutput(f"reference@{version}", each.output, shapes, each.largest, each.tolerance)
+        for shapes, leaves in inputs_at_limits(compiled, program.inputs)
+        for each in differences(on_reference, program.model, leaves, shapes)
     ]
     if failed := [row for row in rows if not row.agrees]:
         raise VerificationError("\n".join(map(str, failed)), tuple(rows))
@@ -94,16 +94,18 @@ def _number(version: str) -> int:
     return int(major) * 1000 + int(minor)
 
 
-def _on_reference(compiled: CompiledModule, built: Built, tensorrt: str) -> CompiledModule:
+def _on_reference(
+    compiled: CompiledModule, program: VerifiedProgram, tensorrt: str
+) -> CompiledModule:
     """Returns the compiled model with engines of the reference."""
     graph_module = copy.copy(compiled.graph_module)
     module = selection.load(tensorrt)
     services = Services(Stages({}, False), NoCache(), UnwatchedProgram())
     plain = CompilationSettings(
-        truncate_double=built.settings.truncate_double, autocast=built.settings.autocast
+        truncate_double=program.settings.truncate_double, autocast=program.settings.autocast
     )
     with answering_for(selection.current()), selection.use_module(module):
-        for name, block in built.blocks.items():
-            engine, _ = build_engine(name, block, built.profiles, plain, services)
-            setattr(graph_module, name, engine)
+        for name, block in program.blocks.items():
+            engine = build_engine(name, block, program.profiles, plain, services)
+            setattr(graph_module, name, engine.module)
     return CompiledModule(graph_module, compiled.interface, compiled.report, plain)

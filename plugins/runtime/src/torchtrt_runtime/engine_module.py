@@ -46,8 +46,8 @@ from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped
 
 _LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
-_LEFT: list[dict[str, Any]] = []
-"""The memory of executions that were dropped during a recording."""
+_DROPPED_WHILE_CAPTURING: list[dict[str, Any]] = []
+"""The contents of executions that were dropped while a CUDA graph was captured: freeing them would end the capture."""
 _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
 
@@ -167,10 +167,10 @@ class _Execution:
             known.address = -1
 
     def __del__(self) -> None:
-        # Freeing it would end what this stream records; the next one that is made frees it.
+        # The next execution that is made frees it.
         on_cuda = self.device.type == "cuda" and not sys.is_finalizing()
         if on_cuda and torch.cuda.is_current_stream_capturing():
-            _LEFT.append(vars(self))
+            _DROPPED_WHILE_CAPTURING.append(vars(self))
 
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
@@ -433,7 +433,7 @@ class EngineModule(torch.nn.Module):
                 raise EngineError(f"{self.name} cannot run: {objection}.")
             if stream and torch.cuda.is_current_stream_capturing():
                 return [], self._to_record(device, [tensor.shape for tensor in inputs], stream)
-            _LEFT.clear()
+            _DROPPED_WHILE_CAPTURING.clear()
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))

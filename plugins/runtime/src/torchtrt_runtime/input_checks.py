@@ -112,13 +112,13 @@ class InputChecks:
     Attributes:
         inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.
         profiles: The sizes that go together, for each symbol.
-        assumptions: Conditions on the symbols under which the graph was traced.
+        guards: Conditions on the symbols under which the graph was traced.
         narrowed: The sizes that were asked for, where the model's code allows fewer.
     """
 
     inputs: tuple[tuple[str, Any], ...]
     profiles: tuple[Profile, ...]
-    assumptions: tuple[Any, ...] = ()
+    guards: tuple[Any, ...] = ()
     narrowed: tuple[NarrowedSize, ...] = ()
     _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class InputChecks:
         cls,
         placeholders: Sequence[Node],
         profiles: tuple[Profile, ...],
-        assumptions: tuple[Any, ...] = (),
+        guards: tuple[Any, ...] = (),
         memory: Mapping[str, InputMemory] = MappingProxyType({}),
         narrowed: tuple[NarrowedSize, ...] = (),
     ) -> InputChecks:
@@ -142,14 +142,14 @@ class InputChecks:
         Args:
             placeholders: The program's inputs.
             profiles: The sizes that go together, for each symbol.
-            assumptions: Conditions on the symbols under which the graph was traced.
+            guards: Conditions on the symbols under which the graph was traced.
             memory: The required memory of inputs, by name.
             narrowed: The sizes that were asked for, where the model's code allows fewer.
 
         Raises:
-            InputError: An assumption depends on a symbol that no input determines.
+            InputError: A guard depends on a symbol that no input determines.
         """
-        check_decidable(assumptions, profiles)
+        check_decidable(guards, profiles)
         inputs: list[tuple[str, Any]] = []
         for node in placeholders:
             value, name = node.meta.get("val"), str(node.target)
@@ -159,7 +159,7 @@ class InputChecks:
                 )
                 value = TensorCheck(name, value.dtype, value.layout, sizes, memory.get(name))
             inputs.append((name, value))
-        return cls(tuple(inputs), profiles, assumptions, narrowed)
+        return cls(tuple(inputs), profiles, guards, narrowed)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_passed": {}, "_matches": never_matches}
@@ -174,7 +174,7 @@ class InputChecks:
             if getattr(leaf, "is_nested", False):
                 break
         else:
-            # The guards of PyTorch compare strides, and no storage offsets.
+            # The matcher compares strides, and no storage offsets.
             if not self._reads_strides and self._matches(*leaves):
                 return
         try:
@@ -226,8 +226,8 @@ class InputChecks:
             elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
                 raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
         sizes.check_together()
-        for assumption in self.assumptions:
-            sizes.check_assumption(assumption)
+        for guard in self.guards:
+            sizes.check_guard(guard)
 
 
 @dataclass(frozen=True)
@@ -353,16 +353,16 @@ class _Sizes:
                     f"The size of {place} is {size}, but it must be {self._checks.as_code(expression)} = {expected}."
                 )
 
-    def check_assumption(self, assumption: Any) -> None:
+    def check_guard(self, guard: Any) -> None:
         """Checks a condition under which the model was exported."""
-        if _holds(assumption, self._values):
+        if _holds(guard, self._values):
             return
-        symbols = sorted(assumption.free_symbols, key=str)
+        symbols = sorted(guard.free_symbols, key=str)
         given = " and ".join(
             f"{self._checks.as_code(each)} is {self._values.get(each)}" for each in symbols
         )
         closest = next(filter(None, map(self._closest, symbols)), "")
-        condition = shortened(self._checks.as_code(assumption))
+        condition = shortened(self._checks.as_code(guard))
         raise InputError(
             f"The model was exported under the condition {condition}, but {given}. {closest}{OTHER_PROGRAM}"
         )
@@ -373,7 +373,7 @@ class _Sizes:
         def is_accepted(value: int) -> bool:
             values = {**self._values, symbol: value}
             return self._is_in_a_profile(values) and all(
-                _holds(assumption, values) for assumption in self._checks.assumptions
+                _holds(guard, values) for guard in self._checks.guards
             )
 
         if (place := self._places.get(symbol)) is None:
@@ -387,9 +387,9 @@ class _Sizes:
         return sizes and f"{place.input}.shape[{place.dim}] may be {sizes}{other}. "
 
 
-def _holds(assumption: Any, values: Mapping[Any, int]) -> bool:
+def _holds(guard: Any, values: Mapping[Any, int]) -> bool:
     try:
-        return bool(assumption.xreplace(values) == True)  # noqa: E712  (SymPy's)
+        return bool(guard.xreplace(values) == True)  # noqa: E712  (SymPy's)
     except ZeroDivisionError:
         return False
 
@@ -428,18 +428,18 @@ def _memory_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
     return tensor.stride(), int(tensor.storage_offset())
 
 
-def check_decidable(assumptions: Sequence[Any], profiles: Sequence[Profile]) -> None:
-    """Checks that the sizes of the inputs decide every assumption of a program.
+def check_decidable(guards: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    """Checks that the sizes of the inputs decide every guard of a program.
 
     Raises:
         InputError: One has a symbol that no input determines, or is neither true nor false for known sizes.
     """
-    for assumption in assumptions:
+    for guard in guards:
         values = {symbol: sizes.opt for symbol, sizes in profiles[0].items()}
-        if assumption.xreplace(values) not in (True, False):
-            unknown = ", ".join(sorted(map(str, assumption.free_symbols - values.keys())))
+        if guard.xreplace(values) not in (True, False):
+            unknown = ", ".join(sorted(map(str, guard.free_symbols - values.keys())))
             raise InputError(
-                f"The model was exported under the condition {assumption}, which the sizes of its inputs do not "
+                f"The model was exported under the condition {guard}, which the sizes of its inputs do not "
                 f"decide{f' ({unknown} is the size of no input)' if unknown else ''}. A compiled model could not "
                 "check it. Fix the sizes that the condition depends on."
             )

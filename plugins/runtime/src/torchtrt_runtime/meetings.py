@@ -54,8 +54,8 @@ class Meeting:
         places = list(places_of(module.graph_module))
         for name, ranks in self._processes.real_groups():
             sequence = [
-                [where, *([each.op, *each.words] for each in found if each.group == name)]
-                for where, found in places
+                [place, *([each.op, *each.words] for each in collectives if each.group == name)]
+                for place, collectives in places
             ]
             exchanges = [each for each in sequence if len(each) > 1]
             self._compare(name, ranks, json.dumps(exchanges))
@@ -65,8 +65,8 @@ class Meeting:
         """Compares the model's collectives with those of the others of a group."""
         mine = self._processes.rank
         message = _Message("a first call of a model", collectives)
-        found = _exchanged(name, ranks, mine, message, "called the model")
-        for rank, theirs in found.items():
+        messages = _exchange(name, ranks, mine, message, "called the model")
+        for rank, theirs in messages.items():
             if failure := theirs.failure or _at_another_place(mine, message, rank, theirs):
                 raise _error_of(failure)
             if theirs.value != collectives:
@@ -141,7 +141,7 @@ def agreed(
     """
     if processes is None:
         return value
-    message = _agreed(processes, _Message(about, value), combine)
+    message = _agree(processes, _Message(about, value), combine)
     if message.failure:
         raise _error_of(message.failure)
     return message.value  # type: ignore[no-any-return]
@@ -185,7 +185,7 @@ def _fail(processes: Processes, about: str, reason: str, error: Exception) -> No
     """Raises the error of all processes for one that this process survives."""
     own = _Failure(processes.rank, reason, False)
     try:
-        failure = _agreed(processes, _Message(about, None, own), operator.and_).failure
+        failure = _agree(processes, _Message(about, None, own), operator.and_).failure
     except SharedFailureError as silence:
         raise SharedFailureError(
             f"Rank {own.rank} has failed: {reason.rstrip('.')}. Then {silence}"
@@ -194,16 +194,14 @@ def _fail(processes: Processes, about: str, reason: str, error: Exception) -> No
 
 
 def _send_failure(processes: Processes, message: _Message) -> None:
-    """Sends a message to the other processes at all steps of ``_agreed``, and waits for none."""
+    """Sends a message to the other processes at all steps of ``_agree``, and waits for none."""
     with contextlib.suppress(Exception):  # of a process group that has ended
         groups = list(processes.real_groups())
         for name, _ in itertools.product((name for name, _ in groups), groups):
             default_store().set(f"{_next_place(name)}/{processes.rank}", json.dumps(message))
 
 
-def _agreed(
-    processes: Processes, message: _Message, combine: Callable[[Any, Any], Any]
-) -> _Message:
+def _agree(processes: Processes, message: _Message, combine: Callable[[Any, Any], Any]) -> _Message:
     """Returns the message that all processes of a model agree on: one value, or the failure of the lowest rank."""
     mine = processes.rank
     groups = list(processes.real_groups())
@@ -211,17 +209,17 @@ def _agreed(
     # failure takes all steps too, so that no other one waits.
     for _ in groups:
         for name, ranks in groups:
-            found = _exchanged(name, ranks, mine, message, f"come to {message.about}")
-            failures = [each.failure for each in found.values() if each.failure] or [
+            messages = _exchange(name, ranks, mine, message, f"come to {message.about}")
+            failures = [each.failure for each in messages.values() if each.failure] or [
                 conflict
-                for rank, theirs in found.items()
+                for rank, theirs in messages.items()
                 if (conflict := _at_another_place(mine, message, rank, theirs))
             ]
             if failures:
                 ends = [each for each in failures if each.is_end]
                 message = message._replace(value=None, failure=min(ends or failures))
             else:
-                value = functools.reduce(combine, (each.value for each in found.values()))
+                value = functools.reduce(combine, (each.value for each in messages.values()))
                 message = message._replace(value=value)
     return message
 
@@ -245,13 +243,13 @@ def _error_of(failure: _Failure) -> SharedFailureError:
     )
 
 
-def _exchanged(
-    name: str, ranks: tuple[int, ...], rank: int, message: _Message, what: str
+def _exchange(
+    name: str, ranks: tuple[int, ...], rank: int, message: _Message, awaited: str
 ) -> dict[int, _Message]:
     """Sends a message to the others of a group, and returns the message of each rank.
 
     Raises:
-        SharedFailureError: Another process sends none; ``what`` is what it has not done.
+        SharedFailureError: Another process sends none: it has not ``awaited``, which is "called the model" or the like.
     """
     store = default_store()
     place = _next_place(name)
@@ -263,7 +261,7 @@ def _exchanged(
     except Exception as error:
         missing = _missing(store, keys)
         raise SharedFailureError(
-            f"Rank {missing} of the ranks {list(ranks)} has not {what} within {store.timeout.total_seconds():g} s: "
+            f"Rank {missing} of the ranks {list(ranks)} has not {awaited} within {store.timeout.total_seconds():g} s: "
             "it has ended, or runs other code. Read its output; all ranks must compile and call the same models "
             "in the same order. If it only needs longer, give init_process_group() a greater timeout."
         ) from error

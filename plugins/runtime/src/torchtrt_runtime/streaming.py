@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torchtrt.errors import EngineError, InputError, kind_of
-from torchtrt.settings import is_integer
+from torchtrt.setting_checks import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt_runtime.compiled_module import CompiledModule
@@ -14,9 +14,9 @@ from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
 
 def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
-    """Returns what sets how much memory the weights of a compiled model may take on the GPU.
+    """Returns the budget of a compiled model's weights on the GPU, which can be set.
 
-    In a ``with`` block it returns to the budget from before at the end.
+    As a context manager, it restores the budget from before at the end of the ``with`` block.
 
     Args:
         compiled: A model compiled with ``enable_weight_streaming=True``, or loaded from a file of one.

@@ -50,7 +50,7 @@ def _uniform(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype
 
 
 def _normal(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype) -> NetworkTensor:
-    """Returns numbers of the standard normal distribution; the arguments are ``uniform``'s."""
+    """Returns numbers of the standard normal distribution; the arguments are ``_uniform``'s."""
     drawn = _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0)
     return types.cast(ctx, drawn, dtype)
 
@@ -140,7 +140,7 @@ def _alpha_dropout(
 ) -> NetworkTensor:
     """Returns ``tensor`` with elements set to SELU's minimum value, then scaled and shifted to keep mean and variance.
 
-    The arguments are ``dropout``'s.
+    The arguments are ``_dropout``'s.
     """
     if probability == 1:
         return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)

@@ -67,8 +67,6 @@ def _converted(
     if source is target:  # by the name only that a weakly typed network has for it
         return add_cast(ctx.net, tensor, target)
     if target is torch.bool and source.is_floating_point:
-        from torchtrt.tensorrt import trt
-
         zero = ctx.tensor(nested(0.0, len(tensor.shape)), source)
         equal = trt.ElementWiseOperation.EQUAL
         is_zero = add(ctx, "elementwise", tensor, zero, equal)
@@ -249,7 +247,7 @@ def computed_infinity(
 
 
 def _is_near_half(value: object) -> bool:
-    """Returns whether float16 distinguishes a number from others, if it is one: beyond its range it does not."""
+    """Returns whether a value is no number, or one in the range of float16, infinities and NaN included."""
     if not isinstance(value, float) or not math.isfinite(value):
         return not isinstance(value, int) or abs(value) <= _HALF.max
     return value == 0 or _HALF.smallest_normal <= abs(value) <= _HALF.max
@@ -259,9 +257,10 @@ _HALF = torch.finfo(torch.float16)
 
 
 def _makes_single(ctx: ConversionContext) -> bool:
-    """Returns whether what is float32 in the node in conversion is, and no other name of float16: its result is not.
+    """Returns whether the node in conversion has no float16 result, so that its float32 tensors really are float32.
 
-    A converter that takes a tensor's dtype from a weakly typed network computes float16 as it names it.
+    A weakly typed network calls float16 Float. A converter that takes a tensor's dtype from such a network asks for
+    float32, and computes float16.
     """
     values = None if ctx.node is None else ctx.node.meta.get("val")
     values = values if isinstance(values, (list, tuple)) else [values]

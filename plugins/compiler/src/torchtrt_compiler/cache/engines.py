@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.fx import GraphModule
@@ -15,8 +15,18 @@ from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.report import BlockReport
 
 FOLDER_VARIABLE = "TORCHTRT_CACHE"
-BuiltEngine = tuple[EngineModule, BlockReport]
-"""An engine and its row in the report."""
+
+
+class BuiltEngine(NamedTuple):
+    """An engine that was built, or taken from a cache.
+
+    Attributes:
+        module: The engine as a module.
+        row: Its row in the report.
+    """
+
+    module: EngineModule
+    row: BlockReport
 
 
 class BeingBuiltError(Exception):

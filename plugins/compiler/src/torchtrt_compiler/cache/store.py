@@ -27,7 +27,7 @@ from torch.fx import GraphModule
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, RefitError, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
-from torchtrt.settings import SWITCHES
+from torchtrt.setting_checks import SWITCHES
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt_compiler.cache.engines import (
     FOLDER_VARIABLE,
@@ -139,15 +139,15 @@ class EngineCache:
         if key is None or not self._is_usable(self._path(key)):
             return build()
         weights = {name: digest(tensor) for name, tensor in request.replaceable.items()}
-        found = self._read(request, key, weights)
-        if found is None:
+        engine = self._read(request, key, weights)
+        if engine is None:
             with self._lock(key[:2], waits):
                 # Another process may have built it meanwhile.
-                found = self._read(request, key, weights)
-                if found is None:
-                    found = build()
-                    self._keep(key, found, weights)
-        return found
+                engine = self._read(request, key, weights)
+                if engine is None:
+                    engine = build()
+                    self._keep(key, engine, weights)
+        return engine
 
     def entries(self) -> list[CachedEngine]:
         """Returns the engines, those used last first."""
@@ -266,7 +266,7 @@ class EngineCache:
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
-        return engine, report
+        return BuiltEngine(engine, report)
 
     def _keep(self, key: str, built: BuiltEngine, weights: Mapping[str, str]) -> None:
         """Writes an engine into the folder, and removes the oldest ones beyond the limit of its size."""

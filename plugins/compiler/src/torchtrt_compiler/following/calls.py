@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -202,37 +203,47 @@ def is_seen_through(leaves: list[Any]) -> bool:
 
 
 def _bounds(value: Any, declared: Any, where: str) -> list[Bounds]:
-    """Returns for each tensor of an argument the sizes that were declared to vary."""
-    if not isinstance(value, torch.Tensor):
-        leaves = pytree.tree_leaves(value)
-        if declared is None or not leaves:
-            return [{} for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        if isinstance(value, Mapping) and isinstance(declared, Mapping):
-            pairs = [
-                (each, declared.get(name), f"{where}[{name!r}]") for name, each in value.items()
-            ]
-        elif isinstance(value, list | tuple) and isinstance(declared, list | tuple):
-            pairs = [
-                (each, declared[place] if place < len(declared) else None, f"{where}[{place}]")
-                for place, each in enumerate(value)
-            ]
-        elif not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            return []
-        else:
-            raise InputError(
-                f"dynamic_shapes gives {kind_of(declared)} for {where!r}, which is {kind_of(value)}."
-            )
-        return [each for pair in pairs for each in _bounds(*pair)]
+    """Returns for each tensor of an argument the sizes that were declared to vary.
+
+    Args:
+        value: The argument: a tensor, a container, or anything else.
+        declared: What was declared for it. Declarations of containers nest as these do.
+        where: The name of the argument, with the way into its containers.
+    """
+    if isinstance(value, torch.Tensor):
+        return [_tensor_bounds(value, declared, where)]
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
     if declared is None:
-        return [{}]
-    if isinstance(declared, Input):
-        if len(declared.bounds[0]) != value.dim():
-            raise InputError(
-                f"dynamic_shapes gives {len(declared.bounds[0])} dimensions for {where!r}, which has {value.dim()}."
-            )
-        sizes = zip(*declared.bounds, strict=True)
-        return [{dim: each for dim, each in enumerate(sizes) if each[0] != each[2]}]
-    return [{dim: _range(each, where) for dim, each in _dims(declared, value, where)}]
+        return [{} for _ in tensors]
+    parts: list[tuple[Any, Any, str]] = []
+    if isinstance(value, Mapping) and isinstance(declared, Mapping):
+        parts = [(each, declared.get(name), f"{where}[{name!r}]") for name, each in value.items()]
+    elif isinstance(value, list | tuple) and isinstance(declared, list | tuple):
+        padded = itertools.chain(declared, itertools.repeat(None))
+        each_declared = zip(value, padded, strict=False)
+        parts = [
+            (each, part, f"{where}[{place}]") for place, (each, part) in enumerate(each_declared)
+        ]
+    elif tensors:
+        raise InputError(
+            f"dynamic_shapes gives {kind_of(declared)} for {where!r}, which is {kind_of(value)}."
+        )
+    return [bounds for part in parts for bounds in _bounds(*part)]
+
+
+def _tensor_bounds(tensor: torch.Tensor, declared: Any, where: str) -> Bounds:
+    """Returns the sizes of a tensor that were declared to vary, by dimension."""
+    if declared is None:
+        return {}
+    if not isinstance(declared, Input):
+        return {dim: _range(each, where) for dim, each in _dims(declared, tensor, where)}
+    rank = len(declared.bounds[0])
+    if rank != tensor.dim():
+        raise InputError(
+            f"dynamic_shapes gives {rank} dimensions for {where!r}, which has {tensor.dim()}."
+        )
+    ranges = enumerate(zip(*declared.bounds, strict=True))
+    return {dim: sizes for dim, sizes in ranges if sizes[0] != sizes[2]}
 
 
 def _dims(declared: Any, value: torch.Tensor, where: str) -> list[tuple[int, Any]]:

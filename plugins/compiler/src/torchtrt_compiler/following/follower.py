@@ -187,7 +187,7 @@ class Follower(NoState):
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
         call = None if is_traced() or is_observed() else self._read(args, kwargs)
-        binding = None if call is None else self._binding(call)
+        binding = None if call is None else self._binding_for(call)
         if call is None or binding is None or binding.program.compiled is None:
             return self.model.forward(*args, **kwargs)
         try:
@@ -227,8 +227,11 @@ class Follower(NoState):
             each.requires_grad for each in self.model.parameters()
         )
 
-    def _binding(self, call: Call) -> Binding | None:
-        """Returns the program for a call, with the model's weights; None if PyTorch runs it."""
+    def _binding_for(self, call: Call) -> Binding | None:
+        """Returns the program for a call, with the model's weights; None if PyTorch runs it.
+
+        A call like an earlier one takes no lock: its program was chosen then. All others go to ``_find_binding``.
+        """
         place = (call.key, call.shapes)
         structure = self._structures[-1] if self._structures else None
         if structure is not None and place in structure.chosen:
@@ -241,15 +244,18 @@ class Follower(NoState):
         with self._is_stable:
             while self._changer not in (None, threading.get_ident()):
                 self._is_stable.wait()
-            return self._found(call, place)
+            return self._find_binding(call, place)
 
     def _is_current(self, structure: Structure, binding: Binding | None) -> bool:
         if self._has_trained or self._swaps != hotswaps() or not holds(structure.state):
             return False
         return binding is None or binding.is_current()
 
-    def _found(self, call: Call, place: Any) -> Binding | None:
-        """Returns the program for a call that no earlier look has found; None if PyTorch runs the call."""
+    def _find_binding(self, call: Call, place: Any) -> Binding | None:
+        """Returns the program for a call, under the lock; None if PyTorch runs the call.
+
+        Compares the model with what it was, selects a program, and gives it weights that have changed.
+        """
         if self._impure[call.key] > 1:
             return None
         if self._has_trained or self._swaps != hotswaps():  # PyTorch does not count what they write
@@ -266,7 +272,7 @@ class Follower(NoState):
         if place not in structure.chosen:
             if len(structure.chosen) >= _REMEMBERED:
                 structure.chosen = {}
-            structure.chosen[place] = self._chosen(structure, call)
+            structure.chosen[place] = self._select_or_compile(structure, call)
         binding = structure.chosen[place]
         if binding is None and self._impure[call.key] == 1:
             del structure.chosen[place]
@@ -276,7 +282,9 @@ class Follower(NoState):
             except RefitError:  # a value of a weight is compiled in
                 structure.drop(call.key, binding)
                 self._forget(binding.program)
-                binding = structure.chosen[place] = self._chosen(structure, call, is_new=True)
+                binding = structure.chosen[place] = self._select_or_compile(
+                    structure, call, is_new=True
+                )
         return binding
 
     def _current_structure(self) -> Structure:
@@ -317,7 +325,9 @@ class Follower(NoState):
             self.refresh()
             self._merged = merged
 
-    def _chosen(self, structure: Structure, call: Call, is_new: bool = False) -> Binding | None:
+    def _select_or_compile(
+        self, structure: Structure, call: Call, is_new: bool = False
+    ) -> Binding | None:
         """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
         structure.take_saved(call.key)
         for binding in () if is_new else structure.bindings.get(call.key, ()):
@@ -326,7 +336,7 @@ class Follower(NoState):
         if call.key in structure.refused:
             return None
         try:
-            return self._compiled(structure, call)
+            return self._compile_for(structure, call)
         except _OF_THE_USER:
             raise
         except Exception as error:
@@ -343,7 +353,7 @@ class Follower(NoState):
             )
             return None
 
-    def _compiled(self, structure: Structure, call: Call) -> Binding | None:
+    def _compile_for(self, structure: Structure, call: Call) -> Binding | None:
         """Returns a new program for a call, with the model's weights; None where there are too many."""
         seen = self._sizes.setdefault(call.key, SeenSizes())
         seen.add(call.shapes)
@@ -356,26 +366,22 @@ class Follower(NoState):
             return None
         check_traceable(self.model)
         watched = Watch(self.model, structure.state)  # before values are read
-        binding = self._bound(structure, call, bounds) if is_varying else None
+        binding = self._compile_for_sizes(structure, call, bounds) if is_varying else None
         if binding is None:
             if is_varying:
                 seen.fix()
                 if not self._has_room(structure, call):
                     return None
             bounds = none
-            binding = self._bound(structure, call, none)
+            binding = self._compile_for_sizes(structure, call, none)
         assert binding is not None
         binding.ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
-        for other in list(held):
-            if all(_accepts(binding.program, call, shapes) for shapes in other.ends):
-                structure.drop(call.key, other)
-                held = structure.bindings[call.key]
-        structure.bindings[call.key] = [*held, binding]
+        _replace_narrower(structure, call, binding)
         if binding.program.loaded is None:
             binding.load(watched)
         return binding
 
-    def _bound(self, structure: Structure, call: Call, bounds: Any) -> Binding | None:
+    def _compile_for_sizes(self, structure: Structure, call: Call, bounds: Any) -> Binding | None:
         """Returns a program for a call and sizes; None if it does not take the call."""
         pairs = zip(call.tensors(), bounds, strict=True)
         inputs = [as_input(tensor, each) for tensor, each in pairs]
@@ -432,6 +438,14 @@ class Follower(NoState):
         if kind not in self._warned:
             self._warned.add(kind)
             warn_caller(message, FollowWarning)
+
+
+def _replace_narrower(structure: Structure, call: Call, binding: Binding) -> None:
+    """Adds a program for calls of a kind, and removes earlier ones whose sizes it takes too."""
+    for other in list(structure.bindings[call.key]):
+        if all(_accepts(binding.program, call, shapes) for shapes in other.ends):
+            structure.drop(call.key, other)
+    structure.bindings[call.key] = [*structure.bindings[call.key], binding]
 
 
 def _accepts(program: Program, call: Call, shapes: Any) -> bool:

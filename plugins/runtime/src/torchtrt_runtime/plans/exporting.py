@@ -97,7 +97,7 @@ def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     )
     yield from (each.rstrip(".") for each in report.splits)
     checks = compiled.checks
-    open_conditions = [each for each in checks.assumptions if not _follows(each, checks.profiles)]
+    open_conditions = [each for each in checks.guards if not _follows(each, checks.profiles)]
     for condition in dict.fromkeys(map(checks.as_code, open_conditions)):
         yield f"PyTorch checks that {condition}, a condition under which the model was exported"
     for name, wanted in checks.inputs:

@@ -67,7 +67,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "profiles": [
             {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
         ],
-        "assumptions": [expressions.to_json(each) for each in checks.assumptions],
+        "assumptions": [expressions.to_json(guard) for guard in checks.guards],  # the name in files
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
         "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],

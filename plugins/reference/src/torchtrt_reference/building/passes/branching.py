@@ -26,64 +26,81 @@ def gather_branches(graph: Graph) -> None:
 
 
 def _gather(graph: Graph, outputs: list[Node]) -> None:
-    """Moves the nodes that only one branch of a conditional reads into a node with two graphs."""
+    """Moves the nodes that only one branch of a conditional reads into a node with two graphs.
+
+    Args:
+        graph: The graph, which is rewritten in place.
+        outputs: The nodes that choose between the branches, one for each output of the conditional.
+    """
     branches = [_exclusive(graph, outputs, index) for index in (_TRUE, _FALSE)]
-    inner = {id(node) for branch in branches for node in branch}
-    members = inner | {id(node) for node in outputs}
-    read: list[int] = []
-    for branch, index in zip(branches, (_TRUE, _FALSE), strict=True):
-        written = {slot for node in branch for slot in node.outputs}
-        slots = [slot for node in branch for slot in node.inputs]
-        slots += [node.inputs[index] for node in outputs]
-        read += [slot for slot in slots if slot not in written and slot != ABSENT]
-    captured = list(dict.fromkeys(read))
-    made = Node(
+    results = [[node.inputs[index] for node in outputs] for index in (_TRUE, _FALSE)]
+    captured: dict[int, None] = {}  # in order
+    for nodes, slots in zip(branches, results, strict=True):
+        captured.update(dict.fromkeys(_slots_from_outside(nodes, slots)))
+    then, other = (
+        _body(graph, nodes, list(captured), slots)
+        for nodes, slots in zip(branches, results, strict=True)
+    )
+    conditional = Node(
         "conditional",
         " + ".join(node.name for node in outputs),
         (outputs[0].inputs[0], *captured),
         tuple(node.outputs[0] for node in outputs),
-        {
-            name: _body(graph, branch, captured, [node.inputs[index] for node in outputs])
-            for name, branch, index in zip(("then", "else"), branches, (_TRUE, _FALSE), strict=True)
-        },
+        {"then": then, "else": other},
         tuple(node.output_types[0] for node in outputs),
     )
-    rest = _ordered([node for node in graph.nodes if id(node) not in members], made)
-    if rest is not None:
-        graph.nodes = rest
+    replaced = {id(node) for nodes in (*branches, outputs) for node in nodes}
+    others = [node for node in graph.nodes if id(node) not in replaced]
+    in_order = _inserted(others, conditional)
+    if in_order is not None:
+        graph.nodes = in_order
+
+
+def _slots_from_outside(nodes: Sequence[Node], results: Sequence[int]) -> list[int]:
+    """Returns the slots that a branch of these nodes and results reads and does not write, in order."""
+    written = {slot for node in nodes for slot in node.outputs}
+    read = [*(slot for node in nodes for slot in node.inputs), *results]
+    return [slot for slot in read if slot not in written and slot != ABSENT]
 
 
 def _exclusive(graph: Graph, outputs: list[Node], index: int) -> list[Node]:
-    """The nodes that are computed for one branch of a conditional and for nothing else, in order."""
-    ends = {id(node) for node in outputs}
-    kept = {port.slot for port in graph.ends()}
+    """Returns the nodes that are computed for one branch of a conditional and for nothing else, in order.
+
+    Args:
+        graph: The graph.
+        outputs: The nodes that choose between the branches.
+        index: The place of the branch among their inputs.
+    """
+    choosing = {id(node) for node in outputs}
+    returned = {port.slot for port in graph.ends()}
     consumers = graph.consumers()
-    found: list[Node] = []
+    exclusive: list[Node] = []
     inside: set[int] = set()
+
+    def is_read_inside(slot: int, reader: Node) -> bool:
+        """Returns whether a node that reads a slot belongs to the branch, or chooses the slot for it alone."""
+        if id(reader) in inside:
+            return True
+        places = {place for place, read in enumerate(reader.inputs) if read == slot}
+        return id(reader) in choosing and places == {index}
+
     for node in reversed(graph.nodes):
         readers = [(slot, reader) for slot in node.outputs for reader in consumers.get(slot, [])]
-        is_inner = bool(readers) and all(
-            id(reader) in inside
-            or (
-                id(reader) in ends
-                and {i for i, s in enumerate(reader.inputs) if s == slot} == {index}
-            )
-            for slot, reader in readers
-        )
-        if is_inner and id(node) not in ends and kept.isdisjoint(node.outputs):
+        is_inner = bool(readers) and all(is_read_inside(*each) for each in readers)
+        if is_inner and id(node) not in choosing and returned.isdisjoint(node.outputs):
             inside.add(id(node))
-            found.append(node)
-    return found[::-1]
+            exclusive.append(node)
+    return exclusive[::-1]
 
 
 def _body(
     graph: Graph, nodes: Sequence[Node], inputs: Sequence[int], results: Sequence[int]
 ) -> Graph:
-    """A graph of some nodes, with slots numbered anew."""
+    """Returns a graph of some nodes, with slots numbered anew."""
     number = {ABSENT: ABSENT}
     for slot in [*inputs, *(slot for node in nodes for slot in node.outputs)]:
         number.setdefault(slot, len(number) - 1)
-    moved = [
+    renumbered = [
         Node(
             node.operation,
             node.name,
@@ -96,21 +113,23 @@ def _body(
         for node in nodes
     ]
     # Types and shapes come from what the conditional is given.
-    given, made = (
+    starts, ends = (
         [Port("", number[slot], "", ()) for slot in slots] for slots in (inputs, results)
     )
-    return Graph(given, made, moved, {}, {}, {}, {}, len(number) - 1, graph.strong)
+    return Graph(starts, ends, renumbered, {}, {}, {}, {}, len(number) - 1, graph.strong)
 
 
-def _ordered(nodes: Sequence[Node], made: Node) -> list[Node] | None:
-    """Nodes with another one put where all it reads is known; None where something it reads depends on it."""
-    behind: set[int] = set(made.outputs)
+def _inserted(nodes: Sequence[Node], conditional: Node) -> list[Node] | None:
+    """Returns nodes with a conditional behind all that it reads; None where something it reads depends on it."""
+    dependent: set[int] = set(conditional.outputs)
     before: list[Node] = []
     after: list[Node] = []
     for node in nodes:
-        if behind.isdisjoint(node.inputs):
+        if dependent.isdisjoint(node.inputs):
             before.append(node)
         else:
             after.append(node)
-            behind.update(node.outputs)
-    return [*before, made, *after] if behind.isdisjoint(made.inputs) else None
+            dependent.update(node.outputs)
+    if not dependent.isdisjoint(conditional.inputs):
+        return None
+    return [*before, conditional, *after]
