@@ -200,6 +200,17 @@ def test_running_statistics_are_updated_in_training_mode():
     torch.testing.assert_close(model[0].running_mean, eager[0].running_mean)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.t_() + 1, lambda x: x.resize_(2, 1) * 2],
+    ids=["turned", "made smaller"],
+)
+def test_an_input_that_gets_another_shape_or_strides_is_refused(function):
+    """A compiled model writes values: the caller's tensor would keep its shape and its strides."""
+    with pytest.raises(UnsupportedProgramError, match="itself other sizes or strides"):
+        open_program(exported(function, torch.rand(2, 2)))
+
+
 def with_composites(x):
     """Composite ops beside a write through a view: some stay whole, others call views."""
     y = torch.nn.functional.linear(x.reshape(2, 2).to(torch.float32), x) * 2
