@@ -202,8 +202,13 @@ def test_running_statistics_are_updated_in_training_mode():
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: x.t_() + 1, lambda x: x.resize_(2, 1) * 2],
-    ids=["turned", "made smaller"],
+    [
+        lambda x: x.t_() + 1,
+        lambda x: x.resize_(2, 1) * 2,
+        lambda x: x.mul_(2).t_() + 1,
+        lambda x: x.cpu().t_() + 1,
+    ],
+    ids=["turned", "made smaller", "turned after a write", "turned by another name"],
 )
 def test_an_input_that_gets_another_shape_or_strides_is_refused(function):
     """A compiled model writes values: the caller's tensor would keep its shape and its strides."""

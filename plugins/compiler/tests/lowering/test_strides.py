@@ -323,10 +323,22 @@ def writes_to_a_result_through_contiguous(x):
     return result * copy
 
 
+def writes_in_a_branch(x):
+    """The strides inside a branch are those of the input, too."""
+
+    def branch(x):
+        copy = x * 2
+        copy.reshape(-1)[0] = x.sum()
+        return copy + 1
+
+    return torch.cond(x.sum() > 0, branch, torch.sin, (x,))
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
     "function",
     [
+        writes_in_a_branch,
         writes_through_reshape,
         writes_before_reshape_is_read,
         writes_through_contiguous,

@@ -21,6 +21,7 @@ from torchtrt_compiler.lowering.aliasing import (
     evaluated,
     have_equal_geometry,
     may_share,
+    returned_argument,
     self_overlapping_nodes,
 )
 from torchtrt_compiler.lowering.regions import (
@@ -126,9 +127,10 @@ def _check_destinations(graph: Graph) -> None:
     repeating = self_overlapping_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
-        if destination.op == "placeholder" and _changes_geometry(node, destination):
+        given = _itself(destination)
+        if given.op == "placeholder" and _changes_geometry(node, destination):
             raise UnsupportedProgramError(
-                f"The model gives {destination.name} itself other sizes or strides ({node.target}, "
+                f"The model gives {given.name} itself other sizes or strides ({node.target}, "
                 f"{model_line(node)}). A compiled model writes values only. Take a new view, such as x.t() in place of "
                 "x.t_(), or change a clone()."
             )
@@ -153,6 +155,12 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model writes ({node.target}) to {destination.name}. Several of its elements are one "
                 "place in memory, as after expand. Write to a clone() of it."
             )
+
+
+def _itself(node: Node) -> Node:
+    """Returns the node whose result is the tensor itself that a node returns: a write returns what it writes to."""
+    source = node.args[0] if mutates(node) else returned_argument(node)
+    return _itself(source) if isinstance(source, Node) else node
 
 
 def _changes_geometry(node: Node, destination: Node) -> bool:
