@@ -122,7 +122,7 @@ class StrideReads(TorchFunctionMode):
         """Notes memory that was not copied, and a write to it."""
         if not (args and isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided):
             return
-        if func in _COPIES or kwargs.get("memory_format") is not None:
+        if func in _COPIES or kwargs.get("memory_format") not in (None, torch.preserve_format):
             if isinstance(result, torch.Tensor) and storage_of(result) == storage_of(args[0]):
                 self._uncopied[storage_of(result)] = result
         elif self._uncopied and _WRITES.fullmatch(getattr(func, "__name__", "")):

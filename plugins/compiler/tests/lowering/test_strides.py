@@ -366,8 +366,17 @@ def test_a_write_that_strides_determine_requires_those_of_the_example(function, 
         lambda x: (x.add_(1), x.reshape(-1) * 2),
         lambda x: (x * 1).reshape(-1).add_(1) + (x.reshape(-1) * 2),
         lambda x: (x.add_(1), (x * 2).contiguous() + 1),
+        lambda x: (x.half(memory_format=torch.contiguous_format).add_(1), x * 1),
+        lambda x: (x.to(x.dtype, memory_format=torch.preserve_format).add_(1), x * 1),
     ],
-    ids=["its source is read no more", "written before", "written is new", "written is another"],
+    ids=[
+        "its source is read no more",
+        "written before",
+        "written is new",
+        "written is another",
+        "written has another dtype",
+        "written is the input",
+    ],
 )
 def test_a_write_that_nothing_else_reads_takes_any_strides(function):
     """A view or a copy has the same values then."""
