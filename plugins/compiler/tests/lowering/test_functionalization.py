@@ -133,6 +133,17 @@ def with_constants_in_branches(x):
     )
 
 
+def with_numbers_written_in_branches(x):
+    """PyTorch makes a constant of the branch of each number that is written to a part of a tensor."""
+
+    def first(x):
+        y = x * 1
+        y[0] = 3
+        return y + torch.tensor([1.0, 2.0])
+
+    return torch.cond(x.sum() > 9, torch.sin, first, (x,))
+
+
 FUNCTIONS = [
     fresh,
     read_before,
@@ -149,6 +160,7 @@ FUNCTIONS = [
     undeclared_parts,
     undeclared_view,
     with_constants_in_branches,
+    with_numbers_written_in_branches,
 ]
 
 
