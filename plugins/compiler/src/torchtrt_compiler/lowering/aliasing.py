@@ -187,8 +187,8 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in ALWAYS_VIEWS or not target._can_decompose())
-    is_certain = is_view or returned_argument(node) is source
-    return source if isinstance(source, Node) and is_certain else None
+    is_itself = not copies_by_strides(node) and returned_argument(node) is source
+    return source if isinstance(source, Node) and (is_view or is_itself) else None
 
 
 def copies_by_strides(node: Node) -> bool:
