@@ -295,6 +295,15 @@ def test_a_model_whose_python_asks_for_memory_is_refused(reads):
         torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
 
 
+def test_an_expression_that_pytorch_evaluates_asks_for_no_memory():
+    """Dynamo evaluates guards where a model with branches ran before it is compiled."""
+    names = {"__name__": "torch.guards"}
+    exec("def is_base(x): return eval('x._base is None', {'x': x})", names)
+    model = Function(lambda x: x * 2 if names["is_base"](x) else x * 3).eval()
+
+    torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
+
+
 def writes_through_reshape(x):
     """Writes to the input where its memory has the order of its dimensions."""
     x.reshape(-1)[0] = 9
