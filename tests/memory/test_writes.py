@@ -248,6 +248,14 @@ def test_an_input_that_is_written_and_given_twice_is_refused(compiled, pair):  #
         module(*pair())
 
 
+def test_an_expanded_input_that_is_written_is_refused(compiled):  # noqa: F811
+    """Its elements are one place in memory, as those of an expanded tensor inside the model."""
+    _, _, module = compiled(write_first, x(), x() + 1)
+
+    with pytest.raises(InputError, match=r"writes to input 'inputs_0', several(.|\n)*clone"):
+        module(torch.rand(1, 3).expand(2, 3), x())
+
+
 def test_a_buffer_that_is_written_and_given_is_refused(compiled):  # noqa: F811
     """So is the model's own buffer as an input."""
 

@@ -293,6 +293,24 @@ def test_a_write_that_needs_the_number_of_rows_is_refused_for_one_or_two():
         torchtrt.compile(Windows().eval(), [some], min_block_size=1)
 
 
+@pytest.mark.parametrize("is_program", [False, True], ids=["model", "program"])
+def test_a_size_of_1_for_which_a_copy_becomes_a_view_is_not_compiled(is_program):
+    """``reshape`` copies several of these rows, and a write to the copy does not reach the input."""
+    model = Function(lambda x: (x.reshape(-1).neg_(), x * 1)[1]).eval()
+    shapes = (({0: torch.export.Dim("rows", min=1, max=16)},),)
+    inputs = (torch.rand(3, 4).t(),)
+    if is_program:
+        model, shapes = torch.export.export(model, inputs, dynamic_shapes=shapes), None
+
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        compiled = torchtrt.compile(model, inputs, dynamic_shapes=shapes, min_block_size=1)
+
+    x = torch.rand(3, 5).t()
+    torch.testing.assert_close(compiled(x), x)
+    with pytest.raises(InputError, match="2 to 16"):
+        compiled(torch.rand(3, 1).t())
+
+
 @pytest.mark.parametrize("least", [0, 1])
 def test_a_size_of_at_most_two_stays_symbolic_where_pytorch_compares_it(least):
     """PyTorch retraces a program with such a write, and asserts the range first: a size up to 2 would become 2."""

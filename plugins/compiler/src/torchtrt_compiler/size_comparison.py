@@ -21,10 +21,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
+from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import mutates
 from torchtrt.graphs.symbols import quiet_tracing
-from torchtrt_compiler.lowering.aliasing import may_share
+from torchtrt_compiler.lowering.aliasing import copies_by_strides, may_share, shares_memory
 from torchtrt_compiler.lowering.regions import autocast_restored
+from torchtrt_compiler.lowering.strides import order_in_memory
 from torchtrt_compiler.torch_internals import FakeTensorMode
 
 Retrace = Callable[[tuple[Any, ...], dict[str, Any]], ExportedProgram]
@@ -84,7 +86,10 @@ def compare_at(exported: ExportedProgram, values: Values, retrace: Retrace | Non
 def _example(value: Any, values: Values) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return torch.ones(_known_shape(value, values), dtype=value.dtype, device=value.device)
+    shape = _known_shape(value, values)
+    order = order_in_memory(value) or range(len(shape))
+    example = torch.ones([shape[dim] for dim in order], dtype=value.dtype, device=value.device)
+    return example.permute([list(order).index(dim) for dim in range(len(shape))])
 
 
 def _known_shape(value: torch.Tensor, values: Values) -> list[int]:
@@ -227,6 +232,14 @@ def _arguments(node: Node) -> Any:
     return tensor, dim or 0, 0 if start is None else start, 1 if step is None else step
 
 
+def _becomes_view(node: Node, other: Node) -> bool:
+    """Returns whether an op such as ``reshape`` copies in one of two programs, and is a view in the other."""
+    if not copies_by_strides(node):
+        return False
+    is_view = shares_memory(other)
+    return is_view is not None and shares_memory(node) not in (None, is_view)
+
+
 def _is_assertion(node: Node) -> bool:
     target = node.target
     return (
@@ -304,6 +317,8 @@ class _Comparison:
             return False
         if not self.is_same(_arguments(node), _arguments(other)):
             return False
+        if node in self.general.written and _becomes_view(node, other):
+            return False
         for general, special in zip(
             self.general.inner(node), self.special.inner(other), strict=True
         ):
@@ -354,6 +369,7 @@ class _Replay(Interpreter):
         super().__init__(exported.graph_module)
         self.values = values
         self.inputs = exported.graph.find_nodes(op="placeholder")
+        self.written = _written(exported.graph)
         self.mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def compare(self) -> None:
@@ -371,9 +387,17 @@ class _Replay(Interpreter):
             raise Difference(node) from error
         if node.op == "call_function":
             leaves = (pytree.tree_leaves(each) for each in (node.meta.get("val"), result))
-            if not all(map(self._is_alike, *leaves)):
+            if not all(map(self._is_alike, *leaves)) or self._becomes_view(node, result):
                 raise Difference(node)
         return result
+
+    def _becomes_view(self, node: Node, result: Any) -> bool:
+        """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
+        if node not in self.written or not copies_by_strides(node):
+            return False
+        source: Any = node.args[0]
+        is_view = storage_of(result) == storage_of(self.env[source])
+        return shares_memory(node) not in (None, is_view)
 
     def fetch_args_kwargs_from_env(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns a call's arguments; a tensor that it makes has the dtype that was the default at the export."""

@@ -63,6 +63,9 @@ _READS_MEMORY = (
 _PASSING = frozenset(each.__code__ for each in (handle_torch_function, *op_calls))
 """Functions of PyTorch's that hand a call to modes."""
 
+_PASSING_NAMES = ("__torch_function__", "<module>")
+"""The names of modes, and of expressions: Dynamo evaluates guards, such as ``x._base is None``."""
+
 
 class StrideReads(TorchFunctionMode):
     """Notes each line of a model that reads strides inside a ``with`` block; not the lines of PyTorch and torchtrt.
@@ -122,7 +125,7 @@ class StrideReads(TorchFunctionMode):
         """Notes memory that was not copied, and a write to it."""
         if not (args and isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided):
             return
-        if func in _COPIES or kwargs.get("memory_format") is not None:
+        if func in _COPIES or kwargs.get("memory_format") not in (None, torch.preserve_format):
             if isinstance(result, torch.Tensor) and storage_of(result) == storage_of(args[0]):
                 self._uncopied[storage_of(result)] = result
         elif self._uncopied and _WRITES.fullmatch(getattr(func, "__name__", "")):
@@ -144,7 +147,7 @@ def _line_of_model(func: Any) -> str:
     """Returns the line that calls a function, as ``file:line``; an empty string for PyTorch's and torchtrt's lines."""
     passing = {*_PASSING, getattr(func, "__code__", None)}
     caller: Any = sys._getframe(2)
-    while caller.f_code.co_name == "__torch_function__" or caller.f_code in passing:
+    while caller.f_code.co_name in _PASSING_NAMES or caller.f_code in passing:
         caller = caller.f_back
     package = caller.f_globals.get("__name__", "").partition(".")[0]
     if package == "torch" or package.startswith("torchtrt"):

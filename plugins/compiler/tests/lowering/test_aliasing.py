@@ -11,6 +11,7 @@ from torchtrt_compiler.lowering.aliasing import (
     UNDECLARED,
     Origin,
     certain_source,
+    copies_by_strides,
     may_share,
     origins_of,
     written_inputs,
@@ -66,6 +67,24 @@ def test_whose_memory_a_result_may_be_and_surely_is(function, target, may, certa
     node = call(exported(lambda self, x: function(x), torch.ones(2, 3)), target)
 
     assert may == bool(may_share(node))
+    assert certain == (certain_source(node) is not None)
+
+
+@pytest.mark.parametrize(
+    ("function", "copies", "certain"),
+    [
+        (lambda x: x.float(memory_format=torch.contiguous_format), True, False),
+        (lambda x: x.to(x.dtype, memory_format=torch.preserve_format), False, True),
+        (lambda x: x.half(memory_format=torch.contiguous_format), False, False),
+        (lambda x: x.float(), False, True),
+    ],
+    ids=["format", "the same format", "another dtype", "no format"],
+)
+def test_a_conversion_copies_by_strides_where_it_has_a_memory_format(function, copies, certain):
+    """PyTorch records the format by its place: a conversion to another dtype always copies."""
+    node = call(exported(lambda self, x: function(x) + 1, torch.ones(2, 3)), aten.to.dtype)
+
+    assert copies == copies_by_strides(node)
     assert certain == (certain_source(node) is not None)
 
 

@@ -133,6 +133,17 @@ def with_constants_in_branches(x):
     )
 
 
+def with_numbers_written_in_branches(x):
+    """PyTorch makes a constant of the branch of each number that is written to a part of a tensor."""
+
+    def first(x):
+        y = x * 1
+        y[0] = 3
+        return y + torch.tensor([1.0, 2.0])
+
+    return torch.cond(x.sum() > 9, torch.sin, first, (x,))
+
+
 FUNCTIONS = [
     fresh,
     read_before,
@@ -149,6 +160,7 @@ FUNCTIONS = [
     undeclared_parts,
     undeclared_view,
     with_constants_in_branches,
+    with_numbers_written_in_branches,
 ]
 
 
@@ -198,6 +210,22 @@ def test_running_statistics_are_updated_in_training_mode():
         eager(x)
 
     torch.testing.assert_close(model[0].running_mean, eager[0].running_mean)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.t_() + 1,
+        lambda x: x.resize_(2, 1) * 2,
+        lambda x: x.mul_(2).t_() + 1,
+        lambda x: x.cpu().t_() + 1,
+    ],
+    ids=["turned", "made smaller", "turned after a write", "turned by another name"],
+)
+def test_an_input_that_gets_another_shape_or_strides_is_refused(function):
+    """A compiled model writes values: the caller's tensor would keep its shape and its strides."""
+    with pytest.raises(UnsupportedProgramError, match="itself other sizes or strides"):
+        open_program(exported(function, torch.rand(2, 2)))
 
 
 def with_composites(x):

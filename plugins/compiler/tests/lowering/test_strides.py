@@ -295,6 +295,15 @@ def test_a_model_whose_python_asks_for_memory_is_refused(reads):
         torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
 
 
+def test_an_expression_that_pytorch_evaluates_asks_for_no_memory():
+    """Dynamo evaluates guards where a model with branches ran before it is compiled."""
+    names = {"__name__": "torch.guards"}
+    exec("def is_base(x): return eval('x._base is None', {'x': x})", names)
+    model = Function(lambda x: x * 2 if names["is_base"](x) else x * 3).eval()
+
+    torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
+
+
 def writes_through_reshape(x):
     """Writes to the input where its memory has the order of its dimensions."""
     x.reshape(-1)[0] = 9
@@ -323,10 +332,22 @@ def writes_to_a_result_through_contiguous(x):
     return result * copy
 
 
+def writes_in_a_branch(x):
+    """The strides inside a branch are those of the input, too."""
+
+    def branch(x):
+        copy = x * 2
+        copy.reshape(-1)[0] = x.sum()
+        return copy + 1
+
+    return torch.cond(x.sum() > 0, branch, torch.sin, (x,))
+
+
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
     "function",
     [
+        writes_in_a_branch,
         writes_through_reshape,
         writes_before_reshape_is_read,
         writes_through_contiguous,
@@ -354,8 +375,17 @@ def test_a_write_that_strides_determine_requires_those_of_the_example(function, 
         lambda x: (x.add_(1), x.reshape(-1) * 2),
         lambda x: (x * 1).reshape(-1).add_(1) + (x.reshape(-1) * 2),
         lambda x: (x.add_(1), (x * 2).contiguous() + 1),
+        lambda x: (x.half(memory_format=torch.contiguous_format).add_(1), x * 1),
+        lambda x: (x.to(x.dtype, memory_format=torch.preserve_format).add_(1), x * 1),
     ],
-    ids=["its source is read no more", "written before", "written is new", "written is another"],
+    ids=[
+        "its source is read no more",
+        "written before",
+        "written is new",
+        "written is another",
+        "written has another dtype",
+        "written is the input",
+    ],
 )
 def test_a_write_that_nothing_else_reads_takes_any_strides(function):
     """A view or a copy has the same values then."""

@@ -51,13 +51,19 @@ class MemoryChecks:
 
         Raises:
             InputError: The model writes to an input that is also another input or a weight, or to a buffer that is
-                also an input.
+                also an input. Or several elements of an input that it writes to are one place in memory.
         """
         tensors = [
             (index in self.written, f"input {self.inputs[index]!r}", leaf)
             for index, leaf in enumerate(leaves)
             if isinstance(leaf, torch.Tensor)
         ]
+        for is_written, name, tensor in tensors:
+            if is_written and _repeats(tensor):
+                raise InputError(
+                    f"The model writes to {name}, several of whose elements are one place in memory, as after expand. "
+                    "Pass a clone() of the input."
+                )
         others = [
             (is_written, f"the model's {name!r}", attrgetter(name)(graph_module))
             for name, is_written in self.attributes.items()
@@ -71,3 +77,9 @@ class MemoryChecks:
                         "that share none, so it would miss what the write changes: pass a clone() of the input, or "
                         "give the model one name for this memory."
                     )
+
+
+def _repeats(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is expanded."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(size > 1 and stride == 0 for size, stride in pairs)

@@ -47,7 +47,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from torchtrt.contract import constant_of
+from torchtrt.contract import arguments_of, constant_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import declares_alias, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
@@ -187,8 +187,8 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in ALWAYS_VIEWS or not target._can_decompose())
-    is_certain = is_view or returned_argument(node) is source
-    return source if isinstance(source, Node) and is_certain else None
+    is_itself = not copies_by_strides(node) and returned_argument(node) is source
+    return source if isinstance(source, Node) and (is_view or is_itself) else None
 
 
 def copies_by_strides(node: Node) -> bool:
@@ -197,8 +197,20 @@ def copies_by_strides(node: Node) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or not declares_alias(target):
         return False
     if target in _CONVERSIONS:
-        return node.kwargs.get("memory_format") is not None
+        return _format_of(node) not in (None, torch.preserve_format) and _keeps_dtype(node)
     return target._can_decompose() and target not in ALWAYS_VIEWS
+
+
+def _format_of(node: Node) -> Any:
+    """Returns the memory format that a conversion is given, by its place or by its name."""
+    return getattr(arguments_of(node), "memory_format", None)
+
+
+def _keeps_dtype(node: Node) -> bool:
+    """Returns whether a conversion may return its argument; one to another dtype always copies."""
+    source, value = node.args[0], node.meta.get("val")
+    before = source.meta.get("val") if isinstance(source, Node) else None
+    return getattr(before, "dtype", None) == getattr(value, "dtype", None)
 
 
 def writes_by_strides(graph_module: GraphModule) -> bool:

@@ -19,7 +19,9 @@ from torchtrt.graphs.nodes import declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt_compiler.lowering.aliasing import (
     evaluated,
+    have_equal_geometry,
     may_share,
+    returned_argument,
     self_overlapping_nodes,
 )
 from torchtrt_compiler.lowering.regions import (
@@ -119,11 +121,19 @@ def _check_destinations(graph: Graph) -> None:
 
     Raises:
         UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, or fills a diagonal across
-            rows with gaps. Or several elements of a written tensor are at one place in memory.
+            rows with gaps. Or it gives an input or a buffer another shape or other strides. Or several elements of a
+            written tensor are at one place in memory.
     """
     repeating = self_overlapping_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
+        given = _itself(destination)
+        if given.op == "placeholder" and _changes_geometry(node, destination):
+            raise UnsupportedProgramError(
+                f"The model gives {given.name} itself other sizes or strides ({node.target}, "
+                f"{model_line(node)}). A compiled model writes values only. Take a new view, such as x.t() in place of "
+                "x.t_(), or change a clone()."
+            )
         if node.target is aten.resize_.default and _is_larger(node, destination):
             raise UnsupportedProgramError(
                 f"The model makes {destination.name} larger with resize_ ({model_line(node)}), and the new elements "
@@ -145,6 +155,19 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model writes ({node.target}) to {destination.name}. Several of its elements are one "
                 "place in memory, as after expand. Write to a clone() of it."
             )
+
+
+def _itself(node: Node) -> Node:
+    """Returns the node whose result is the tensor itself that a node returns: a write returns what it writes to."""
+    source = node.args[0] if mutates(node) else returned_argument(node)
+    return _itself(source) if isinstance(source, Node) else node
+
+
+def _changes_geometry(node: Node, destination: Node) -> bool:
+    """Returns whether an op may change the sizes or strides of the tensor itself that it is given."""
+    before, after = destination.meta["val"], node.meta["val"]
+    is_view = torch.Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
+    return is_view and not have_equal_geometry(before, after)
 
 
 def _is_turned(memory_format: Any) -> bool:

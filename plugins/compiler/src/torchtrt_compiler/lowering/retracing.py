@@ -1,8 +1,8 @@
 """Has PyTorch trace a program again: without writes, transforms and regions.
 
 PyTorch relies on what schemas declare and on the strides that values have while it traces. Both may differ from the
-program. Ops that share memory without a declaration are declared for as long as it traces. What an op in place writes
-may get other strides than the tensor to which it is written: those of ``masked_fill`` are contiguous. Whether
+program. Ops that share memory without a declaration are declared for as long as it traces. A value that is written may
+get other strides than the tensor to which it is written: those of ``masked_fill`` are contiguous. Whether
 ``reshape`` is a view or a copy would then change, and with it what a later write changes. So written values get the
 strides of their destination, and ``reshape`` stays the view, or the copy, that it is in the program.
 """
@@ -73,6 +73,7 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
         sizes,
         _declared(exported),
         _unread_apart(exported),
+        _constants_inside(exported),
         autocast_restored(),
         warnings.catch_warnings(),
     ):
@@ -172,6 +173,23 @@ def _unread_apart(exported: ExportedProgram) -> Iterator[None]:
                 holder = exported.state_dict if name in exported.state_dict else exported.constants
                 undo.callback(holder.__setitem__, name, holder[name])
                 holder[name] = _stand_in(holder[name])
+        yield
+
+
+@contextlib.contextmanager
+def _constants_inside(exported: ExportedProgram) -> Iterator[None]:
+    """Makes the constants of branches and loops plain attributes, in a ``with`` block.
+
+    PyTorch takes their buffers for inputs of the program. It would find its own wrappers of them when it traces the
+    branch again, and refuse them.
+    """
+    with contextlib.ExitStack() as undo:
+        for module in _graph_modules(exported)[1:]:
+            for name, constant in [*module.named_buffers(recurse=False)]:
+                delattr(module, name)
+                setattr(module, name, constant)
+                undo.callback(module.register_buffer, name, constant)
+                undo.callback(delattr, module, name)
         yield
 
 

@@ -63,14 +63,12 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     Raises:
         UnsupportedProgramError: An input of a program that reads strides was exported with gaps in memory.
     """
-    modules = exported.graph_module.modules()
-    nodes = [
-        node for module in modules if isinstance(module, GraphModule) for node in module.graph.nodes
-    ]
+    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    nodes = [node for module in modules for node in module.graph.nodes]
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
     in_python = stride_reads(exported)
     is_read = bool(reading or in_python.lines) or any(map(wraps_by_strides, nodes))
-    if not (is_read or in_python.writes or writes_by_strides(exported.graph_module)):
+    if not (is_read or in_python.writes or any(map(writes_by_strides, modules))):
         return {}
     read_itself = {_base(node).name for node in reading}
     required = {}
