@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt_compiler.guarded_sizes import guarded_sizes
+from torchtrt_compiler.guarded_sizes import accepted_point, guarded_sizes, refusing
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 A, B = sympy.symbols("a b", integer=True, positive=True)
@@ -119,3 +119,23 @@ def test_functions_of_pytorch_are_evaluated():
 
     assert {A: [4, 5, 6]} == found.refused
     assert SizeRange(2, 7, 8) == found.profiles[0][A]
+
+
+def test_the_accepted_sizes_that_are_the_closest_to_the_optimal_ones():
+    """The optimal ones, if guards hold for them; nothing if they hold for none."""
+    profile = {A: SizeRange(2, 4, 9), B: SizeRange(1, 5, 8)}
+
+    assert {A: 4, B: 5} == accepted_point([A < B], profile)
+    assert {A: 4, B: 3} == accepted_point([A > B], profile)
+    assert accepted_point([sympy.Eq(A * B, 73)], profile) is None
+
+
+def test_conditions_that_refuse_what_guards_accept():
+    """One on too many sizes to check may do so."""
+    profile = {A: SizeRange(1, 1, 1), B: SizeRange(2, 5, 8)}
+    conditions = [sympy.Ne(B, 4), B < 7, B < 9]
+
+    assert [sympy.Ne(B, 4)] == refusing(conditions, [B - A < 6], profile)
+    assert [A + B < 10**6] == refusing(
+        [A + B < 10**6], [], {symbol: SizeRange(2, 2, 999) for symbol in (A, B)}
+    )

@@ -48,7 +48,7 @@ from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
-from torchtrt_compiler.small_sizes import branches, excluded_sizes, without
+from torchtrt_compiler.small_sizes import SmallSizes, branches, small_sizes, without
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
@@ -204,7 +204,11 @@ def _compile_program(
     watched = _watched(weights, graph_module, report)
     memory = input_memory(exported, program.placeholders)
     requirements = InputChecks.of(
-        program.placeholders, profiles, program.guards, memory, tuple(report.narrowed)
+        program.placeholders,
+        profiles,
+        (*program.guards, *sizes.small.conditions),
+        memory,
+        tuple(report.narrowed),
     )
     interface = _interface(model, program, requirements, graph_module, watched)
     recipes = watcher.attributes(program.graph_module)
@@ -271,14 +275,16 @@ def _sizes_of_model(
 
     own = None if isinstance(model, ExportedProgram) else retrace
     guarded = guarded_sizes(program.guards, declared)
-    profiles = guarded.profiles
-    excluded = excluded_sizes(exported, program, profiles, own) if profiles else {}
-    narrowed = without(profiles, excluded)
-    if not narrowed:
+    small = SmallSizes({}, {})
+    if guarded.profiles:
+        small = small_sizes(exported, program, guarded.profiles, own)
+        guards = (*program.guards, *small.conditions)
+        guarded = guarded_sizes(guards, without(declared, small.excluded))
+    if not guarded.profiles:
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
     gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
-    return Sizes(declared, guarded, excluded, gaps, narrowed)
+    return Sizes(declared, guarded, small, gaps)
 
 
 def _watched(

@@ -6,6 +6,7 @@ PyTorch narrows the range of a symbol itself where a guard is a plain inequality
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,44 @@ def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded
     return Guarded(left, _refused(regions), tuple(conditions), gaps)
 
 
+def accepted_point(guards: Iterable[Any], profile: Profile) -> Mapping[Any, int] | None:
+    """Returns the sizes of a profile that are the closest to the optimal ones of all for which guards hold."""
+    known = [_Guard.of(guard) for guard in guards]
+    usual = {symbol: size.opt for symbol, size in profile.items()}
+    if all(guard.holds(usual) for guard in known):
+        return usual
+    axes = _axes([range(each.min, each.max + 1) for each in profile.values()], _budget(len(known)))
+    points = _points(tuple(profile), axes)
+    return min(
+        (point for point in points if all(guard.holds(point) for guard in known)),
+        key=lambda point: sum(abs(size - usual[symbol]) for symbol, size in point.items()),
+        default=None,
+    )
+
+
+def refusing(conditions: Iterable[Any], guards: Iterable[Any], profile: Profile) -> list[Any]:
+    """Returns the conditions that refuse sizes of a profile for which guards hold.
+
+    A condition on more combinations of sizes than can be checked is among them.
+    """
+    tried, known = ([_Guard.of(each) for each in every] for every in (conditions, guards))
+    found = []
+    for condition in tried:
+        symbols = tuple(
+            symbol
+            for symbol, size in profile.items()
+            if symbol in condition.symbols or size.min == size.max
+        )
+        ranges = [range(profile[symbol].min, profile[symbol].max + 1) for symbol in symbols]
+        same = [guard for guard in known if {*guard.symbols} <= {*symbols}]
+        if math.prod(map(len, ranges)) > _budget(len(tried)) or any(
+            not condition.holds(point) and all(guard.holds(point) for guard in same)
+            for point in _points(symbols, ranges)
+        ):
+            found.append(condition.condition)
+    return found
+
+
 class _Guard(NamedTuple):
     """A guard as a function of Python, which is a hundred times as fast as the evaluation of SymPy.
 
@@ -71,6 +110,7 @@ class _Guard(NamedTuple):
     function: Callable[..., Any]
 
     @classmethod
+    @functools.lru_cache(maxsize=4096)
     def of(cls, condition: Any) -> _Guard:
         """Returns a guard that can be evaluated."""
         symbols = tuple(sorted(condition.free_symbols, key=str))
@@ -109,8 +149,7 @@ class _Region:
         groups: dict[tuple[Any, ...], list[_Guard]] = {}
         for guard in sorted(guards, key=lambda each: (len(each.symbols), len(str(each.condition)))):
             groups.setdefault(guard.symbols, []).append(guard)
-        share = _EVALUATIONS // max(1, len(guards))
-        self._most = min(_MOST_POINTS, max(_LEAST_POINTS, share))
+        self._most = _budget(len(guards))
         for symbols, members in groups.items():
             self._apply(symbols, members)
         if not self:
@@ -183,6 +222,11 @@ class _Region:
             closest = min(values, key=lambda value, opt=opt: abs(value - opt))  # type: ignore[misc]
             found[symbol] = SizeRange(values[0], closest, values[-1])
         return found
+
+
+def _budget(count: int) -> int:
+    """Returns for how many combinations of values each of so many guards is evaluated."""
+    return min(_MOST_POINTS, max(_LEAST_POINTS, _EVALUATIONS // max(1, count)))
 
 
 def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
