@@ -194,6 +194,29 @@ def test_a_condition_on_several_sizes_is_a_row():
         compiled(torch.ones(4, 9))
 
 
+def test_a_condition_between_the_parts_of_several_ranges_is_a_row():
+    """None of the ranges that remain has the sizes."""
+    parts = [((2, 2), (3, 2), (4, 2)), ((5, 2), (7, 2), (8, 2))]
+    _, row = compiled_with_warning(Half(), [torchtrt.Input(ranges=parts)])
+
+    assert ((2, 8), ((4, 5),)) == (row.compiled, row.excluded)
+
+
+def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes():
+    """The model itself refuses (4, 9), and (9, 4) is another program."""
+
+    class Refusing(Product):
+        def forward(self, x):
+            if x.numel() == 36 and x.shape[0] == 4:
+                raise ValueError
+            return super().forward(x)
+
+    sizes = torchtrt.Input(min_shape=(2, 2), opt_shape=(3, 5), max_shape=(9, 9))
+    _, row = compiled_with_warning(Refusing(), [sizes])
+
+    assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
+
+
 class Groups(nn.Module):
     """Takes sizes that are divisible by four."""
 

@@ -44,8 +44,8 @@ def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
         assert not values & refused
         assert joint or refused | values == declared
         assert not {*taken} & refused
-    for guard, point in found.gaps.items():
-        assert not holds(guard, point)
+    for guard, refused in found.gaps.items():
+        assert not any(holds(guard, point) for point in refused)
 
 
 def test_without_guards_the_profiles_are_as_they_were():
@@ -90,7 +90,7 @@ def test_a_guard_on_many_combinations_is_tried_at_the_ends():
     guard = sympy.Lt(A * B, 100_000_000)
     found = guarded_sizes([guard], [profile])
 
-    assert {guard: {A: 10_000, B: 10_000}} == found.gaps
+    assert {guard: [{A: 10_000, B: 10_000}]} == found.gaps
 
 
 def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap():
@@ -102,6 +102,23 @@ def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap()
     assert SizeRange(2, 5, 8) == found.profiles[0][A]
     assert (other, guard) == found.conditions
     assert [other] == [*found.gaps]
+
+
+def test_sizes_between_the_profiles_that_remain_are_gaps():
+    """Those between the profiles that were asked for are not, nor those outside all of them."""
+    profiles = [{A: SizeRange(2, 5, 6)}, {A: SizeRange(9, 11, 12)}, {A: SizeRange(8, 8, 8)}]
+    inner, outer = sympy.Or(A < 6, A > 9), A > 2
+    found = guarded_sizes([inner, outer, sympy.Ne(A, 7)], profiles)
+
+    assert [SizeRange(3, 5, 5), SizeRange(10, 11, 12)] == [each[A] for each in found.profiles]
+    assert {inner: [{A: 8}]} == found.gaps
+
+
+def test_a_gap_has_two_sizes_that_are_far_apart():
+    """The model may refuse one of them."""
+    found = guarded_sizes([sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
+
+    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.gaps.values()]
 
 
 def test_a_quotient_by_zero_is_refused():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
+from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes, union
 from torchtrt_compiler.torch_internals import PythonPrinter, sympy_functions
 
 _MOST_POINTS = 2**16
@@ -34,14 +34,14 @@ class Guarded(NamedTuple):
             if each of its values was checked.
         conditions: The guards that are false for some declared sizes. Those that refuse only what others do are
             omitted.
-        gaps: Those of them that are false for some sizes within these profiles, each with such sizes. As few of the
-            others as possible refuse the same.
+        gaps: Those of them that are false for some declared sizes within the limits of these profiles, each with one or
+            two such sizes. As few of the others as possible refuse the same.
     """
 
     profiles: tuple[Profile, ...]
     refused: Mapping[Any, Sequence[int]]
     conditions: tuple[Any, ...]
-    gaps: Mapping[Any, Mapping[Any, int]]
+    gaps: Mapping[Any, Sequence[Mapping[Any, int]]]
 
 
 def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded:
@@ -54,7 +54,8 @@ def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded
     regions = [_Region(profile, evaluable) for profile in profiles]
     left = tuple(region.profile() for region in regions if region)
     conditions = dict.fromkeys(guard.condition for region in regions for guard in region.conditions)
-    gaps = dict(pair for region in regions if region for pair in region.gaps())
+    limits = {symbol: union(each[symbol] for each in left) for symbol in (left[0] if left else ())}
+    gaps = dict(pair for region in regions for pair in region.gaps(limits))
     return Guarded(left, _refused(regions), tuple(conditions), gaps)
 
 
@@ -158,13 +159,17 @@ class _Region:
     def __bool__(self) -> bool:
         return all(self.values.values())
 
-    def gaps(self) -> Iterator[tuple[Any, Mapping[Any, int]]]:
-        """Yields the guards that refuse sizes within the profile which no earlier one does, with such sizes."""
+    def gaps(self, limits: Profile) -> Iterator[tuple[Any, Sequence[Mapping[Any, int]]]]:
+        """Yields the guards that refuse declared sizes within limits which no earlier one does, with such sizes."""
         found: list[_Guard] = []
-        profile = self.profile()
+        profile = self.profile() if self else self.sizes
         usual = {symbol: size.opt for symbol, size in profile.items()}
-        ranges = {symbol: range(size.min, size.max + 1) for symbol, size in profile.items()}
-        for guard in self.conditions:
+        ranges = {
+            symbol: range(max(size.min, limits[symbol].min), min(size.max, limits[symbol].max) + 1)
+            for symbol, size in self.sizes.items()
+            if limits
+        }
+        for guard in self.conditions if ranges else ():
             axes = self._axes(guard.symbols, ranges, [guard])
             points = ({**usual, **each} for each in _points(guard.symbols, axes))
             refused = [
@@ -174,7 +179,12 @@ class _Region:
             ]
             if refused:
                 found.append(guard)
-                yield guard.condition, min(refused[:_LEAST_POINTS], key=self._count_refusing)
+                some = [*refused[:_LEAST_POINTS], *refused[_LEAST_POINTS:][-_LEAST_POINTS:]]
+                counts = list(map(self._count_refusing, some))
+                alone = [
+                    each for each, count in zip(some, counts, strict=True) if count == min(counts)
+                ]
+                yield guard.condition, [alone[0], *alone[1:][-1:]]
 
     def _count_refusing(self, point: Mapping[Any, int]) -> int:
         return sum(not guard.holds(point) for guard in self.conditions)

@@ -23,7 +23,7 @@ from torchtrt_compiler.size_comparison import Difference, compare_at
 from torchtrt_compiler.special_programs import Retrace, Values, user_inputs
 
 _MOST_TRIALS = 4
-"""For how many guards the model is exported again."""
+"""How often the model is exported again to find out whether it takes sizes that guards refuse."""
 
 
 class Excluded(NamedTuple):
@@ -209,7 +209,7 @@ def _fixed(point: Values) -> Profile:
 def branches(
     exported: ExportedProgram,
     program: Program,
-    refused: Mapping[Any, Values],
+    refused: Mapping[Any, Sequence[Values]],
     retrace: Retrace,
 ) -> list[Any]:
     """Returns the guards that refuse sizes which the model takes, perhaps as another program.
@@ -221,16 +221,28 @@ def branches(
         retrace: Exports the model again.
     """
     symbols = _symbols(exported, program)
-    found = list(refused)
-    for guard in found[:_MOST_TRIALS]:
-        try:
-            point = refused[guard]
-            values = {symbol: point[own] for symbol, own in symbols.items() if own in point}
-            compare_at(exported, [values], _fixed(values), retrace)
-        except Difference as difference:
-            if difference.is_refusal or difference.__cause__:
-                found.remove(guard)
-    return found
+    tried: dict[Any, bool] = {}
+    first, others = (
+        [(guard, each) for guard in refused for each in refused[guard][part]]
+        for part in (slice(1), slice(1, None))
+    )
+    trials = 0
+    for guard, point in (*first, *others):
+        if tried.get(guard) or trials == _MOST_TRIALS:
+            continue
+        trials += 1
+        values = {symbol: point[own] for symbol, own in symbols.items() if own in point}
+        tried[guard] = _takes(exported, values, retrace)
+    return [guard for guard in refused if tried.get(guard, True)]
+
+
+def _takes(exported: ExportedProgram, values: Values, retrace: Retrace) -> bool:
+    """Returns whether a model takes sizes with these values of the program's symbols."""
+    try:
+        compare_at(exported, [values], _fixed(values), retrace)
+    except Difference as difference:
+        return not difference.is_refusal and difference.__cause__ is None
+    return True
 
 
 def without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> tuple[Profile, ...]:
