@@ -217,6 +217,60 @@ def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes():
     assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
 
 
+class Dependent(nn.Module):
+    """Two sizes, of one input or of two, that a function compares."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y=None):
+        """What the function returns."""
+        return self.function(x, y)
+
+
+def compared(x, y):
+    """Returns another program for unequal numbers of rows."""
+    return x * 2 if x.shape[0] == y.shape[0] else x * 3
+
+
+def swapped(x, _):
+    """Returns a view whose sizes PyTorch compares with the input's."""
+    return x.view(x.shape[1], x.shape[0]) * 2
+
+
+def checked(x, y):
+    """Returns a sum over equally many rows."""
+    assert x.shape[0] == y.shape[0]
+    return x + y.sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "condition"),
+    [
+        pytest.param(compared, [ranged(2, 4, 8)] * 2, "x.shape[0] == y.shape[0]", id="branch"),
+        pytest.param(
+            swapped,
+            [torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))],
+            "x.shape[1] == x.shape[0]",
+            id="view",
+        ),
+        pytest.param(checked, [ranged(2, 4, 8)] * 2, None, id="assertion"),
+        pytest.param(lambda x, y: x + y, [ranged(2, 4, 8)] * 2, None, id="sum"),
+    ],
+)
+def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
+    function, inputs, condition
+):
+    """PyTorch has one symbol for both of them, and no guard."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = torchtrt.compile(Dependent(function).eval(), inputs, min_block_size=1)
+
+    assert ([condition] if condition else []) == [row.condition for row in compiled.report.narrowed]
+    assert bool(condition) == any("You asked for" in str(each.message) for each in caught)
+
+
 class Groups(nn.Module):
     """Takes sizes that are divisible by four."""
 

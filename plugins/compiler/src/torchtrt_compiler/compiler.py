@@ -29,9 +29,11 @@ from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
+from torchtrt_compiler.equal_sizes import dependences
 from torchtrt_compiler.exporting import export, size_profiles, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.guarded_sizes import guarded_sizes
+from torchtrt_compiler.inputs import flatten
 from torchtrt_compiler.lowering import (
     Program,
     clone_aliased_outputs,
@@ -178,7 +180,7 @@ def _compile_program(
         declared = size_profiles(program, *given)
         check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
-        sizes = _sizes_of_model(model, exported, program, declared)
+        sizes = _sizes_of_model(model, exported, program, declared, given)
         profiles = sizes.profiles
         compiled_sizes = {
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
@@ -263,6 +265,7 @@ def _sizes_of_model(
     exported: ExportedProgram,
     program: Program,
     declared: tuple[Profile, ...],
+    given: tuple[Sequence[Any], Mapping[str, Any]],
 ) -> Sizes:
     """Returns the sizes for which the program computes what the model does, and the sizes that are left out.
 
@@ -284,7 +287,9 @@ def _sizes_of_model(
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
     gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
-    return Sizes(declared, guarded, small, gaps)
+    leaves, names = flatten(given), [str(node.target) for node in program.placeholders]
+    dependent = dependences(exported, leaves, names, own) if own else []
+    return Sizes(declared, guarded, small, gaps, dependent)
 
 
 def _watched(

@@ -10,6 +10,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import LinearSize, Profile, linear_size, union
 from torchtrt.errors import InputError
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.equal_sizes import Dependence
 from torchtrt_compiler.guarded_sizes import Guarded
 from torchtrt_compiler.inputs import Input, flatten
 from torchtrt_compiler.lowering import Program, guard_lines, place_of
@@ -29,12 +30,14 @@ class Sizes(NamedTuple):
         guarded: The part of them for which the guards hold, without small sizes that are excluded.
         small: The sizes of 0 and 1 that the program does not compute as its model does.
         gaps: The guards that refuse sizes between the limits of the profiles, unless the model refuses these itself.
+        dependent: The conditions that make sizes depend on each other.
     """
 
     declared: tuple[Profile, ...]
     guarded: Guarded
     small: SmallSizes
     gaps: Sequence[Any]
+    dependent: Sequence[Dependence]
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -69,6 +72,14 @@ def narrowed_sizes(
         first = next(each for each in dimensions if each.symbol in condition.free_symbols)
         line, text = first.guard_line(sizes, condition), as_code(condition)
         yield dataclasses.replace(first.row, model_line=line, condition=text)
+    for found in sizes.dependent:
+        row = next(
+            (each.row for each in dimensions if (each.row.input, each.row.dim) in found.places),
+            None,
+        )
+        if row is not None:
+            line, text = found.model_line, found.condition
+            yield dataclasses.replace(row, model_line=line, condition=text)
 
 
 class _Dimension(NamedTuple):

@@ -74,12 +74,7 @@ def special_program(exported: ExportedProgram, sizes: Profile, retrace: Retrace)
         ExportError: The model refuses these sizes.
     """
     leaves = [_example(node.meta.get("val"), sizes) for node in user_inputs(exported)]
-    spec = exported.call_spec.in_spec
-    assert spec is not None
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
-    with warnings.catch_warnings(), quiet_tracing():
-        warnings.simplefilter("ignore")  # which were given when it was exported first
-        program = retrace(args, kwargs)
+    program = retraced(exported, leaves, retrace)
     fixed = {
         symbol: sympy.Integer(each.min) for symbol, each in sizes.items() if each.min == each.max
     }
@@ -93,6 +88,25 @@ def special_program(exported: ExportedProgram, sizes: Profile, retrace: Retrace)
     if any(condition.free_symbols - known for condition in lines):
         lines = {sympy.false: ""}  # sizes of inputs decide one of them no more
     return Special(program, names, lines)
+
+
+def retraced(exported: ExportedProgram, leaves: Sequence[Any], retrace: Retrace) -> ExportedProgram:
+    """Returns the model of a program, exported again with other inputs.
+
+    Args:
+        exported: The program.
+        leaves: The inputs, flattened.
+        retrace: Exports the model.
+
+    Raises:
+        ExportError: The model refuses these inputs.
+    """
+    spec = exported.call_spec.in_spec
+    assert spec is not None
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    with warnings.catch_warnings(), quiet_tracing():
+        warnings.simplefilter("ignore")  # which were given when it was exported first
+        return retrace(args, kwargs)
 
 
 def _example(value: Any, sizes: Profile) -> Any:
