@@ -303,6 +303,54 @@ def test_a_long_condition_is_shortened_in_messages():
     assert len(str(caught.value)) < 500
 
 
+AUTO = torch.export.Dim.AUTO
+TWICE = 2 * torch.export.Dim("half", min=2, max=60)
+
+
+class Nesting(nn.Module):
+    """Takes its inputs in a dictionary and a list."""
+
+    def forward(self, tensors, others=None, *, last=None):
+        """At most 100 rows of the last one."""
+        return Guarded()(last) + tensors["x"].sum() + others[0].sum()
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "compiled"),
+    [
+        pytest.param({0: AUTO(min=1, max=200)}, (1, 200), (1, 100), id="hint"),
+        pytest.param((AUTO(min=3, max=200), None), (3, 200), (3, 100), id="sequence"),
+        pytest.param({0: TWICE}, (4, 120), (4, 100), id="derived"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_limits_of_dynamic_shapes_are_what_was_asked_for(shape, asked, compiled, nested):
+    """PyTorch keeps only what it exported of a hint, or of a derived dimension."""
+    x = torch.rand(8, 2)
+    model, inputs, keywords, shapes = Guarded(), (x,), {}, (shape,)
+    if nested:
+        model, inputs, keywords = Nesting(), ({"x": x + 1}, [x + 2]), {"last": x}
+        shapes = {"tensors": {"x": None}, "others": [None], "last": shape}
+    with pytest.warns(UserWarning, match="You asked for"):
+        found = torchtrt.compile(
+            model.eval(), inputs, kwarg_inputs=keywords, dynamic_shapes=shapes, min_block_size=1
+        )
+
+    (row,) = found.report.narrowed
+    name = "last" if nested else "x"
+    assert (name, 0, asked, compiled) == (row.input, row.dim, row.asked, row.compiled)
+    assert "in forward" in row.model_line
+
+
+def test_a_hint_from_1_is_compiled_from_1():
+    """PyTorch exports it from 2."""
+    x, shapes = torch.rand(4, 2), ({0: AUTO(min=1, max=8)},)
+    compiled = torchtrt.compile(nn.ReLU().eval(), (x,), dynamic_shapes=shapes, min_block_size=1)
+
+    assert not compiled.report.narrowed
+    assert torch.equal(x[:1], compiled(x[:1]))
+
+
 def test_a_call_without_rows_leads_to_an_input_with_a_range():
     """PyTorch does not keep whether a minimum of 0 was declared."""
     shapes = ({0: torch.export.Dim("batch", min=0, max=8)},)

@@ -26,6 +26,7 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.declared_sizes import declared_limits
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
@@ -177,7 +178,7 @@ def _compile_program(
         report.passes, report.divided = program.passes, program.divided
         warn_of_unused_settings(options, exported, program)
         weights = _constants(exported, program)
-        declared = size_profiles(program, *given)
+        declared = size_profiles(program, *given, declared_limits(exported))
         check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
         sizes = _sizes_of_model(model, exported, program, declared, given)
@@ -186,7 +187,7 @@ def _compile_program(
             symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
         }
         settle_sizes(program.graph_module.graph, {}, compiled_sizes)
-        report.narrowed = list(narrowed_sizes(program, sizes, *given))
+        report.narrowed = list(narrowed_sizes(program, sizes, given, declared_limits(exported)))
         warn_of_narrowed(report, options)
     with stages.stage("partitioning"):
         partition = _partitioned(program, options, report)
@@ -287,7 +288,8 @@ def _sizes_of_model(
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
     gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
-    leaves, names = flatten(given), [str(node.target) for node in program.placeholders]
+    leaves = flatten((tuple(given[0]), dict(given[1])))
+    names = [str(node.target) for node in program.placeholders]
     dependent = dependences(exported, leaves, names, own) if own else []
     return Sizes(declared, guarded, small, gaps, dependent)
 

@@ -31,6 +31,7 @@ from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt_compiler.declared_sizes import Limits, keep_declared
 from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
 from torchtrt_compiler.lowering import Program, without_regions, without_transforms
@@ -74,6 +75,7 @@ def export(
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
     reads.keep_in(program)
+    keep_declared(program, model, (inputs, kwarg_inputs), dynamic_shapes)
     return program
 
 
@@ -243,13 +245,19 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
 
 
 def size_profiles(
-    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any], limits: Limits
 ) -> tuple[Profile, ...]:
     """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an ``Input``
     asked for (exporting itself stops at 2). The optimal sizes come from the inputs given here, or
     those it was exported with. A range whose sizes the program takes none of makes no profile.
+
+    Args:
+        program: The program.
+        inputs: The positional inputs that were given.
+        kwarg_inputs: Those by keyword.
+        limits: The limits that were declared for example tensors.
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
@@ -260,7 +268,7 @@ def size_profiles(
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
-    dynamic = list(_dynamic_sizes(placeholders, leaves))
+    dynamic = list(_dynamic_sizes(placeholders, leaves, limits))
     alone = {each.linear.symbol for each in dynamic if each.linear.is_symbol}
     for each in dynamic:
         symbol = each.linear.symbol
@@ -282,6 +290,7 @@ class _DynamicSize(NamedTuple):
         dim: The dimension.
         where: The dimension and the input, in words.
         hint: The size that the program was exported with.
+        least: The smallest size that was declared, if any was.
     """
 
     linear: LinearSize
@@ -289,6 +298,7 @@ class _DynamicSize(NamedTuple):
     dim: int
     where: str
     hint: int | None
+    least: int | None
 
     def wanted(self, number: int, known: tuple[int, int | None]) -> SizeRange:
         """Returns the values of the symbol to build for.
@@ -310,7 +320,8 @@ class _DynamicSize(NamedTuple):
             maximum = high if maximum is None else min(high, maximum)
         else:
             # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
-            minimum = max(minimum, 1)
+            least = self.least if minimum <= 2 else None
+            minimum = max(minimum, 1) if least is None else self.linear.values(least, least)[0]
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
             raise InputError(
@@ -326,7 +337,9 @@ class _DynamicSize(NamedTuple):
         return minimum if size is None else self.linear.values(size, size)[1]
 
 
-def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_DynamicSize]:
+def _dynamic_sizes(
+    placeholders: Sequence[Node], leaves: Sequence[Any], limits: Limits
+) -> Iterator[_DynamicSize]:
     """Yields the dimensions whose sizes grow with a symbol, and checks the others.
 
     Raises:
@@ -349,7 +362,8 @@ def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Itera
                 continue
             linear = linear_size(size.node.expr)
             if linear is not None:
-                yield _DynamicSize(linear, leaf, dim, where, size.node.hint)
+                least, _ = limits.get((index, dim), (None, None))
+                yield _DynamicSize(linear, leaf, dim, where, size.node.hint, least)
 
 
 def _count_ranges(leaves: Sequence[Any]) -> int:

@@ -10,6 +10,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import LinearSize, Profile, linear_size, union
 from torchtrt.errors import InputError
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.declared_sizes import Limits
 from torchtrt_compiler.equal_sizes import Dependence
 from torchtrt_compiler.guarded_sizes import Guarded
 from torchtrt_compiler.inputs import Input, flatten
@@ -46,17 +47,26 @@ class Sizes(NamedTuple):
 
 
 def narrowed_sizes(
-    program: Program, sizes: Sizes, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+    program: Program,
+    sizes: Sizes,
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    limits: Limits,
 ) -> Iterator[NarrowedSize]:
     """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
     A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
     itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
+
+    Args:
+        program: The program.
+        sizes: Its sizes.
+        given: The inputs, positional and by keyword.
+        limits: The limits that were declared for example tensors.
     """
     conditions = sizes.guarded.conditions
     as_code = InputChecks.of(program.placeholders, sizes.profiles).as_code
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
-    dimensions = list(_dimensions(program, sizes, leaves))
+    leaves = flatten((tuple(given[0]), dict(given[1]))) or program.placeholders
+    dimensions = list(_dimensions(program, sizes, leaves, limits))
     for each in dimensions:
         own = [condition for condition in conditions if condition.free_symbols == {each.symbol}]
         (low, high), (least, most) = each.row.asked, each.row.compiled
@@ -130,9 +140,11 @@ class _Dimension(NamedTuple):
         return place_of(places and (places.lower if is_minimum else places.upper))
 
 
-def _dimensions(program: Program, sizes: Sizes, leaves: Sequence[Any]) -> Iterator[_Dimension]:
+def _dimensions(
+    program: Program, sizes: Sizes, leaves: Sequence[Any], limits: Limits
+) -> Iterator[_Dimension]:
     """Yields the dynamic dimensions of the inputs, with the limits that were asked for and that are compiled."""
-    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
+    for place, (leaf, placeholder) in enumerate(zip(leaves, program.placeholders, strict=False)):
         for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
             linear = None if isinstance(size, int) else linear_size(size.node.expr)
             if linear is None or linear.symbol not in sizes.profiles[0]:
@@ -141,9 +153,13 @@ def _dimensions(program: Program, sizes: Sizes, leaves: Sequence[Any]) -> Iterat
                 union(profile[linear.symbol] for profile in profiles)
                 for profiles in (sizes.declared, sizes.profiles)
             )
-            asked = declared.min, declared.max
+            low, high = limits.get((place, dim), (None, None))
             if isinstance(leaf, Input):
-                asked = linear.values(leaf.bounds[0][dim], leaf.bounds[2][dim])
+                low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
+            asked = linear.values(
+                linear.size(declared.min) if low is None else low,
+                linear.size(declared.max) if high is None else high,
+            )
             low, high, least, most = map(linear.size, (*asked, built.min, built.max))
             row = NarrowedSize(placeholder.name, dim, (low, high), (least, most))
             yield _Dimension(linear, row, size.node.shape_env)
