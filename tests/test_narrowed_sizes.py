@@ -202,19 +202,31 @@ def test_a_condition_between_the_parts_of_several_ranges_is_a_row():
     assert ((2, 8), ((4, 5),)) == (row.compiled, row.excluded)
 
 
-def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes():
-    """The model itself refuses (4, 9), and (9, 4) is another program."""
+def paired(x, y):
+    """Returns pairs of elements, by a program that depends on two other sizes."""
+    columns, count = x.shape[1] % 6, y.shape[0]
+    return (x * (2 if count != columns and count < x.shape[0] else 3)).reshape(-1, 2)
 
-    class Refusing(Product):
-        def forward(self, x):
-            if x.numel() == 36 and x.shape[0] == 4:
-                raise ValueError
-            return super().forward(x)
 
-    sizes = torchtrt.Input(min_shape=(2, 2), opt_shape=(3, 5), max_shape=(9, 9))
-    _, row = compiled_with_warning(Refusing(), [sizes])
+def paired_rows(x, y):
+    """The same, for equal sizes."""
+    return (x * (2 if x.shape[1] == y.shape[0] else 3)).reshape(-1, 2)
 
-    assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
+
+@pytest.mark.parametrize(
+    ("function", "condition"),
+    [(paired, "y.shape[0] != (x.shape[1] % 6)"), (paired_rows, "x.shape[1] == y.shape[0]")],
+)
+def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes(function, condition):
+    """With the optimal number of rows, it refuses each odd number of columns."""
+    sizes = [
+        torchtrt.Input(min_shape=(2, 3), opt_shape=(5, 6), max_shape=(6, 7)),
+        torchtrt.Input(min_shape=(3,), opt_shape=(6,), max_shape=(10,)),
+    ]
+    with pytest.warns(UserWarning, match="You asked for"):
+        compiled = torchtrt.compile(Dependent(function).eval(), sizes, min_block_size=1)
+
+    assert condition in [row.condition for row in compiled.report.narrowed]
 
 
 class Dependent(nn.Module):

@@ -121,6 +121,16 @@ def test_a_gap_has_two_sizes_that_are_far_apart():
     assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.gaps.values()]
 
 
+def test_a_gap_may_be_one_beside_other_sizes_than_the_optimal_ones():
+    """With the optimal ones, another guard refuses the same."""
+    other = sympy.Symbol("c", integer=True, positive=True)
+    profile = {A: SizeRange(2, 2, 6), B: SizeRange(2, 2, 6), other: SizeRange(1, 3, 4)}
+    guard = sympy.Ne(A * B, 24)
+    found = guarded_sizes([A <= other, guard], [profile])
+
+    assert [{A: 4, B: 6, other: 4}] == found.gaps[guard]
+
+
 def test_a_quotient_by_zero_is_refused():
     """So is the call."""
     found = guarded_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])

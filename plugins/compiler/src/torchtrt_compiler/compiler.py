@@ -287,7 +287,7 @@ def _sizes_of_model(
     if not guarded.profiles:
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
-    gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
+    gaps = branches(exported, program, guarded, own) if guarded.gaps and own else []
     leaves = flatten((tuple(given[0]), dict(given[1])))
     names = [str(node.target) for node in program.placeholders]
     dependent = dependences(exported, leaves, names, own) if own else []

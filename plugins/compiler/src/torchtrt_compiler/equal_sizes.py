@@ -23,7 +23,7 @@ from torchtrt_compiler.lowering import place_of
 from torchtrt_compiler.special_programs import Retrace, Values, retraced, user_inputs
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 
-_MOST_TRIALS = 2
+_MOST_TRIALS = 4
 """How often the model is exported again."""
 
 
@@ -65,17 +65,16 @@ def dependences(
         for symbol, (place, dim) in places.items()
     }
     declared = {symbol: _declared(leaves[place], dim) for symbol, (place, dim) in places.items()}
-    found = []
-    for condition, line, point in itertools.islice(
-        _conditions(exported, declared, places), _MOST_TRIALS
-    ):
-        own = [places[symbol] for symbol in condition.free_symbols]
+    found: dict[Any, Dependence] = {}
+    trials = itertools.islice(_trials(exported, declared, places), _MOST_TRIALS)
+    for condition, line, point in trials:
         sizes = {places[symbol]: size for symbol, size in point.items()}
-        if _takes(exported, leaves, sizes, retrace):
+        if condition not in found and _takes(exported, leaves, sizes, retrace):
             text = str(PythonPrinter().doprint(condition.xreplace(codes)))
+            own = (places[symbol] for symbol in condition.free_symbols)
             named = frozenset((names[place], dim) for place, dim in own)
-            found.append(Dependence(named, text, line))
-    return found
+            found[condition] = Dependence(named, text, line)
+    return [*found.values()]
 
 
 def _declared(leaf: Input, dim: int) -> SizeRange:
@@ -83,12 +82,13 @@ def _declared(leaf: Input, dim: int) -> SizeRange:
     return SizeRange(*(shape[dim] for shape in leaf.bounds))
 
 
-def _conditions(
+def _trials(
     exported: ExportedProgram, declared: Profile, places: Mapping[Any, tuple[int, int]]
 ) -> Iterator[tuple[Any, str, Values]]:
-    """Yields the conditions that became a part of the inputs' shapes, with declared sizes that only they refuse.
+    """Yields the conditions that became a part of the inputs' shapes, with declared sizes that no earlier one refuses.
 
-    Each has the line of the model. Without one it is PyTorch's own, and only conditions on one input are yielded.
+    Of each condition, one size after the other is the optimal one. Each condition has the line of the model. Without
+    one it is PyTorch's own, and only conditions on one input are yielded.
     """
     environment: Any = shape_env_of(exported.graph)
     guards = {
@@ -96,13 +96,19 @@ def _conditions(
         for guard in getattr(environment, "guards", ())
         if guard.expr.free_symbols <= declared.keys()
     }
-    for condition, line in guards.items():
+    for number, (condition, line) in enumerate(guards.items()):
         is_own = bool(line) or len({places[symbol][0] for symbol in condition.free_symbols}) == 1
         if is_own and environment.replace(condition) == True:  # noqa: E712  (SymPy's)
-            others = [guard for guard in guards if guard != condition]
-            point = accepted_point([sympy.Not(condition), *others], declared)
-            if point is not None:
-                yield condition, line, point
+            earlier = itertools.islice(
+                guards, number
+            )  # later ones may depend on the replaced symbol
+            wanted = [sympy.Not(condition), *earlier]
+            for symbol in sorted(condition.free_symbols, key=str):
+                usual = declared[symbol].opt
+                profile = {**declared, symbol: SizeRange(usual, usual, usual)}
+                point = accepted_point(wanted, profile)
+                if point is not None:
+                    yield condition, line, point
 
 
 def _takes(

@@ -23,6 +23,8 @@ _LEAST_POINTS = 2**6
 """The same, where a program has very many guards."""
 _EVALUATIONS = 2**18
 """How often all guards are evaluated together: half a second on a slow processor."""
+_MOST_SEARCHES = 8
+"""How often sizes are searched that only one guard refuses."""
 
 
 class Guarded(NamedTuple):
@@ -162,29 +164,45 @@ class _Region:
     def gaps(self, limits: Profile) -> Iterator[tuple[Any, Sequence[Mapping[Any, int]]]]:
         """Yields the guards that refuse declared sizes within limits which no earlier one does, with such sizes."""
         found: list[_Guard] = []
-        profile = self.profile() if self else self.sizes
-        usual = {symbol: size.opt for symbol, size in profile.items()}
-        ranges = {
-            symbol: range(max(size.min, limits[symbol].min), min(size.max, limits[symbol].max) + 1)
-            for symbol, size in self.sizes.items()
-            if limits
-        }
-        for guard in self.conditions if ranges else ():
-            axes = self._axes(guard.symbols, ranges, [guard])
-            points = ({**usual, **each} for each in _points(guard.symbols, axes))
-            refused = [
-                point
-                for point in points
-                if not guard.holds(point) and all(each.holds(point) for each in found)
-            ]
+        within = self._within(limits) if limits else {}
+        searches = 0
+        for guard in self.conditions if within else ():
+            points = [*self._refused_points(guard, within)]
+            refused = [point for point in points if all(each.holds(point) for each in found)]
+            if points and not refused and searches < _MOST_SEARCHES:
+                searches += 1
+                others = (each.condition for each in found)
+                refused = [
+                    *filter(None, [accepted_point([sympy.Not(guard.condition), *others], within)])
+                ]
             if refused:
                 found.append(guard)
-                some = [*refused[:_LEAST_POINTS], *refused[_LEAST_POINTS:][-_LEAST_POINTS:]]
-                counts = list(map(self._count_refusing, some))
-                alone = [
-                    each for each, count in zip(some, counts, strict=True) if count == min(counts)
-                ]
-                yield guard.condition, [alone[0], *alone[1:][-1:]]
+                yield guard.condition, self._ends(refused)
+
+    def _within(self, limits: Profile) -> Profile:
+        """Returns the declared sizes within limits. The optimum is accepted, if any sizes are."""
+        profile = self.profile() if self else self.sizes
+        found = {}
+        for symbol, size in self.sizes.items():
+            low, high = max(size.min, limits[symbol].min), min(size.max, limits[symbol].max)
+            found[symbol] = SizeRange(low, min(max(profile[symbol].opt, low), high), high)
+        return found
+
+    def _refused_points(self, guard: _Guard, sizes: Profile) -> Iterator[Mapping[Any, int]]:
+        """Yields sizes that a guard refuses. Those on which it does not depend are the optimal ones."""
+        usual = {symbol: size.opt for symbol, size in sizes.items()}
+        ranges = {symbol: range(size.min, size.max + 1) for symbol, size in sizes.items()}
+        for point in _points(guard.symbols, self._axes(guard.symbols, ranges, [guard])):
+            if not guard.holds(point):
+                yield {**usual, **point}
+
+    def _ends(self, points: Sequence[Mapping[Any, int]]) -> list[Mapping[Any, int]]:
+        """Returns the first and the last one of the sizes that as few guards as possible refuse."""
+        some = [*points[:_LEAST_POINTS], *points[_LEAST_POINTS:][-_LEAST_POINTS:]]
+        counts = list(map(self._count_refusing, some))
+        pairs = zip(some, counts, strict=True)
+        fewest = [point for point, count in pairs if count == min(counts)]
+        return [fewest[0], *fewest[1:][-1:]]
 
     def _count_refusing(self, point: Mapping[Any, int]) -> int:
         return sum(not guard.holds(point) for guard in self.conditions)

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 
 from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size, union
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.guarded_sizes import accepted_point, refusing
+from torchtrt_compiler.guarded_sizes import Guarded, accepted_point, refusing
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.size_comparison import Difference, compare_at
 from torchtrt_compiler.special_programs import Retrace, Values, user_inputs
@@ -207,33 +207,37 @@ def _fixed(point: Values) -> Profile:
 
 
 def branches(
-    exported: ExportedProgram,
-    program: Program,
-    refused: Mapping[Any, Sequence[Values]],
-    retrace: Retrace,
+    exported: ExportedProgram, program: Program, guarded: Guarded, retrace: Retrace
 ) -> list[Any]:
     """Returns the guards that refuse sizes which the model takes, perhaps as another program.
 
     Args:
         exported: The exported program.
         program: The same, opened.
-        refused: Guards, each with values of the opened program's symbols that it refuses. A few of them are tried.
+        guarded: The sizes for which its guards hold. For a few of the guards with gaps, some refused sizes are tried.
         retrace: Exports the model again.
     """
     symbols = _symbols(exported, program)
     tried: dict[Any, bool] = {}
-    first, others = (
-        [(guard, each) for guard in refused for each in refused[guard][part]]
-        for part in (slice(1), slice(1, None))
-    )
+    points = {guard: _refused_by(guard, guarded) for guard in guarded.gaps}
+    rounds = itertools.chain.from_iterable(itertools.repeat([*points], _MOST_TRIALS))
     trials = 0
-    for guard, point in (*first, *others):
-        if tried.get(guard) or trials == _MOST_TRIALS:
+    for guard in rounds:
+        point = None if tried.get(guard) else next(points[guard], None)
+        if point is None or trials == _MOST_TRIALS:
             continue
         trials += 1
         values = {symbol: point[own] for symbol, own in symbols.items() if own in point}
         tried[guard] = _takes(exported, values, retrace)
-    return [guard for guard in refused if tried.get(guard, True)]
+    return [guard for guard in points if tried.get(guard, True)]
+
+
+def _refused_by(guard: Any, guarded: Guarded) -> Iterator[Values]:
+    """Yields sizes that a guard refuses: first some that it alone refuses, if there are any."""
+    others = [each for each in guarded.conditions if each != guard]
+    alone = (accepted_point([sympy.Not(guard), *others], each) for each in guarded.profiles)
+    yield from itertools.islice(filter(None, alone), 1)
+    yield from guarded.gaps[guard]
 
 
 def _takes(exported: ExportedProgram, values: Values, retrace: Retrace) -> bool:
