@@ -49,6 +49,7 @@ def keep_declared(
     program.graph_module.meta[_KEY] = {
         (place, dim): limits
         for place, leaf in enumerate(flatten((tuple(given[0]), dict(given[1]))))
+        if isinstance(leaf, torch.Tensor)
         for dim, each in _dimensions(specs.get(id(leaf)))
         if (limits := _limits(each)) != (None, None)
     }
