@@ -1,6 +1,7 @@
 """Sizes of 0 and 1, which torch.export takes no size for: a program is compiled for them where it is the model's."""
 
 import contextlib
+import dataclasses
 import itertools
 import warnings
 
@@ -174,6 +175,48 @@ def test_a_branch_that_only_one_row_can_take_is_a_condition(name):
             accepted.add((rows_, columns))
     assert {(2, 5), (3, 9), (1, 7)} <= accepted
     assert (1, 8) not in accepted
+
+
+@dataclasses.dataclass
+class Columns:
+    """Inputs in a class that PyTorch takes apart."""
+
+    values: torch.Tensor
+
+
+torch.export.register_dataclass(Columns, serialized_type_name="small_sizes.Columns")
+
+
+def test_a_branch_on_inputs_in_a_class_is_a_condition():
+    """PyTorch takes the dynamic sizes of such a class as a list."""
+
+    class Branch(nn.Module):
+        def forward(self, columns):
+            return BESIDE_ONE["nested"](columns.values)
+
+    sizes = torch.export.Dim("rows", min=1, max=4), torch.export.Dim("columns", min=5, max=9)
+    with pytest.warns(UserWarning, match=r"\.shape\[0\] != 1 or .*\.shape\[1\] != 8"):
+        torchtrt.compile(
+            Branch().eval(),
+            [Columns(torch.rand(3, 7))],
+            dynamic_shapes={"columns": [dict(enumerate(sizes))]},
+            min_block_size=1,
+        )
+
+
+def test_a_model_that_takes_one_row_with_fixed_sizes_only():
+    """Its program is compared where the other size is the optimal one."""
+
+    def function(x):
+        if x.shape[0] == 1 and not isinstance(x.shape[1], int):
+            raise TypeError
+        return x * 2
+
+    sizes = torchtrt.Input(min_shape=(1, 2), opt_shape=(3, 5), max_shape=(4, 9))
+    compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+
+    assert not compiled.report.narrowed
+    assert_same_at(compiled, function, 1, 2)
 
 
 def test_a_size_of_0_beside_which_others_are_another_program_is_left_out():

@@ -33,7 +33,7 @@ from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt_compiler.declared_sizes import Limits, keep_declared
 from torchtrt_compiler.frontends import front_end_for
-from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
+from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import Program, without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
 from torchtrt_compiler.stride_reads import StrideReads
@@ -103,7 +103,7 @@ def _exported(
     args, kwargs = _clone_aliased_inputs((args, kwargs), model)
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
-        shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
+        shapes = nested_shapes(tree)
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)

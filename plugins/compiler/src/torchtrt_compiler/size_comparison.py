@@ -19,12 +19,12 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import Profile
+from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import ExportError
 from torchtrt.graphs.nodes import mutates
 from torchtrt_compiler.lowering.aliasing import may_share
 from torchtrt_compiler.lowering.regions import autocast_restored
-from torchtrt_compiler.special_programs import Retrace, Values, special_program
+from torchtrt_compiler.special_programs import Retrace, Special, Values, special_program
 from torchtrt_compiler.torch_internals import FakeTensorMode
 
 aten = torch.ops.aten
@@ -70,17 +70,35 @@ def compare_at(
         _Replay(exported, points[0]).compare()
         return {}
     try:
-        special = special_program(exported, sizes, retrace)
+        special = _special_program(exported, points[0], sizes, retrace)
     except ExportError:
         raise Difference(is_refusal=True) from None
     if not special.accepts(points[0]):
         raise Difference
-    for point in filter(special.accepts, points):
+    for point in filter(special.accepts, points if special.sizes else points[:1]):
         _Comparison(
             _Side(exported, exported.graph_module, point),
             _Side(special.program, special.program.graph_module, special.values(point)),
         )
     return special.conditions
+
+
+def _special_program(
+    exported: ExportedProgram, point: Values, sizes: Profile, retrace: Retrace
+) -> Special:
+    """Returns a model, exported again for sizes, or for one point of them where some cannot be symbolic.
+
+    Raises:
+        ExportError: The model refuses the point.
+    """
+    fixed = {symbol: SizeRange(size, size, size) for symbol, size in point.items()}
+    if fixed == sizes:
+        return special_program(exported, fixed, retrace)
+    try:
+        return special_program(exported, sizes, retrace)
+    except ExportError:
+        special = special_program(exported, fixed, retrace)
+        return special._replace(conditions={})
 
 
 def _example(value: Any, values: Values) -> Any:
