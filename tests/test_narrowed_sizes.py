@@ -194,6 +194,95 @@ def test_a_condition_on_several_sizes_is_a_row():
         compiled(torch.ones(4, 9))
 
 
+def test_a_condition_between_the_parts_of_several_ranges_is_a_row():
+    """None of the ranges that remain has the sizes."""
+    parts = [((2, 2), (3, 2), (4, 2)), ((5, 2), (7, 2), (8, 2))]
+    _, row = compiled_with_warning(Half(), [torchtrt.Input(ranges=parts)])
+
+    assert ((2, 8), ((4, 5),)) == (row.compiled, row.excluded)
+
+
+def paired(x, y):
+    """Returns pairs of elements, by a program that depends on two other sizes."""
+    columns, count = x.shape[1] % 6, y.shape[0]
+    return (x * (2 if count != columns and count < x.shape[0] else 3)).reshape(-1, 2)
+
+
+def paired_rows(x, y):
+    """The same, for equal sizes."""
+    return (x * (2 if x.shape[1] == y.shape[0] else 3)).reshape(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "condition"),
+    [(paired, "y.shape[0] != (x.shape[1] % 6)"), (paired_rows, "x.shape[1] == y.shape[0]")],
+)
+def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes(function, condition):
+    """With the optimal number of rows, it refuses each odd number of columns."""
+    sizes = [
+        torchtrt.Input(min_shape=(2, 3), opt_shape=(5, 6), max_shape=(6, 7)),
+        torchtrt.Input(min_shape=(3,), opt_shape=(6,), max_shape=(10,)),
+    ]
+    with pytest.warns(UserWarning, match="You asked for"):
+        compiled = torchtrt.compile(Dependent(function).eval(), sizes, min_block_size=1)
+
+    assert condition in [row.condition for row in compiled.report.narrowed]
+
+
+class Dependent(nn.Module):
+    """Two sizes, of one input or of two, that a function compares."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y=None):
+        """What the function returns."""
+        return self.function(x, y)
+
+
+def compared(x, y):
+    """Returns another program for unequal numbers of rows."""
+    return x * 2 if x.shape[0] == y.shape[0] else x * 3
+
+
+def swapped(x, _):
+    """Returns a view whose sizes PyTorch compares with the input's."""
+    return x.view(x.shape[1], x.shape[0]) * 2
+
+
+def checked(x, y):
+    """Returns a sum over equally many rows."""
+    assert x.shape[0] == y.shape[0]
+    return x + y.sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "condition"),
+    [
+        pytest.param(compared, [ranged(2, 4, 8)] * 2, "x.shape[0] == y.shape[0]", id="branch"),
+        pytest.param(
+            swapped,
+            [torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))],
+            "x.shape[1] == x.shape[0]",
+            id="view",
+        ),
+        pytest.param(checked, [ranged(2, 4, 8)] * 2, None, id="assertion"),
+        pytest.param(lambda x, y: x + y, [ranged(2, 4, 8)] * 2, None, id="sum"),
+    ],
+)
+def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
+    function, inputs, condition
+):
+    """PyTorch has one symbol for both of them, and no guard."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = torchtrt.compile(Dependent(function).eval(), inputs, min_block_size=1)
+
+    assert ([condition] if condition else []) == [row.condition for row in compiled.report.narrowed]
+    assert bool(condition) == any("You asked for" in str(each.message) for each in caught)
+
+
 class Groups(nn.Module):
     """Takes sizes that are divisible by four."""
 
@@ -224,6 +313,54 @@ def test_a_long_condition_is_shortened_in_messages():
     with pytest.raises(InputError) as caught:
         compiled(torch.rand(row.excluded[0][0], 2))
     assert len(str(caught.value)) < 500
+
+
+AUTO = torch.export.Dim.AUTO
+TWICE = 2 * torch.export.Dim("half", min=2, max=60)
+
+
+class Nesting(nn.Module):
+    """Takes its inputs in a dictionary and a list."""
+
+    def forward(self, tensors, others=None, *, last=None):
+        """At most 100 rows of the last one."""
+        return Guarded()(last) + tensors["x"].sum() + others[0].sum()
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "compiled"),
+    [
+        pytest.param({0: AUTO(min=1, max=200)}, (1, 200), (1, 100), id="hint"),
+        pytest.param((AUTO(min=3, max=200), None), (3, 200), (3, 100), id="sequence"),
+        pytest.param({0: TWICE}, (4, 120), (4, 100), id="derived"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_limits_of_dynamic_shapes_are_what_was_asked_for(shape, asked, compiled, nested):
+    """PyTorch keeps only what it exported of a hint, or of a derived dimension."""
+    x = torch.rand(8, 2)
+    model, inputs, keywords, shapes = Guarded(), (x,), {}, (shape,)
+    if nested:
+        model, inputs, keywords = Nesting(), ({"x": x + 1}, [x + 2]), {"last": x}
+        shapes = {"tensors": {"x": None}, "others": [None], "last": shape}
+    with pytest.warns(UserWarning, match="You asked for"):
+        found = torchtrt.compile(
+            model.eval(), inputs, kwarg_inputs=keywords, dynamic_shapes=shapes, min_block_size=1
+        )
+
+    (row,) = found.report.narrowed
+    name = "last" if nested else "x"
+    assert (name, 0, asked, compiled) == (row.input, row.dim, row.asked, row.compiled)
+    assert "in forward" in row.model_line
+
+
+def test_a_hint_from_1_is_compiled_from_1():
+    """PyTorch exports it from 2."""
+    x, shapes = torch.rand(4, 2), ({0: AUTO(min=1, max=8)},)
+    compiled = torchtrt.compile(nn.ReLU().eval(), (x,), dynamic_shapes=shapes, min_block_size=1)
+
+    assert not compiled.report.narrowed
+    assert torch.equal(x[:1], compiled(x[:1]))
 
 
 def test_a_call_without_rows_leads_to_an_input_with_a_range():

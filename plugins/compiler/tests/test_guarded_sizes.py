@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt_compiler.guarded_sizes import guarded_sizes
+from torchtrt_compiler.guarded_sizes import accepted_point, guarded_sizes, refusing
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 A, B = sympy.symbols("a b", integer=True, positive=True)
@@ -44,8 +44,8 @@ def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
         assert not values & refused
         assert joint or refused | values == declared
         assert not {*taken} & refused
-    for guard, point in found.gaps.items():
-        assert not holds(guard, point)
+    for guard, refused in found.gaps.items():
+        assert not any(holds(guard, point) for point in refused)
 
 
 def test_without_guards_the_profiles_are_as_they_were():
@@ -90,7 +90,7 @@ def test_a_guard_on_many_combinations_is_tried_at_the_ends():
     guard = sympy.Lt(A * B, 100_000_000)
     found = guarded_sizes([guard], [profile])
 
-    assert {guard: {A: 10_000, B: 10_000}} == found.gaps
+    assert {guard: [{A: 10_000, B: 10_000}]} == found.gaps
 
 
 def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap():
@@ -102,6 +102,33 @@ def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap()
     assert SizeRange(2, 5, 8) == found.profiles[0][A]
     assert (other, guard) == found.conditions
     assert [other] == [*found.gaps]
+
+
+def test_sizes_between_the_profiles_that_remain_are_gaps():
+    """Those between the profiles that were asked for are not, nor those outside all of them."""
+    profiles = [{A: SizeRange(2, 5, 6)}, {A: SizeRange(9, 11, 12)}, {A: SizeRange(8, 8, 8)}]
+    inner, outer = sympy.Or(A < 6, A > 9), A > 2
+    found = guarded_sizes([inner, outer, sympy.Ne(A, 7)], profiles)
+
+    assert [SizeRange(3, 5, 5), SizeRange(10, 11, 12)] == [each[A] for each in found.profiles]
+    assert {inner: [{A: 8}]} == found.gaps
+
+
+def test_a_gap_has_two_sizes_that_are_far_apart():
+    """The model may refuse one of them."""
+    found = guarded_sizes([sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
+
+    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.gaps.values()]
+
+
+def test_a_gap_may_be_one_beside_other_sizes_than_the_optimal_ones():
+    """With the optimal ones, another guard refuses the same."""
+    other = sympy.Symbol("c", integer=True, positive=True)
+    profile = {A: SizeRange(2, 2, 6), B: SizeRange(2, 2, 6), other: SizeRange(1, 3, 4)}
+    guard = sympy.Ne(A * B, 24)
+    found = guarded_sizes([A <= other, guard], [profile])
+
+    assert [{A: 4, B: 6, other: 4}] == found.gaps[guard]
 
 
 def test_a_quotient_by_zero_is_refused():
@@ -128,3 +155,23 @@ def test_guards_on_floating_point_numbers_are_evaluated():
     found = guarded_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
 
     assert ({A: SizeRange(8, 8, 9)},) == found.profiles
+
+
+def test_the_accepted_sizes_that_are_the_closest_to_the_optimal_ones():
+    """The optimal ones, if guards hold for them; nothing if they hold for none."""
+    profile = {A: SizeRange(2, 4, 9), B: SizeRange(1, 5, 8)}
+
+    assert {A: 4, B: 5} == accepted_point([A < B], profile)
+    assert {A: 4, B: 3} == accepted_point([A > B], profile)
+    assert accepted_point([sympy.Eq(A * B, 73)], profile) is None
+
+
+def test_conditions_that_refuse_what_guards_accept():
+    """One on too many sizes to check may do so."""
+    profile = {A: SizeRange(1, 1, 1), B: SizeRange(2, 5, 8)}
+    conditions = [sympy.Ne(B, 4), B < 7, B < 9]
+
+    assert [sympy.Ne(B, 4)] == refusing(conditions, [B - A < 6], profile)
+    assert [A + B < 10**6] == refusing(
+        [A + B < 10**6], [], {symbol: SizeRange(2, 2, 999) for symbol in (A, B)}
+    )

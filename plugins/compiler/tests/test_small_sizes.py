@@ -1,5 +1,8 @@
 """Sizes of 0 and 1, which torch.export takes no size for: a program is compiled for them where it is the model's."""
 
+import contextlib
+import dataclasses
+import itertools
 import warnings
 
 import pytest
@@ -147,6 +150,128 @@ def test_two_sizes_of_1_are_compared_together():
         compiled = torchtrt.compile(Function(branch).eval(), [rows(1), rows(1)], min_block_size=1)
 
     assert 2 == len(compiled.report.narrowed)
+
+
+BESIDE_ONE = {
+    "one-line": lambda x: x * 2 if (x.shape[1] - 1) % 4 == x.shape[0] + 2 else x * 3,
+    "nested": lambda x: x * 2 if x.shape[0] == 1 and x.shape[1] == 8 else x * 3,
+}
+"""Models that are another program for one row beside certain numbers of columns."""
+
+
+@pytest.mark.parametrize("name", BESIDE_ONE)
+def test_a_branch_that_only_one_row_can_take_is_a_condition(name):
+    """With the optimal number of columns, the program is the model's for one row."""
+    model = Function(BESIDE_ONE[name]).eval()
+    sizes = torchtrt.Input(min_shape=(1, 5), opt_shape=(3, 7), max_shape=(3, 9))
+    with pytest.warns(UserWarning, match=r"\.shape\[0\] != 1 or .* in <lambda>"):
+        compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+
+    accepted = set()
+    for rows_, columns in itertools.product((1, 2, 3), range(5, 10)):
+        x = torch.rand(rows_, columns)
+        with contextlib.suppress(InputError):
+            torch.testing.assert_close(compiled(x), model(x))
+            accepted.add((rows_, columns))
+    assert {(2, 5), (3, 9), (1, 7)} <= accepted
+    assert (1, 8) not in accepted
+
+
+@dataclasses.dataclass
+class Columns:
+    """Inputs in a class that PyTorch takes apart."""
+
+    values: torch.Tensor
+
+
+torch.export.register_dataclass(Columns, serialized_type_name="small_sizes.Columns")
+
+
+def test_a_branch_on_inputs_in_a_class_is_a_condition():
+    """PyTorch takes the dynamic sizes of such a class as a list."""
+
+    class Branch(nn.Module):
+        def forward(self, columns):
+            return BESIDE_ONE["nested"](columns.values)
+
+    sizes = torch.export.Dim("rows", min=1, max=4), torch.export.Dim("columns", min=5, max=9)
+    with pytest.warns(UserWarning, match=r"\.shape\[0\] != 1 or .*\.shape\[1\] != 8"):
+        torchtrt.compile(
+            Branch().eval(),
+            [Columns(torch.rand(3, 7))],
+            dynamic_shapes={"columns": [dict(enumerate(sizes))]},
+            min_block_size=1,
+        )
+
+
+def test_a_model_that_takes_one_row_with_fixed_sizes_only():
+    """Its program is compared where the other size is the optimal one."""
+
+    def function(x):
+        if x.shape[0] == 1 and not isinstance(x.shape[1], int):
+            raise TypeError
+        return x * 2
+
+    sizes = torchtrt.Input(min_shape=(1, 2), opt_shape=(3, 5), max_shape=(4, 9))
+    compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+
+    assert not compiled.report.narrowed
+    assert_same_at(compiled, function, 1, 2)
+
+
+def test_a_size_of_0_beside_which_others_are_another_program_is_left_out():
+    """No condition can be one for a size of 0."""
+
+    def branch(x):
+        return x.sum(0) * (2 if x.shape[0] == 0 and x.shape[1] > 6 else 3)
+
+    sizes = torchtrt.Input(min_shape=(0, 2), opt_shape=(3, 5), max_shape=(4, 9))
+    with pytest.warns(UserWarning, match=r"only for 1 to 4 .*in branch"):
+        compiled = torchtrt.compile(Function(branch).eval(), [sizes], min_block_size=1)
+
+    assert_same_at(compiled, branch, 1, 2)
+    plain = Function(lambda x: x.sum(0) * 3).eval()
+    compiled = torchtrt.compile(plain, [sizes], min_block_size=1)
+    assert_same_at(compiled, plain, 0, 1)
+
+
+def test_programs_are_compared_at_more_than_the_usual_sizes():
+    """With six columns, the two slices are equal."""
+
+    def branch(x):
+        return x[:, :5] * 2 if x.shape[0] == 1 else x[:, : x.shape[1] - 1] * 2
+
+    sizes = torchtrt.Input(min_shape=(1, 6), opt_shape=(3, 6), max_shape=(4, 9))
+    with pytest.warns(UserWarning, match="only for 2 to 4"):
+        torchtrt.compile(Function(branch).eval(), [sizes], min_block_size=1)
+
+
+@pytest.mark.parametrize("point", [*itertools.product((0, 1), (0, 1))])
+def test_two_small_sizes_are_compared_together(point):
+    """Each of the four combinations may be another program than those of either size."""
+
+    def branch(x):
+        return x.sum() * (2 if tuple(x.shape) == point else 3)
+
+    sizes = torchtrt.Input(min_shape=(0, 0), opt_shape=(3, 3), max_shape=(4, 4))
+    with pytest.warns(UserWarning, match="only for [12] to 4"):
+        compiled = torchtrt.compile(Function(branch).eval(), [sizes], min_block_size=1)
+
+    with pytest.raises(InputError):
+        compiled(torch.rand(point))
+
+
+def test_sizes_that_the_guards_refuse_beside_a_size_of_1_do_not_exclude_it():
+    """With the optimal number of columns, a call with one row is refused; with fewer it is accepted."""
+    model = Function(lambda x: x * 2 if x.shape[0] > x.shape[1] // 3 else x * 3).eval()
+    sizes = torchtrt.Input(min_shape=(1, 2), opt_shape=(6, 4), max_shape=(8, 5))
+    with pytest.warns(UserWarning, match="only for 1 to 8, where"):
+        compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+
+    x = torch.rand(1, 2)
+    torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(InputError, match="under the condition"):
+        compiled(torch.rand(1, 4))
 
 
 def test_sizes_that_the_model_takes_only_together_are_1_together():

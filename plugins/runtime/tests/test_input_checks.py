@@ -10,7 +10,7 @@ from torch import nn
 import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
-from torchtrt_runtime.input_checks import InputChecks, make_tensor_matcher
+from torchtrt_runtime.input_checks import InputChecks, holds, make_tensor_matcher
 from torchtrt_runtime.torch_internals import sympy_functions
 
 
@@ -108,6 +108,15 @@ def test_a_condition_without_a_value_does_not_hold(checks):
     for wrong in (2, 14):
         with pytest.raises(InputError, match=rf"under the condition .*, but .* is {wrong}"):
             strict.check(inputs(length=wrong))
+
+
+def test_the_remainder_of_a_negative_number_is_pythons():
+    """PyTorch asserts that there is none, because to it a size is no smaller than 2."""
+    length = sympy.Symbol("length", integer=True, positive=True)
+    condition = sympy.Eq(sympy_functions.Mod(length - 1, 3), 2)
+
+    assert holds(condition, {length: 0})
+    assert not holds(condition, {length: 1})
 
 
 def test_an_input_that_is_not_given_is_missing():

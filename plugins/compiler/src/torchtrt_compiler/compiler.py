@@ -26,13 +26,15 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.declared_sizes import declared_limits
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
+from torchtrt_compiler.equal_sizes import dependences
 from torchtrt_compiler.exporting import export, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.guarded_sizes import guarded_sizes
-from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.inputs import CallInputs, flatten
 from torchtrt_compiler.lowering import (
     Program,
     clone_aliased_outputs,
@@ -50,7 +52,7 @@ from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.size_profiles import size_profiles
-from torchtrt_compiler.small_sizes import branches, excluded_sizes, without
+from torchtrt_compiler.small_sizes import SmallSizes, branches, small_sizes, without
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
@@ -179,13 +181,13 @@ def _compile_program(
         report.passes, report.divided = program.passes, program.divided
         warn_of_unused_settings(settings, exported, program)
         weights = _constants(exported, program)
-        declared = size_profiles(program, *given)
+        declared = size_profiles(program, *given, declared_limits(exported))
         check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
-        sizes = _sizes_of_model(model, exported, program, declared)
+        sizes = _sizes_of_model(model, exported, program, declared, given)
         profiles = sizes.profiles
         settle_sizes(program.graph_module.graph, {}, _ranges_of_symbols(profiles))
-        report.narrowed = list(narrowed_sizes(program, sizes, *given))
+        report.narrowed = list(narrowed_sizes(program, sizes, given, declared_limits(exported)))
         warn_of_narrowed(report, settings)
     with stages.stage("partitioning"):
         partition = _partitioned(program, settings, report)
@@ -202,7 +204,7 @@ def _compile_program(
     decompose_added_ops(graph_module, exported)
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
-    requirements = _requirements(exported, program, profiles, report)
+    requirements = _requirements(exported, program, sizes, report)
     watched = _watched(weights, graph_module, report)
     interface = _interface(model, program, requirements, graph_module, watched)
     recipes = watcher.attributes(program.graph_module)
@@ -241,13 +243,14 @@ def _partitioned(
 def _requirements(
     exported: ExportedProgram,
     program: Program,
-    profiles: tuple[Profile, ...],
+    sizes: Sizes,
     report: CompilationReport,
 ) -> InputChecks:
     """Returns what the inputs of a call must satisfy."""
     memory = input_memory(exported, program.placeholders)
+    guards = (*program.guards, *sizes.small.conditions)
     return InputChecks.of(
-        program.placeholders, profiles, program.guards, memory, tuple(report.narrowed)
+        program.placeholders, sizes.profiles, guards, memory, tuple(report.narrowed)
     )
 
 
@@ -275,6 +278,7 @@ def _sizes_of_model(
     exported: ExportedProgram,
     program: Program,
     declared: tuple[Profile, ...],
+    given: CallInputs,
 ) -> Sizes:
     """Returns the sizes for which the program computes what the model does, and the sizes that are left out.
 
@@ -287,14 +291,19 @@ def _sizes_of_model(
 
     own = None if isinstance(model, ExportedProgram) else retrace
     guarded = guarded_sizes(program.guards, declared)
-    profiles = guarded.profiles
-    excluded = excluded_sizes(exported, program, profiles, own) if profiles else {}
-    narrowed = without(profiles, excluded)
-    if not narrowed:
+    small = SmallSizes({}, {})
+    if guarded.profiles:
+        small = small_sizes(exported, program, guarded.profiles, own)
+        guards = (*program.guards, *small.conditions)
+        guarded = guarded_sizes(guards, without(declared, small.excluded))
+    if not guarded.profiles:
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
-    gaps = branches(exported, program, guarded.gaps, own) if guarded.gaps and own else []
-    return Sizes(declared, guarded, excluded, gaps, narrowed)
+    gaps = branches(exported, program, guarded, own) if guarded.gaps and own else []
+    leaves = flatten((tuple(given[0]), dict(given[1])))
+    names = [str(node.target) for node in program.placeholders]
+    dependent = dependences(exported, leaves, names, own) if own else []
+    return Sizes(declared, guarded, small, gaps, dependent)
 
 
 def _watched(

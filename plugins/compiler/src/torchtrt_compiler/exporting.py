@@ -23,8 +23,9 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
+from torchtrt_compiler.declared_sizes import keep_declared
 from torchtrt_compiler.frontends import front_end_for
-from torchtrt_compiler.inputs import flatten, is_input, map_inputs
+from torchtrt_compiler.inputs import flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
 from torchtrt_compiler.size_profiles import count_ranges
@@ -67,6 +68,7 @@ def export(
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
     reads.keep_in(program)
+    keep_declared(program, model, (inputs, kwarg_inputs), dynamic_shapes)
     return program
 
 
@@ -94,7 +96,7 @@ def _exported(
     args, kwargs = _clone_aliased_inputs((args, kwargs), model)
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
-        shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
+        shapes = nested_shapes(tree)
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)

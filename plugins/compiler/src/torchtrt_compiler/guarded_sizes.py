@@ -6,6 +6,7 @@ PyTorch narrows the range of a symbol itself where a guard is a plain inequality
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
+from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes, union
 from torchtrt_compiler.torch_internals import PythonPrinter, sympy_functions
 
 _MOST_POINTS = 2**16
@@ -23,6 +24,8 @@ _LEAST_POINTS = 2**6
 """The same, where a program has very many guards."""
 _EVALUATIONS = 2**18
 """How often all guards are evaluated together: half a second on a slow processor."""
+_MOST_SEARCHES = 8
+"""How often sizes are searched that only one guard refuses."""
 
 
 class Guarded(NamedTuple):
@@ -34,14 +37,14 @@ class Guarded(NamedTuple):
             if each of its values was checked.
         conditions: The guards that are false for some declared sizes. Those that refuse only what others do are
             omitted.
-        gaps: Those of them that are false for some sizes within these profiles, each with such sizes. As few of the
-            others as possible refuse the same.
+        gaps: Those of them that are false for some declared sizes within the limits of these profiles, each with one or
+            two such sizes. As few of the others as possible refuse the same.
     """
 
     profiles: tuple[Profile, ...]
     refused: Mapping[Any, Sequence[int]]
     conditions: tuple[Any, ...]
-    gaps: Mapping[Any, Mapping[Any, int]]
+    gaps: Mapping[Any, Sequence[Mapping[Any, int]]]
 
 
 def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded:
@@ -54,8 +57,47 @@ def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded
     regions = [_Region(profile, evaluable) for profile in profiles]
     left = tuple(region.profile() for region in regions if region)
     conditions = dict.fromkeys(guard.condition for region in regions for guard in region.conditions)
-    gaps = dict(pair for region in regions if region for pair in region.gaps())
+    limits = {symbol: union(each[symbol] for each in left) for symbol in (left[0] if left else ())}
+    gaps = dict(pair for region in regions for pair in region.gaps(limits))
     return Guarded(left, _refused(regions), tuple(conditions), gaps)
+
+
+def accepted_point(guards: Iterable[Any], profile: Profile) -> Mapping[Any, int] | None:
+    """Returns the sizes of a profile that are the closest to the optimal ones of all for which guards hold."""
+    known = [_Guard.of(guard) for guard in guards]
+    usual = {symbol: size.opt for symbol, size in profile.items()}
+    if all(guard.holds(usual) for guard in known):
+        return usual
+    axes = _axes([range(each.min, each.max + 1) for each in profile.values()], _budget(len(known)))
+    points = _points(tuple(profile), axes)
+    return min(
+        (point for point in points if all(guard.holds(point) for guard in known)),
+        key=lambda point: sum(abs(size - usual[symbol]) for symbol, size in point.items()),
+        default=None,
+    )
+
+
+def refusing(conditions: Iterable[Any], guards: Iterable[Any], profile: Profile) -> list[Any]:
+    """Returns the conditions that refuse sizes of a profile for which guards hold.
+
+    A condition on more combinations of sizes than can be checked is among them.
+    """
+    tried, known = ([_Guard.of(each) for each in every] for every in (conditions, guards))
+    found = []
+    for condition in tried:
+        symbols = tuple(
+            symbol
+            for symbol, size in profile.items()
+            if symbol in condition.symbols or size.min == size.max
+        )
+        ranges = [range(profile[symbol].min, profile[symbol].max + 1) for symbol in symbols]
+        same = [guard for guard in known if {*guard.symbols} <= {*symbols}]
+        if math.prod(map(len, ranges)) > _budget(len(tried)) or any(
+            not condition.holds(point) and all(guard.holds(point) for guard in same)
+            for point in _points(symbols, ranges)
+        ):
+            found.append(condition.condition)
+    return found
 
 
 class _Guard(NamedTuple):
@@ -72,6 +114,7 @@ class _Guard(NamedTuple):
     function: Callable[..., Any]
 
     @classmethod
+    @functools.lru_cache(maxsize=4096)
     def of(cls, condition: Any) -> _Guard:
         """Returns a guard that can be evaluated."""
         symbols = tuple(sorted(condition.free_symbols, key=str))
@@ -110,8 +153,7 @@ class _Region:
         groups: dict[tuple[Any, ...], list[_Guard]] = {}
         for guard in sorted(guards, key=lambda each: (len(each.symbols), len(str(each.condition)))):
             groups.setdefault(guard.symbols, []).append(guard)
-        share = _EVALUATIONS // max(1, len(guards))
-        self._most = min(_MOST_POINTS, max(_LEAST_POINTS, share))
+        self._most = _budget(len(guards))
         for symbols, members in groups.items():
             self._apply(symbols, members)
         if not self:
@@ -120,23 +162,48 @@ class _Region:
     def __bool__(self) -> bool:
         return all(self.values.values())
 
-    def gaps(self) -> Iterator[tuple[Any, Mapping[Any, int]]]:
-        """Yields the guards that refuse sizes within the profile which no earlier one does, with such sizes."""
+    def gaps(self, limits: Profile) -> Iterator[tuple[Any, Sequence[Mapping[Any, int]]]]:
+        """Yields the guards that refuse declared sizes within limits which no earlier one does, with such sizes."""
         found: list[_Guard] = []
-        profile = self.profile()
-        usual = {symbol: size.opt for symbol, size in profile.items()}
-        ranges = {symbol: range(size.min, size.max + 1) for symbol, size in profile.items()}
-        for guard in self.conditions:
-            axes = self._axes(guard.symbols, ranges, [guard])
-            points = ({**usual, **each} for each in _points(guard.symbols, axes))
-            refused = [
-                point
-                for point in points
-                if not guard.holds(point) and all(each.holds(point) for each in found)
-            ]
+        within = self._within(limits) if limits else {}
+        searches = 0
+        for guard in self.conditions if within else ():
+            points = [*self._refused_points(guard, within)]
+            refused = [point for point in points if all(each.holds(point) for each in found)]
+            if points and not refused and searches < _MOST_SEARCHES:
+                searches += 1
+                others = (each.condition for each in found)
+                refused = [
+                    *filter(None, [accepted_point([sympy.Not(guard.condition), *others], within)])
+                ]
             if refused:
                 found.append(guard)
-                yield guard.condition, min(refused[:_LEAST_POINTS], key=self._count_refusing)
+                yield guard.condition, self._ends(refused)
+
+    def _within(self, limits: Profile) -> Profile:
+        """Returns the declared sizes within limits. The optimum is accepted, if any sizes are."""
+        profile = self.profile() if self else self.sizes
+        found = {}
+        for symbol, size in self.sizes.items():
+            low, high = max(size.min, limits[symbol].min), min(size.max, limits[symbol].max)
+            found[symbol] = SizeRange(low, min(max(profile[symbol].opt, low), high), high)
+        return found
+
+    def _refused_points(self, guard: _Guard, sizes: Profile) -> Iterator[Mapping[Any, int]]:
+        """Yields sizes that a guard refuses. Those on which it does not depend are the optimal ones."""
+        usual = {symbol: size.opt for symbol, size in sizes.items()}
+        ranges = {symbol: range(size.min, size.max + 1) for symbol, size in sizes.items()}
+        for point in _points(guard.symbols, self._axes(guard.symbols, ranges, [guard])):
+            if not guard.holds(point):
+                yield {**usual, **point}
+
+    def _ends(self, points: Sequence[Mapping[Any, int]]) -> list[Mapping[Any, int]]:
+        """Returns the first and the last one of the sizes that as few guards as possible refuse."""
+        some = [*points[:_LEAST_POINTS], *points[_LEAST_POINTS:][-_LEAST_POINTS:]]
+        counts = list(map(self._count_refusing, some))
+        pairs = zip(some, counts, strict=True)
+        fewest = [point for point, count in pairs if count == min(counts)]
+        return [fewest[0], *fewest[1:][-1:]]
 
     def _count_refusing(self, point: Mapping[Any, int]) -> int:
         return sum(not guard.holds(point) for guard in self.conditions)
@@ -184,6 +251,11 @@ class _Region:
             closest = min(values, key=lambda value, opt=opt: abs(value - opt))  # type: ignore[misc]
             found[symbol] = SizeRange(values[0], closest, values[-1])
         return found
+
+
+def _budget(count: int) -> int:
+    """Returns for how many combinations of values each of so many guards is evaluated."""
+    return min(_MOST_POINTS, max(_LEAST_POINTS, _EVALUATIONS // max(1, count)))
 
 
 def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -190,6 +191,18 @@ def is_input(value: Any) -> bool:
 def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
     """Returns nested inputs with every leaf replaced by what the function returns for it."""
     return pytree.tree_map(function, tree, is_leaf=is_input)
+
+
+def nested_shapes(tree: Any) -> Any:
+    """Returns the dynamic sizes of nested inputs as ``torch.export`` takes them: a registered class is a list."""
+    if is_input(tree):
+        return tree.dynamic_dims()
+    parts, spec = pytree.tree_flatten(tree, is_leaf=lambda part: part is not tree)
+    if spec.is_leaf():
+        return None
+    shapes = list(map(nested_shapes, parts))
+    is_builtin = isinstance(tree, (tuple, list, dict, deque))
+    return pytree.tree_unflatten(shapes, spec) if is_builtin else shapes
 
 
 def flatten(tree: Any) -> list[Any]:

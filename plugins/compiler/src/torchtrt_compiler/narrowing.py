@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import torch
 
 from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import LinearSize, Profile, linear_size, union
 from torchtrt.errors import InputError
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.declared_sizes import Limits
+from torchtrt_compiler.equal_sizes import Dependence
 from torchtrt_compiler.guarded_sizes import Guarded
 from torchtrt_compiler.inputs import Input, flatten
-from torchtrt_compiler.lowering import Program
-from torchtrt_compiler.small_sizes import Excluded
+from torchtrt_compiler.lowering import Program, guard_lines, place_of
+from torchtrt_compiler.small_sizes import SmallSizes
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.report import CompilationReport, NarrowedSize
 
@@ -30,31 +28,45 @@ class Sizes(NamedTuple):
 
     Attributes:
         declared: The profiles that were asked for, as far as PyTorch exported them.
-        guarded: The part of them for which the guards hold.
-        excluded: The sizes of 0 and 1 that the program does not compute as its model does.
+        guarded: The part of them for which the guards hold, without small sizes that are excluded.
+        small: The sizes of 0 and 1 that the program does not compute as its model does.
         gaps: The guards that refuse sizes between the limits of the profiles, unless the model refuses these itself.
-        profiles: The profiles to build for, which is what remains.
+        dependent: The conditions that make sizes depend on each other.
     """
 
     declared: tuple[Profile, ...]
     guarded: Guarded
-    excluded: Mapping[Any, Excluded]
+    small: SmallSizes
     gaps: Sequence[Any]
-    profiles: tuple[Profile, ...]
+    dependent: Sequence[Dependence]
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """The profiles to build for, which is what remains."""
+        return self.guarded.profiles
 
 
 def narrowed_sizes(
-    program: Program, sizes: Sizes, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+    program: Program,
+    sizes: Sizes,
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    limits: Limits,
 ) -> Iterator[NarrowedSize]:
     """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
     A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
     itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
+
+    Args:
+        program: The program.
+        sizes: Its sizes.
+        given: The inputs, positional and by keyword.
+        limits: The limits that were declared for example tensors.
     """
     conditions = sizes.guarded.conditions
     as_code = InputChecks.of(program.placeholders, sizes.profiles).as_code
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
-    dimensions = list(_dimensions(program, sizes, leaves))
+    leaves = flatten((tuple(given[0]), dict(given[1]))) or program.placeholders
+    dimensions = list(_dimensions(program, sizes, leaves, limits))
     for each in dimensions:
         own = [condition for condition in conditions if condition.free_symbols == {each.symbol}]
         (low, high), (least, most) = each.row.asked, each.row.compiled
@@ -68,8 +80,16 @@ def narrowed_sizes(
         if len(condition.free_symbols) == 1:
             continue
         first = next(each for each in dimensions if each.symbol in condition.free_symbols)
-        line, text = first.guard_line(condition), as_code(condition)
+        line, text = first.guard_line(sizes, condition), as_code(condition)
         yield dataclasses.replace(first.row, model_line=line, condition=text)
+    for found in sizes.dependent:
+        row = next(
+            (each.row for each in dimensions if (each.row.input, each.row.dim) in found.places),
+            None,
+        )
+        if row is not None:
+            line, text = found.model_line, found.condition
+            yield dataclasses.replace(row, model_line=line, condition=text)
 
 
 class _Dimension(NamedTuple):
@@ -104,27 +124,27 @@ class _Dimension(NamedTuple):
                 found.append((size, size))
         return found
 
-    def guard_line(self, condition: Any) -> str:
+    def guard_line(self, sizes: Sizes, condition: Any) -> str:
         """Returns the line of the model that a guard comes from."""
-        for guard in self.environment.guards:
-            if self.environment.replace(guard.expr) == condition:
-                return _place(guard.sloc)
-        return ""
+        lines = {**guard_lines(self.environment), **sizes.small.conditions}
+        return lines.get(condition, "")
 
     def line(self, sizes: Sizes, is_minimum: bool) -> str:
         """Returns the line of the model that narrows the symbol, at the minimum of its range or elsewhere."""
-        if self.symbol in sizes.excluded:
-            return sizes.excluded[self.symbol].model_line
+        if is_minimum and self.symbol in sizes.small.excluded:
+            return sizes.small.excluded[self.symbol].model_line
         for condition in sizes.guarded.conditions:
             if self.symbol in condition.free_symbols:
-                return self.guard_line(condition)
+                return self.guard_line(sizes, condition)
         places = getattr(self.environment, "var_to_range_sloc", {}).get(self.symbol)
-        return _place(places and (places.lower if is_minimum else places.upper))
+        return place_of(places and (places.lower if is_minimum else places.upper))
 
 
-def _dimensions(program: Program, sizes: Sizes, leaves: Sequence[Any]) -> Iterator[_Dimension]:
+def _dimensions(
+    program: Program, sizes: Sizes, leaves: Sequence[Any], limits: Limits
+) -> Iterator[_Dimension]:
     """Yields the dynamic dimensions of the inputs, with the limits that were asked for and that are compiled."""
-    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
+    for place, (leaf, placeholder) in enumerate(zip(leaves, program.placeholders, strict=False)):
         for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
             linear = None if isinstance(size, int) else linear_size(size.node.expr)
             if linear is None or linear.symbol not in sizes.profiles[0]:
@@ -133,21 +153,16 @@ def _dimensions(program: Program, sizes: Sizes, leaves: Sequence[Any]) -> Iterat
                 union(profile[linear.symbol] for profile in profiles)
                 for profiles in (sizes.declared, sizes.profiles)
             )
-            asked = declared.min, declared.max
+            low, high = limits.get((place, dim), (None, None))
             if isinstance(leaf, Input):
-                asked = linear.values(leaf.bounds[0][dim], leaf.bounds[2][dim])
+                low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
+            asked = linear.values(
+                linear.size(declared.min) if low is None else low,
+                linear.size(declared.max) if high is None else high,
+            )
             low, high, least, most = map(linear.size, (*asked, built.min, built.max))
             row = NarrowedSize(placeholder.name, dim, (low, high), (least, most))
             yield _Dimension(linear, row, size.node.shape_env)
-
-
-def _place(source: Any) -> str:
-    """Returns the line of the model that PyTorch took a bound from, where it was not PyTorch's own code."""
-    frame = getattr(source, "framework_loc", None)
-    library = os.path.dirname(torch.__file__)
-    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
-        return ""
-    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
 
 
 def warn_of_narrowed(report: CompilationReport, options: CompilationSettings) -> None:

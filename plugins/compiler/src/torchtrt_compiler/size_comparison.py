@@ -1,14 +1,13 @@
 """Compares a program of all sizes with the program that its model is for known sizes.
 
-The model is exported again with these sizes. If it was exported elsewhere, its graph is computed with fake tensors of
+The model is exported again for these sizes. If it was exported elsewhere, its graph is computed with fake tensors of
 these sizes.
 """
 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -20,18 +19,15 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import mutates
-from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt_compiler.lowering.aliasing import copies_by_strides, may_share, shares_memory
 from torchtrt_compiler.lowering.regions import autocast_restored
-from torchtrt_compiler.lowering.strides import order_in_memory
+from torchtrt_compiler.special_programs import Retrace, Special, Values, example, special_program
 from torchtrt_compiler.torch_internals import FakeTensorMode
 
-Retrace = Callable[[tuple[Any, ...], dict[str, Any]], ExportedProgram]
-"""Exports the model with other inputs, all sizes fixed."""
-Values = Mapping[Any, int]
 aten = torch.ops.aten
 _VIEWS = frozenset({
     aten.alias.default, aten.detach.default, aten.detach_.default, aten.expand.default, aten.slice.Tensor,
@@ -54,46 +50,62 @@ class Difference(Exception):
         self.is_refusal = is_refusal  # the model itself, exported again, refuses these sizes
 
 
-def user_inputs(exported: ExportedProgram) -> list[Node]:
-    """Returns the placeholders of a program that are no weights."""
-    nodes = exported.graph.find_nodes(op="placeholder")
-    specs = exported.graph_signature.input_specs
-    return [
-        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
-    ]
+def compare_at(
+    exported: ExportedProgram, points: Sequence[Values], sizes: Profile, retrace: Retrace | None
+) -> Mapping[Any, str]:
+    """Compares a program with its model, and returns the conditions on the sizes under which the two were compared.
 
+    Each condition has the line of the model that it comes from.
 
-def compare_at(exported: ExportedProgram, values: Values, retrace: Retrace | None) -> None:
-    """Raises a ``Difference`` where the program is not the model's for sizes with these values."""
+    Args:
+        exported: The program.
+        points: Values of the program's symbols at which the two must be the same. The first one is the optimum of
+            ``sizes``. Of the others, those that the conditions refuse are ignored.
+        sizes: The sizes for which the model is exported again; those with one value are fixed.
+        retrace: Exports the model again; ``None`` where the exported program is the model.
+
+    Raises:
+        Difference: The program is not the model's.
+    """
     if retrace is None:
-        _Replay(exported, values).compare()
-        return
-    leaves = [_example(node.meta.get("val"), values) for node in user_inputs(exported)]
-    spec = exported.call_spec.in_spec
-    assert spec is not None
-    args, kwargs = pytree.tree_unflatten(leaves, spec)
+        _Replay(exported, points[0]).compare()
+        return {}
     try:
-        with warnings.catch_warnings(), quiet_tracing():
-            warnings.simplefilter("ignore")  # which were given when it was exported first
-            special = retrace(args, kwargs)
+        special = _special_program(exported, points[0], sizes, retrace)
     except ExportError:
         raise Difference(is_refusal=True) from None
-    _Comparison(
-        _Side(exported, exported.graph_module, values), _Side(special, special.graph_module, {})
-    )
+    if not special.accepts(points[0]):
+        raise Difference
+    for point in filter(special.accepts, points if special.sizes else points[:1]):
+        _Comparison(
+            _Side(exported, exported.graph_module, point),
+            _Side(special.program, special.program.graph_module, special.values(point)),
+        )
+    return special.conditions
+
+
+def _special_program(
+    exported: ExportedProgram, point: Values, sizes: Profile, retrace: Retrace
+) -> Special:
+    """Returns a model, exported again for sizes, or for one point of them where some cannot be symbolic.
+
+    Raises:
+        ExportError: The model refuses the point.
+    """
+    fixed = {symbol: SizeRange(size, size, size) for symbol, size in point.items()}
+    if fixed == sizes:
+        return special_program(exported, fixed, retrace)
+    try:
+        return special_program(exported, sizes, retrace)
+    except ExportError:
+        special = special_program(exported, fixed, retrace)
+        return special._replace(conditions={})
 
 
 def _example(value: Any, values: Values) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    shape = _known_shape(value, values)
-    order = order_in_memory(value) or range(len(shape))
-    example = torch.ones([shape[dim] for dim in order], dtype=value.dtype, device=value.device)
-    return example.permute([list(order).index(dim) for dim in range(len(shape))])
-
-
-def _known_shape(value: torch.Tensor, values: Values) -> list[int]:
-    return [int(_known(size, values)) for size in value.shape]
+    return example(value, [int(_known(size, values)) for size in value.shape])
 
 
 def _known(value: Any, values: Values) -> Any:

@@ -10,19 +10,27 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt_compiler.declared_sizes import Limits
 from torchtrt_compiler.inputs import Input, flatten
-from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.lowering import Program, fixing_lines
 
 
 def size_profiles(
-    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any], limits: Limits
 ) -> tuple[Profile, ...]:
     """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an ``Input``
     asked for (exporting itself stops at 2). The optimal sizes come from the inputs given here, or
     those it was exported with. A range makes no profile if the program takes none of its sizes.
+
+    Args:
+        program: The program.
+        inputs: The positional inputs that were given.
+        kwarg_inputs: Those by keyword.
+        limits: The limits that were declared for example tensors.
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
@@ -33,7 +41,7 @@ def size_profiles(
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
-    dynamic = list(_dynamic_sizes(placeholders, leaves))
+    dynamic = list(_dynamic_sizes(placeholders, leaves, limits))
     alone = {each.linear.symbol for each in dynamic if each.linear.is_symbol}
     for each in dynamic:
         symbol = each.linear.symbol
@@ -55,6 +63,7 @@ class _DynamicSize(NamedTuple):
         dim: The dimension.
         where: The dimension and the input, in words.
         hint: The size that the program was exported with.
+        least: The smallest size that was declared, if any was.
     """
 
     linear: LinearSize
@@ -62,6 +71,7 @@ class _DynamicSize(NamedTuple):
     dim: int
     where: str
     hint: int | None
+    least: int | None
 
     def wanted(self, number: int, known: tuple[int, int | None]) -> SizeRange:
         """Returns the values of the symbol to build for.
@@ -83,7 +93,8 @@ class _DynamicSize(NamedTuple):
             maximum = high if maximum is None else min(high, maximum)
         else:
             # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
-            minimum = max(minimum, 1)
+            least = self.least if minimum <= 2 else None
+            minimum = max(minimum, 1) if least is None else self.linear.values(least, least)[0]
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
             raise InputError(
@@ -99,7 +110,9 @@ class _DynamicSize(NamedTuple):
         return minimum if size is None else self.linear.values(size, size)[1]
 
 
-def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_DynamicSize]:
+def _dynamic_sizes(
+    placeholders: Sequence[Node], leaves: Sequence[Any], limits: Limits
+) -> Iterator[_DynamicSize]:
     """Yields the dimensions whose sizes grow with a symbol, and checks the others.
 
     Raises:
@@ -118,11 +131,12 @@ def _dynamic_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Itera
         for dim, size in enumerate(tuple[Any, ...](value.shape)):
             where = f"dimension {dim} of input {placeholder.name!r}"
             if isinstance(size, int):
-                _check_fixed(leaf, dim, size, where)
+                _check_fixed(leaf, dim, where, placeholder)
                 continue
             linear = linear_size(size.node.expr)
             if linear is not None:
-                yield _DynamicSize(linear, leaf, dim, where, size.node.hint)
+                least, _ = limits.get((index, dim), (None, None))
+                yield _DynamicSize(linear, leaf, dim, where, size.node.hint, least)
 
 
 def count_ranges(leaves: Sequence[Any]) -> int:
@@ -142,12 +156,22 @@ def count_ranges(leaves: Sequence[Any]) -> int:
     return next(iter(counts), 1)
 
 
-def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
-    if isinstance(leaf, Input):
-        minimum, _, maximum = leaf.bounds
-        if minimum[dim] != maximum[dim]:
-            raise InputError(
-                f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}: "
-                "something in its code depends on that number. Make the code independent of it, or give a fixed "
-                "size."
-            )
+def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
+    """Checks that no range was asked for in a dimension that the exported program fixed.
+
+    Raises:
+        InputError: There was one.
+    """
+    if not isinstance(leaf, Input):
+        return
+    minimum, _, maximum = leaf.bounds
+    if minimum[dim] == maximum[dim]:
+        return
+    size = placeholder.meta["val"].shape[dim]
+    lines = fixing_lines(shape_env_of(placeholder.graph), size)
+    line = f" ({lines[0]})" if lines else ""
+    raise InputError(
+        f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}: something "
+        "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is int() of "
+        "a size, torch.export.export(..., strict=True) keeps the size dynamic: compile the program that it returns."
+    )

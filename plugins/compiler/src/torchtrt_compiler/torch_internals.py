@@ -70,6 +70,7 @@ __all__ = [
     "op_calls",
     "reads_base",
     "replace_graph",
+    "size_as_traced",
     "sizes_of_two_unknown",
     "sympy_functions",
     "trace_function",
@@ -220,6 +221,11 @@ def export_after_dispatch(
         model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False
     )
     return program
+
+
+def size_as_traced(size: torch.SymInt) -> Any:
+    """Returns the expression that a size had before PyTorch replaced symbols in it by equal ones."""
+    return size.node._expr
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError, kind_of
+from torchtrt.plugins.torch_internals import evaluate
 from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.report_rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
@@ -355,7 +356,7 @@ class _Sizes:
 
     def check_guard(self, guard: Any) -> None:
         """Checks a condition under which the model was exported."""
-        if _holds(guard, self._values):
+        if holds(guard, self._values):
             return
         symbols = sorted(guard.free_symbols, key=str)
         given = " and ".join(
@@ -373,7 +374,7 @@ class _Sizes:
         def is_accepted(value: int) -> bool:
             values = {**self._values, symbol: value}
             return self._is_in_a_profile(values) and all(
-                _holds(guard, values) for guard in self._checks.guards
+                holds(guard, values) for guard in self._checks.guards
             )
 
         if (place := self._places.get(symbol)) is None:
@@ -387,10 +388,11 @@ class _Sizes:
         return sizes and f"{place.input}.shape[{place.dim}] may be {sizes}{other}. "
 
 
-def _holds(guard: Any, values: Mapping[Any, int]) -> bool:
+def holds(guard: Any, values: Mapping[Any, int]) -> bool:
+    """Returns whether a condition is true for values of its symbols. Remainders are Python's, as in a model's code."""
     try:
-        return bool(guard.xreplace(values) == True)  # noqa: E712  (SymPy's)
-    except ZeroDivisionError:
+        return bool(evaluate(guard, values))
+    except (KeyError, ZeroDivisionError):  # a size that no input determines, or no number
         return False
 
 

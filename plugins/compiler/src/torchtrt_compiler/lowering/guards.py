@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,10 +43,42 @@ def traced_guards(exported: ExportedProgram) -> tuple[Any, ...]:
     keeps the symbols of the moment at which PyTorch recorded it, so each guard is rewritten in the
     symbols that the program's inputs have.
     """
-    environment: Any = shape_env_of(exported.graph)
+    return tuple(guard_lines(shape_env_of(exported.graph)))
+
+
+def guard_lines(environment: Any) -> dict[Any, str]:
+    """Returns the guards of a ``ShapeEnv``, each with the line of the model that it comes from, if any."""
+    guards = () if environment is None else environment.guards
+    lines: dict[Any, str] = {}
+    for guard in guards:
+        lines.setdefault(environment.replace(guard.expr), place_of(guard.sloc))
+    lines.pop(sympy.true, None)
+    return lines
+
+
+def fixing_lines(environment: Any, size: int) -> list[str]:
+    """Returns the lines of the model at which a dynamic size may have been fixed to a number.
+
+    Args:
+        environment: The ``ShapeEnv`` of the program, or None.
+        size: The number.
+    """
     if environment is None:
-        return ()
-    return _undecided(environment.replace(guard.expr) for guard in environment.guards)
+        return []
+    symbols = {symbol for symbol, value in environment.replacements.items() if value == size}
+    fixing = getattr(environment, "replacements_slocs", {})
+    sources = [fixing.get(symbol) for symbol in symbols]
+    sources += [guard.sloc for guard in environment.guards if symbols & guard.expr.free_symbols]
+    return list(dict.fromkeys(filter(None, map(place_of, sources))))
+
+
+def place_of(source: Any) -> str:
+    """Returns the line of the model that PyTorch took an assumption from, unless that was PyTorch's own code."""
+    frame = getattr(source, "framework_loc", None)
+    library = os.path.dirname(torch.__file__)
+    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
+        return ""
+    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
 
 
 def written_guards(exported: ExportedProgram) -> tuple[Any, ...]:

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import sympy
-
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.input_checks import TensorCheck
+from torchtrt_runtime.input_checks import TensorCheck, holds
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan
 from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
 from torchtrt_runtime.process_groups import collectives_in
@@ -118,7 +116,7 @@ def _follows(condition: Any, profiles: Sequence[Profile]) -> bool:
     if len(ranges) != len(profiles) or any(each.max - each.min > _MOST_SIZES for each in ranges):
         return False
     sizes = (size for each in ranges for size in range(each.min, each.max + 1))
-    return all(condition.xreplace({symbol: sympy.Integer(size)}) == True for size in sizes)  # noqa: E712
+    return all(holds(condition, {symbol: size}) for size in sizes)
 
 
 def _check_names(what: str, wanted: Sequence[str] | None, names: Sequence[str]) -> None:
