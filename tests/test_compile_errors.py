@@ -101,6 +101,19 @@ def test_a_dimension_that_the_model_fixes_cannot_be_dynamic():
         torchtrt.compile(Fixed().eval(), [shapes])
 
 
+def test_the_line_that_fixes_a_dimension_is_in_the_error():
+    """And how to export a model that converts a size by ``int``."""
+
+    class Converted(nn.Module):
+        def forward(self, x):
+            return x.view(int(x.shape[0] / 2), 2).abs()
+
+    shapes = torchtrt.Input(min_shape=(4,), opt_shape=(6,), max_shape=(8,))
+
+    with pytest.raises(InputError, match=r"test_compile_errors.py.*in forward.*strict=True"):
+        torchtrt.compile(Converted().eval(), [shapes])
+
+
 def test_no_inputs_is_a_clear_error():
     """A module needs inputs to be exported with."""
     with pytest.raises(InputError, match="needs example inputs"):

@@ -183,6 +183,17 @@ def test_what_is_not_compared_matches_nothing_or_itself(value):
     assert make_tensor_matcher([])()
 
 
+def test_conditions_on_quotients_that_are_cut_are_evaluated():
+    """``int(x.shape[0] / 4)`` makes them, in strict exporting."""
+    rows = sympy.Symbol("rows", integer=True, positive=True)
+    quarter = sympy_functions.TruncToInt(sympy_functions.IntTrueDiv(rows, 4))
+    condition = sympy.Eq(3 * sympy_functions.Max(1, sympy_functions.FloorDiv(rows, quarter)), 12)
+
+    assert holds(condition, {rows: 8})
+    assert not holds(condition, {rows: 11})
+    assert not holds(condition, {rows: 3})
+
+
 class Tagged(torch.Tensor):
     """A subclass of tensors."""
 

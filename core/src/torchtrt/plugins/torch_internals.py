@@ -5,6 +5,9 @@ Functions import the slow modules, which exporting has imported before a call is
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +45,23 @@ def evaluate(expression: Any, values: Mapping[Any, int]) -> Any:
         ZeroDivisionError: It divides by zero.
     """
     from torch.utils._sympy.interp import sympy_interp
+
+    return sympy_interp(_analysis_of_numbers(), dict(values), expression)
+
+
+@functools.cache
+def _analysis_of_numbers() -> Any:
+    """Returns PyTorch's evaluation by Python's operators, with those that it leaves to SymPy."""
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-    return sympy_interp(PythonReferenceAnalysis, dict(values), expression)
+    class Numbers(PythonReferenceAnalysis):
+        int_truediv = staticmethod(operator.truediv)
+
+        @staticmethod
+        def trunc_to_int(number: float, _: torch.dtype) -> int:
+            return math.trunc(number)
+
+    return Numbers
 
 
 def has_fake_implementation(op: OpOverload) -> bool:

@@ -6,6 +6,7 @@ these sizes.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -23,9 +24,21 @@ from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import mutates
-from torchtrt_compiler.lowering.aliasing import copies_by_strides, may_share, shares_memory
+from torchtrt_compiler.lowering.aliasing import (
+    copies_by_strides,
+    is_contiguous,
+    may_share,
+    shares_memory,
+)
 from torchtrt_compiler.lowering.regions import autocast_restored
-from torchtrt_compiler.special_programs import Retrace, Special, Values, example, special_program
+from torchtrt_compiler.special_programs import (
+    Retrace,
+    Special,
+    Values,
+    example,
+    special_program,
+    user_inputs,
+)
 from torchtrt_compiler.torch_internals import FakeTensorMode
 
 aten = torch.ops.aten
@@ -89,17 +102,19 @@ def _special_program(
 ) -> Special:
     """Returns a model, exported again for sizes, or for one point of them where some cannot be symbolic.
 
+    An ``Input`` stands for symbolic sizes, and is contiguous.
+
     Raises:
         ExportError: The model refuses the point.
     """
     fixed = {symbol: SizeRange(size, size, size) for symbol, size in point.items()}
     if fixed == sizes:
         return special_program(exported, fixed, retrace)
-    try:
-        return special_program(exported, sizes, retrace)
-    except ExportError:
-        special = special_program(exported, fixed, retrace)
-        return special._replace(conditions={})
+    values = (node.meta.get("val") for node in user_inputs(exported))
+    with contextlib.suppress(ExportError):
+        if all(is_contiguous(value) for value in values if isinstance(value, torch.Tensor)):
+            return special_program(exported, sizes, retrace)
+    return special_program(exported, fixed, retrace)._replace(conditions={})
 
 
 def _example(value: Any, values: Values) -> Any:

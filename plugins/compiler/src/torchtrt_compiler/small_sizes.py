@@ -115,7 +115,7 @@ class _Trials:
             for symbol in refused:
                 del self.excluded[symbol]
             self.compare(refused)
-        for point in self._together():
+        for point in filter(None, self._together()):
             self.compare(point)
 
     def _together(self) -> Iterator[Values]:
