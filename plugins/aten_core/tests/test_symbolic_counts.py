@@ -14,6 +14,7 @@ FUNCTIONS = {
     "linspace-of-half": lambda x: torch.linspace(0, 3, x.shape[0], dtype=torch.float16),
     "linspace-fixed-count": lambda x: torch.linspace(0, x.shape[0], 5),
     "one-hot": lambda x: F.one_hot((x[:, 0] > 2).long() * 0, x.shape[0]),
+    "einsum-of-one": lambda x: torch.einsum("ij->ji", x).sum(0),
     "tril-indices": lambda x: torch.tril_indices(x.shape[0], 3, -1),
     "triu-indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
     "eye": lambda x: torch.eye(x.shape[0]),

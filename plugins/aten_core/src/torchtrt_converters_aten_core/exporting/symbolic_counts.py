@@ -103,7 +103,8 @@ def _einsum(equation: Any, *operands: Any) -> Tensor | None:
 
     PyTorch has ``opt_einsum`` choose the order, if that is installed, and it computes with sizes as numbers.
     """
-    tensors: Sequence[Tensor] = operands[0] if len(operands) == 1 else operands
+    is_list = len(operands) == 1 and isinstance(operands[0], (list, tuple))
+    tensors: Sequence[Tensor] = operands[0] if is_list else operands
     planner: Any = torch.backends.opt_einsum
     if len(tensors) < 3 or not (planner.enabled and planner.is_available()):
         return None
