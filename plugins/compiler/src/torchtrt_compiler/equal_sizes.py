@@ -99,9 +99,8 @@ def _trials(
     for number, (condition, line) in enumerate(guards.items()):
         is_own = bool(line) or len({places[symbol][0] for symbol in condition.free_symbols}) == 1
         if is_own and environment.replace(condition) == True:  # noqa: E712  (SymPy's)
-            earlier = itertools.islice(
-                guards, number
-            )  # later ones may depend on the replaced symbol
+            # Later conditions may depend on the symbol that this one replaced.
+            earlier = itertools.islice(guards, number)
             wanted = [sympy.Not(condition), *earlier]
             for symbol in sorted(condition.free_symbols, key=str):
                 usual = declared[symbol].opt
