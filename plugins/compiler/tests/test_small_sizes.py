@@ -6,12 +6,15 @@ import itertools
 import warnings
 
 import pytest
+import sympy
 import torch
 from torch import nn
 
 import torchtrt
 from tests.support.modules import Function
 from torchtrt.errors import InputError
+from torchtrt_compiler.special_programs import Special
+from torchtrt_compiler.torch_internals import sympy_functions
 from torchtrt_reference import VERSIONS
 
 
@@ -475,3 +478,13 @@ def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
 
     with pytest.raises(InputError, match="is 1, but the model was compiled for 2"):
         compiled(torch.rand(1), torch.rand(1, 2))
+
+
+def test_the_conditions_of_another_export_are_those_that_calls_check():
+    """Remainders of negative numbers are Python's."""
+    size = sympy.Symbol("size", integer=True, positive=True)
+    condition = sympy.Eq(sympy_functions.Mod(size - 3, 4), 2)
+    special = Special(None, {}, {condition: ""})
+
+    assert special.accepts({size: 1})
+    assert not special.accepts({size: 2})

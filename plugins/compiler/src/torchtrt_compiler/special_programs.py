@@ -23,6 +23,7 @@ from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.lowering.guards import guard_lines
 from torchtrt_compiler.lowering.strides import order_in_memory
 from torchtrt_compiler.torch_internals import sympy_functions as functions
+from torchtrt_runtime.input_checks import holds
 
 Retrace = Callable[[tuple[Any, ...], dict[str, Any]], ExportedProgram]
 """Exports the model with other inputs: example tensors, whose sizes are fixed, or ranges of sizes."""
@@ -45,8 +46,7 @@ class Special(NamedTuple):
 
     def accepts(self, values: Values) -> bool:
         """Returns whether the conditions hold for values of the general program's symbols."""
-        numbers = {symbol: sympy.Integer(value) for symbol, value in values.items()}
-        return all(condition.xreplace(numbers) == True for condition in self.conditions)  # noqa: E712  (SymPy's)
+        return all(holds(condition, values) for condition in self.conditions)
 
     def values(self, values: Values) -> Values:
         """Returns the values of the program's symbols for values of the general program's."""
