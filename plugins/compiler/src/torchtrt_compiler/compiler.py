@@ -34,7 +34,7 @@ from torchtrt_compiler.equal_sizes import dependences
 from torchtrt_compiler.exporting import export, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.guarded_sizes import guarded_sizes
-from torchtrt_compiler.inputs import CallInputs, flatten
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import (
     Program,
     clone_aliased_outputs,
@@ -181,7 +181,7 @@ def _compile_program(
         report.passes, report.divided = program.passes, program.divided
         warn_of_unused_settings(settings, exported, program)
         weights = _constants(exported, program)
-        declared = size_profiles(program, *given, declared_limits(exported))
+        declared = size_profiles(program, given, declared_limits(exported))
         check_decidable(program.guards, declared)
     with tracing(), stages.stage("small sizes"):
         sizes = _sizes_of_model(model, exported, program, declared, given)
@@ -300,9 +300,8 @@ def _sizes_of_model(
         raise InputError("The model's code is another program for each of the sizes asked for.")
     # The guards of a program that the user exported are a part of it.
     gaps = branches(exported, program, guarded, own) if guarded.gaps and own else []
-    leaves = flatten((tuple(given[0]), dict(given[1])))
     names = [str(node.target) for node in program.placeholders]
-    dependent = dependences(exported, leaves, names, own) if own else []
+    dependent = dependences(exported, given.leaves, names, own) if own else []
     return Sizes(declared, guarded, small, gaps, dependent)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from torchtrt_compiler.inputs import flatten
+from torchtrt_compiler.inputs import CallInputs
 
 _KEY = "torchtrt_declared_sizes"
 Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
@@ -21,7 +21,7 @@ Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
 def keep_declared(
     program: ExportedProgram,
     model: torch.nn.Module,
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    given: CallInputs,
     dynamic_shapes: Any,
 ) -> None:
     """Keeps the declared limits in a program's metadata, where ``declared_limits`` finds them.
@@ -36,7 +36,7 @@ def keep_declared(
     specs: dict[int, Any] = {}
     if isinstance(dynamic_shapes, (Mapping, tuple, list)):
         with contextlib.suppress(TypeError, ValueError, AttributeError):
-            arguments = inspect.signature(model.forward).bind(*given[0], **given[1]).arguments
+            arguments = inspect.signature(model.forward).bind(*given.args, **given.kwargs).arguments
             by_name = (
                 dynamic_shapes
                 if isinstance(dynamic_shapes, Mapping)
@@ -48,7 +48,7 @@ def keep_declared(
                 specs.update(zip(map(id, values), shapes, strict=True))
     program.graph_module.meta[_KEY] = {
         (place, dim): limits
-        for place, leaf in enumerate(flatten((tuple(given[0]), dict(given[1]))))
+        for place, leaf in enumerate(given.leaves)
         if isinstance(leaf, torch.Tensor)
         for dim, each in _dimensions(specs.get(id(leaf)))
         if (limits := _limits(each)) != (None, None)

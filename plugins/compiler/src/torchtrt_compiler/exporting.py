@@ -25,7 +25,7 @@ from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt_compiler.declared_sizes import keep_declared
 from torchtrt_compiler.frontends import front_end_for
-from torchtrt_compiler.inputs import flatten, is_input, map_inputs, nested_shapes
+from torchtrt_compiler.inputs import CallInputs, flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
 from torchtrt_compiler.size_profiles import count_ranges
@@ -68,7 +68,7 @@ def export(
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
     reads.keep_in(program)
-    keep_declared(program, model, (inputs, kwarg_inputs), dynamic_shapes)
+    keep_declared(program, model, CallInputs(inputs, kwarg_inputs), dynamic_shapes)
     return program
 
 
@@ -218,7 +218,7 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
         )
     if not isinstance(kwarg_inputs, Mapping):
         raise InputError(f"kwarg_inputs is {kind_of(kwarg_inputs)}: give inputs by name.")
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    leaves = CallInputs(inputs, kwarg_inputs).leaves
     count_ranges(leaves)
     for leaf in leaves:
         if is_distributed(leaf):

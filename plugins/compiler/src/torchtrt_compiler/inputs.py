@@ -138,6 +138,11 @@ class CallInputs(NamedTuple):
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
+    @property
+    def leaves(self) -> list[Any]:
+        """The inputs, flattened in the order of the graph's placeholders."""
+        return flatten((tuple(self.args), dict(self.kwargs)))
+
 
 _NAMES = ("min_shape", "opt_shape", "max_shape")
 _Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]

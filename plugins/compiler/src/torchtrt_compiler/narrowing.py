@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torchtrt.callers import warn_caller
@@ -13,7 +13,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.declared_sizes import Limits
 from torchtrt_compiler.equal_sizes import Dependence
 from torchtrt_compiler.guarded_sizes import Guarded
-from torchtrt_compiler.inputs import Input, flatten
+from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.lowering import Program, guard_lines, place_of
 from torchtrt_compiler.small_sizes import SmallSizes
 from torchtrt_runtime.input_checks import InputChecks
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 def narrowed_sizes(
     program: Program,
     sizes: Sizes,
-    given: tuple[Sequence[Any], Mapping[str, Any]],
+    given: CallInputs,
     limits: Limits,
 ) -> Iterator[NarrowedSize]:
     """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
@@ -60,12 +60,12 @@ def narrowed_sizes(
     Args:
         program: The program.
         sizes: Its sizes.
-        given: The inputs, positional and by keyword.
+        given: The inputs that were given.
         limits: The limits that were declared for example tensors.
     """
     conditions = sizes.guarded.conditions
     as_code = InputChecks.of(program.placeholders, sizes.profiles).as_code
-    leaves = flatten((tuple(given[0]), dict(given[1]))) or program.placeholders
+    leaves = given.leaves or program.placeholders
     dimensions = list(_dimensions(program, sizes, leaves, limits))
     for each in dimensions:
         own = [condition for condition in conditions if condition.free_symbols == {each.symbol}]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,13 +13,11 @@ from torchtrt.errors import InputError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt_compiler.declared_sizes import Limits
-from torchtrt_compiler.inputs import Input, flatten
+from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.lowering import Program, fixing_lines
 
 
-def size_profiles(
-    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any], limits: Limits
-) -> tuple[Profile, ...]:
+def size_profiles(program: Program, given: CallInputs, limits: Limits) -> tuple[Profile, ...]:
     """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an ``Input``
@@ -28,15 +26,14 @@ def size_profiles(
 
     Args:
         program: The program.
-        inputs: The positional inputs that were given.
-        kwarg_inputs: Those by keyword.
+        given: The inputs that were given.
         limits: The limits that were declared for example tensors.
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
             ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
     """
-    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    leaves = given.leaves
     placeholders = program.placeholders
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
