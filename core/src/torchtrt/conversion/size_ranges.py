@@ -115,6 +115,12 @@ def union(ranges: Iterable[SizeRange]) -> SizeRange:
     return SizeRange(least, all_ranges[0].opt, greatest)
 
 
+def union_of_profiles(profiles: Sequence[Profile]) -> Profile:
+    """Returns the sizes of each symbol in all profiles together; nothing where there are no profiles."""
+    symbols = profiles[0] if profiles else ()
+    return {symbol: union(each[symbol] for each in profiles) for symbol in symbols}
+
+
 def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import Profile, union
+from torchtrt.conversion.size_ranges import Profile, union_of_profiles
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.symbols import shape_env_of
@@ -186,7 +186,7 @@ def _compile_program(
     with tracing(), stages.stage("small sizes"):
         sizes = _sizes_of_model(model, exported, program, declared, given)
         profiles = sizes.profiles
-        settle_sizes(program.graph_module.graph, {}, _ranges_of_symbols(profiles))
+        settle_sizes(program.graph_module.graph, {}, union_of_profiles(profiles))
         report.narrowed = list(narrowed_sizes(program, sizes, given, declared_limits(exported)))
         warn_of_narrowed(report, settings)
     with stages.stage("partitioning"):
@@ -215,11 +215,6 @@ def _compile_program(
             verified = VerifiedProgram(model, blocks, profiles, given, settings)
             report.verified = verify(compiled, verified)
     return compiled
-
-
-def _ranges_of_symbols(profiles: Sequence[Profile]) -> Profile:
-    """Returns the sizes of each symbol in all profiles together."""
-    return {symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]}
 
 
 def _partitioned(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import sympy
 import torch
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes, union
+from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes, union_of_profiles
 from torchtrt_compiler.torch_internals import PythonPrinter, sympy_functions
 
 _MOST_POINTS = 2**16
@@ -57,8 +57,7 @@ def guarded_sizes(guards: Iterable[Any], profiles: Sequence[Profile]) -> Guarded
     regions = [_Region(profile, evaluable) for profile in profiles]
     left = tuple(region.profile() for region in regions if region)
     conditions = dict.fromkeys(guard.condition for region in regions for guard in region.conditions)
-    limits = {symbol: union(each[symbol] for each in left) for symbol in (left[0] if left else ())}
-    gaps = dict(pair for region in regions for pair in region.gaps(limits))
+    gaps = dict(pair for region in regions for pair in region.gaps(union_of_profiles(left)))
     return Guarded(left, _refused(regions), tuple(conditions), gaps)
 
 

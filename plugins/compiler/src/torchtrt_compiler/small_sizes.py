@@ -15,7 +15,7 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size, union
+from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size, union_of_profiles
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.guarded_sizes import Guarded, accepted_point, refusing
 from torchtrt_compiler.lowering import Program
@@ -159,8 +159,7 @@ class _Trials:
             if all(profile[symbol].contains(size) for symbol, size in point.items())
         ]
         found: dict[Any, SizeRange] = {}
-        for symbol in self.profiles[0] if profiles else ():
-            low, opt, high = union(profile[symbol] for profile in profiles)
+        for symbol, (low, opt, high) in union_of_profiles(profiles).items():
             low, high = (point[symbol],) * 2 if symbol in point else (min(max(low, 2), high), high)
             found[symbol] = SizeRange(low, min(max(opt, low), high), high)
         return found

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
-from torchtrt.conversion.size_ranges import union
+from torchtrt.conversion.size_ranges import union_of_profiles
 from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -61,8 +61,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "named_tuples": {name: classes for name, (_, classes) in plain.items()},
         "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
         "ranges": {
-            str(symbol): union(each[symbol] for each in checks.profiles)
-            for symbol in checks.profiles[0]
+            str(symbol): sizes for symbol, sizes in union_of_profiles(checks.profiles).items()
         },
         "profiles": [
             {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
