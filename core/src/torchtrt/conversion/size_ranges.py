@@ -13,7 +13,7 @@ import torch
 from sympy.core.function import Application
 
 from torchtrt.errors import InputError
-from torchtrt.plugins.torch_internals import evaluate
+from torchtrt.expressions import evaluate
 
 
 class SizeRange(NamedTuple):

@@ -15,8 +15,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import Profile, union_of_profiles
-from torchtrt.errors import InputError, PackError
+from torchtrt.conversion.size_ranges import union_of_profiles
+from torchtrt.errors import PackError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.preferences import settings_from
@@ -26,14 +26,11 @@ from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.declared_sizes import declared_limits
 from torchtrt_compiler.engine_checks import engine_checks_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.equal_blocks import extract_distinct_blocks
-from torchtrt_compiler.equal_sizes import dependences
 from torchtrt_compiler.exporting import export, tracing
 from torchtrt_compiler.gpu_targets import compute_capabilities
-from torchtrt_compiler.guarded_sizes import guarded_sizes
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import (
     Program,
@@ -41,9 +38,7 @@ from torchtrt_compiler.lowering import (
     decompose_added_ops,
     input_memory,
     lower,
-    settle_sizes,
 )
-from torchtrt_compiler.narrowing import Sizes, narrowed_sizes, warn_of_narrowed
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import Partition, partition_nodes
@@ -51,8 +46,10 @@ from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
-from torchtrt_compiler.size_profiles import size_profiles
-from torchtrt_compiler.small_sizes import SmallSizes, branches, small_sizes, without
+from torchtrt_compiler.sizes.compiled import CompiledSizes, compiled_sizes
+from torchtrt_compiler.sizes.declared import declared_limits, size_profiles
+from torchtrt_compiler.sizes.known import settle_sizes
+from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.tuning import tuned
 from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
@@ -181,13 +178,11 @@ def _compile_program(
         report.passes, report.divided = program.passes, program.divided
         warn_of_unused_settings(settings, exported, program)
         weights = _constants(exported, program)
-        declared = size_profiles(program, given, declared_limits(exported))
-        check_decidable(program.guards, declared)
-    with tracing(), stages.stage("small sizes"):
-        sizes = _sizes_of_model(model, exported, program, declared, given)
+    with tracing(), stages.stage("sizes"):
+        sizes = _sizes(model, exported, program, given)
         profiles = sizes.profiles
         settle_sizes(program.graph_module.graph, {}, union_of_profiles(profiles))
-        report.narrowed = list(narrowed_sizes(program, sizes, given, declared_limits(exported)))
+        report.narrowed = list(sizes.narrowed)
         warn_of_narrowed(report, settings)
     with stages.stage("partitioning"):
         partition = _partitioned(program, settings, report)
@@ -204,7 +199,10 @@ def _compile_program(
     decompose_added_ops(graph_module, exported)
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
-    requirements = _requirements(exported, program, sizes, report)
+    memory = input_memory(exported, program.placeholders)
+    requirements = InputChecks.of(
+        program.placeholders, profiles, sizes.conditions, memory, sizes.narrowed
+    )
     watched = _watched(weights, graph_module, report)
     interface = _interface(model, program, requirements, graph_module, watched)
     recipes = watcher.attributes(program.graph_module)
@@ -235,20 +233,6 @@ def _partitioned(
     return partition
 
 
-def _requirements(
-    exported: ExportedProgram,
-    program: Program,
-    sizes: Sizes,
-    report: CompilationReport,
-) -> InputChecks:
-    """Returns what the inputs of a call must satisfy."""
-    memory = input_memory(exported, program.placeholders)
-    guards = (*program.guards, *sizes.small.conditions)
-    return InputChecks.of(
-        program.placeholders, sizes.profiles, guards, memory, tuple(report.narrowed)
-    )
-
-
 def _interface(
     model: torch.nn.Module | ExportedProgram,
     program: Program,
@@ -268,36 +252,26 @@ def _interface(
     )
 
 
-def _sizes_of_model(
+def _sizes(
     model: torch.nn.Module | ExportedProgram,
     exported: ExportedProgram,
     program: Program,
-    declared: tuple[Profile, ...],
-    given: CallInputs,
-) -> Sizes:
-    """Returns the sizes for which the program computes what the model does, and the sizes that are left out.
+    inputs: CallInputs,
+) -> CompiledSizes:
+    """Returns the sizes to compile a model for: the declared ones for which the program computes what the model does.
 
     Raises:
-        InputError: The model's code is another program for each of the sizes asked for.
+        InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
     """
+    placeholders = program.placeholders
+    declared = size_profiles(placeholders, program.ranges, inputs, declared_limits(exported))
+    check_decidable(tuple(program.guards), declared)
 
     def retrace(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
         return export(model, args, kwargs, None)
 
     own = None if isinstance(model, ExportedProgram) else retrace
-    guarded = guarded_sizes(program.guards, declared)
-    small = SmallSizes({}, {})
-    if guarded.profiles:
-        small = small_sizes(exported, program, guarded.profiles, own)
-        guards = (*program.guards, *small.conditions)
-        guarded = guarded_sizes(guards, without(declared, small.excluded))
-    if not guarded.profiles:
-        raise InputError("The model's code is another program for each of the sizes asked for.")
-    # The guards of a program that the user exported are a part of it.
-    gaps = branches(exported, program, guarded, own) if guarded.gaps and own else []
-    names = [str(node.target) for node in program.placeholders]
-    dependent = dependences(exported, given.leaves, names, own) if own else []
-    return Sizes(declared, guarded, small, gaps, dependent)
+    return compiled_sizes(exported, placeholders, program.guards, declared, inputs, own)
 
 
 def _watched(

@@ -23,12 +23,12 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
-from torchtrt_compiler.declared_sizes import keep_declared
 from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import CallInputs, flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
-from torchtrt_compiler.size_profiles import count_ranges
+from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
+from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
 from torchtrt_runtime.input_checks import check_strided
@@ -64,10 +64,13 @@ def export(
     _check_kinds(inputs, kwarg_inputs)
     if isinstance(model, ExportedProgram):
         return without_transforms(without_regions(model))
-    with StrideReads() as reads:
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    may_be_empty = any(is_input(leaf) and 0 in leaf.bounds[0] for leaf in leaves)
+    with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
     program = without_transforms(without_regions(exported))
     reads.keep_in(program)
+    questions.keep_in(program)
     keep_declared(program, model, CallInputs(inputs, kwarg_inputs), dynamic_shapes)
     return program
 

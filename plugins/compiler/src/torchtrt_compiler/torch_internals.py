@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import sys
 import threading
 import traceback
@@ -34,11 +35,14 @@ from torch.export import ExportedProgram, ExportGraphSignature, exported_program
 from torch.fx import GraphModule, proxy
 from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx._symbolic_trace import _Patcher
+from torch.fx.experimental import proxy_tensor, symbolic_shapes
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
@@ -51,6 +55,7 @@ __all__ = [
     "PythonPrinter",
     "TorchDispatchMode",
     "ValueRanges",
+    "asking_frame",
     "bound_sympy",
     "compile_lock",
     "decomposition_table",
@@ -65,8 +70,11 @@ __all__ = [
     "is_any_autocast_enabled",
     "is_functional_tensor",
     "is_functorch_wrapped_tensor",
+    "is_guard_of_dynamo",
     "is_traceable_wrapper_subclass",
+    "is_unbacked",
     "like_constructors",
+    "noting_size_questions",
     "op_calls",
     "reads_base",
     "replace_graph",
@@ -223,6 +231,11 @@ def export_after_dispatch(
     return program
 
 
+def is_unbacked(symbol: Any) -> bool:
+    """Returns whether a symbol is a number that depends on data."""
+    return bool(symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)))
+
+
 def size_as_traced(size: torch.SymInt) -> Any:
     """Returns the expression that a size had before PyTorch replaced symbols in it by equal ones."""
     return size.node._expr
@@ -248,6 +261,89 @@ def sizes_of_two_unknown(environment: Any) -> Iterator[None]:
         for symbol, each in twos.items():
             ranges[symbol] = each
             environment._update_version_counter()
+
+
+def asking_frame() -> traceback.FrameSummary | None:
+    """Returns the innermost line of a call of ``noting_size_questions``'s function that asks about sizes itself.
+
+    Where Dynamo interprets code, that is the interpreted line.
+    """
+    if stack := torch._guards.TracingContext.extract_stack():
+        return stack[-1]
+    passing = symbolic_shapes.uninteresting_files()
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename in passing:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return traceback.FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+_GUARDS_OF_DYNAMO = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "guards.py")
+
+
+def is_guard_of_dynamo() -> bool:
+    """Returns whether Dynamo checks the guards of code that it has interpreted."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename == _GUARDS_OF_DYNAMO:
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def noting_size_questions(note: Callable[[Any, bool], None], may_be_empty: bool) -> Iterator[None]:
+    """Calls a function with each question about sizes that no op asks, and its answer, inside a ``with`` block.
+
+    PyTorch asks ``ShapeEnv.evaluate_expr``, records ops in ``proxy_call``, and computes their sizes in
+    ``FakeTensorMode.dispatch``.
+
+    Args:
+        note: The function. It gets the ``ShapeEnv``, the question as a condition of SymPy's, and the answer.
+        may_be_empty: Whether symbols of sizes may be 0. To PyTorch, they are positive.
+    """
+    own, depth = threading.get_ident(), 0
+
+    def inside(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if threading.get_ident() != own:
+                return function(*args, **kwargs)
+            depth += 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                depth -= 1
+
+        return call
+
+    evaluate, make_symbol = ShapeEnv.evaluate_expr, symbolic_shapes.make_symbol
+
+    def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
+        answer = evaluate(environment, question, *args, **options)
+        is_own = threading.get_ident() == own and not depth
+        # Code that names an answer for unknown sizes takes either answer.
+        is_decided = options.get("fallback_value") is None and answer in (True, False)
+        if is_own and is_decided and getattr(question, "free_symbols", ()):
+            note(environment, question, bool(answer))
+        return answer
+
+    def make_natural(*args: Any, positive: bool | None = None, **options: Any) -> Any:
+        sign = {"nonnegative": True} if positive else {"positive": positive}
+        return make_symbol(*args, **sign, **options)
+
+    passing = {*symbolic_shapes.uninteresting_files(), __file__}  # of which PyTorch names no line
+
+    with contextlib.ExitStack() as stack:
+        patch = mock.patch.object
+        stack.enter_context(patch(symbolic_shapes, "uninteresting_files", lambda: passing))
+        stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
+        stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
+        stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
+        if may_be_empty:
+            stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
+        yield
 
 
 @contextlib.contextmanager

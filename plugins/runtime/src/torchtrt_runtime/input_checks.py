@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError, kind_of
-from torchtrt.plugins.torch_internals import evaluate
+from torchtrt.expressions import evaluate
 from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.report_rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt_compiler.lowering.guards import guards_of
+from torchtrt_compiler.sizes.guards import guards_of
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")

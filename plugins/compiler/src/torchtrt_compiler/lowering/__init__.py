@@ -11,8 +11,6 @@ from torchtrt_compiler.lowering.aliasing import clone_aliased_outputs
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import decompose_added_ops, resolve_nodes
-from torchtrt_compiler.lowering.guards import fixing_lines, guard_lines, place_of
-from torchtrt_compiler.lowering.known_sizes import settle_sizes
 from torchtrt_compiler.lowering.pipeline import lower
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.lowering.regions import without_regions
@@ -23,16 +21,12 @@ __all__ = [
     "Program",
     "clone_aliased_outputs",
     "decompose_added_ops",
-    "fixing_lines",
     "fold_constants",
-    "guard_lines",
     "input_memory",
     "lower",
     "open_program",
-    "place_of",
     "remove_no_ops",
     "resolve_nodes",
-    "settle_sizes",
     "without_regions",
     "without_transforms",
 ]

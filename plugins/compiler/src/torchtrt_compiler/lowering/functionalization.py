@@ -17,18 +17,18 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
-from torchtrt_compiler.lowering.aliasing import (
-    evaluated,
-    have_equal_geometry,
-    may_share,
-    returned_argument,
-    self_overlapping_nodes,
-)
+from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes
 from torchtrt_compiler.lowering.regions import (
     marks_autocast,
 )
 from torchtrt_compiler.lowering.retracing import functional_op, is_like, retrace
 from torchtrt_compiler.lowering.strides import wraps_by_strides
+from torchtrt_compiler.memory_of_calls import (
+    evaluated,
+    have_equal_geometry,
+    may_share,
+    returned_argument,
+)
 from torchtrt_compiler.torch_internals import (
     GraphModuleOfLateCode,
     is_any_autocast_enabled,

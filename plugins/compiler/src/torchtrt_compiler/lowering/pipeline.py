@@ -18,11 +18,11 @@ from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.divided_rows import divide_rows
-from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.pass_checks import Outline, check_pass
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.sizes.known import known_sizes
 
 
 def lower(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
@@ -17,11 +18,13 @@ from torchtrt.conversion.size_ranges import linear_size
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
 from torchtrt.graphs.nodes import assign
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
-from torchtrt_compiler.lowering.guards import guards_of, traced_guards
-from torchtrt_compiler.lowering.known_sizes import known_sizes, settle_sizes
 from torchtrt_compiler.lowering.regions import check_casts
+from torchtrt_compiler.sizes.guards import guard_lines, guards_of
+from torchtrt_compiler.sizes.known import known_sizes, settle_sizes
+from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -42,7 +45,8 @@ class Program:
         ranges: For a symbol of the graph's shapes, its minimum and maximum value.
         mutated: Names of the attributes that the graph writes to. They are not constants.
         origins: Whose memory each result surely is in the model as it was written.
-        guards: The conditions on the symbols under which the program was exported.
+        guards: The conditions on the symbols under which the program is the model, each with the line of the model
+            that it comes from, if that is known.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         divided: What ``async_tensor_parallel`` does with each all-reduce, in words.
         asked: The ops that lowering looked up, those inside decompositions among them.
@@ -54,7 +58,7 @@ class Program:
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
     origins: tuple[Origin, ...] = ()
-    guards: tuple[Any, ...] = ()
+    guards: Mapping[Any, str] = field(default_factory=dict)
     passes: list[str] = field(default_factory=list)
     divided: list[str] = field(default_factory=list)
     asked: set[Any] = field(default_factory=set)
@@ -79,13 +83,14 @@ def open_program(exported: ExportedProgram) -> Program:
     check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
-    guards = guards_of(exported)
+    guards = {**asked_conditions(exported), **guards_of(exported)}
     exported, source = functionalize(exported)
     check_casts(source.graph)
     opened = _Opening(exported, source)
     opened.copy_nodes()
     # Rewriting writes may have added some.
-    guards = tuple(dict.fromkeys((*guards, *traced_guards(exported))))
+    guards = {**guard_lines(shape_env_of(exported.graph)), **guards}
+    guards.pop(sympy.true, None)
     settle_sizes(opened.graph, known_sizes(guards))
 
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec

@@ -24,7 +24,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias, model_line
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.tensorrt.dtypes import dtype_name
-from torchtrt_compiler.lowering.aliasing import evaluated
+from torchtrt_compiler.memory_of_calls import evaluated
 from torchtrt_compiler.torch_internals import (
     FakeTensor,
     enter_autocast,

@@ -24,7 +24,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.graphs.nodes import mutates
 from torchtrt.graphs.symbols import shape_env_of
-from torchtrt_compiler.lowering.aliasing import (
+from torchtrt_compiler.lowering.regions import autocast_restored
+from torchtrt_compiler.lowering.strides import order_in_memory
+from torchtrt_compiler.memory_of_calls import (
     UNDECLARED,
     copies_by_strides,
     evaluated,
@@ -33,8 +35,6 @@ from torchtrt_compiler.lowering.aliasing import (
     returned_argument,
     shares_memory,
 )
-from torchtrt_compiler.lowering.regions import autocast_restored
-from torchtrt_compiler.lowering.strides import order_in_memory
 from torchtrt_compiler.torch_internals import (
     DispatchKey,
     FakeTensor,

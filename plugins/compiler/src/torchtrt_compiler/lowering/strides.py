@@ -17,7 +17,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.lowering.aliasing import certain_source, writes_by_strides
+from torchtrt_compiler.lowering.aliasing import writes_by_strides
+from torchtrt_compiler.memory_of_calls import certain_source
 from torchtrt_compiler.stride_reads import stride_reads
 from torchtrt_runtime.input_checks import InputMemory
 

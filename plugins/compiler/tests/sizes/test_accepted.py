@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt_compiler.guarded_sizes import accepted_point, guarded_sizes, refusing
+from torchtrt_compiler.sizes.accepted import accepted_sizes, nearest_point
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 A, B = sympy.symbols("a b", integer=True, positive=True)
@@ -31,11 +31,11 @@ def holds(guard, point):
 def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
     """The ranges hold each accepted combination; refused ones are refused values, or refused by a guard on both."""
     profile = {A: SizeRange(1, 4, 9), B: SizeRange(2, 3, 7)}
-    found = guarded_sizes(guards, [profile])
+    found = accepted_sizes(guards, [profile])
 
     points = [{A: a, B: b} for a, b in itertools.product(range(1, 10), range(2, 8))]
     accepted = [point for point in points if all(holds(guard, point) for guard in guards)]
-    joint = [guard for guard in found.gaps if len(guard.free_symbols) > 1]
+    joint = [guard for guard in found.examples if len(guard.free_symbols) > 1]
     assert accepted or joint or not found.profiles
     for symbol, taken in found.profiles[0].items() if found.profiles else ():
         values = {point[symbol] for point in accepted}
@@ -44,21 +44,23 @@ def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
         assert not values & refused
         assert joint or refused | values == declared
         assert not {*taken} & refused
-    for guard, refused in found.gaps.items():
+    for guard, refused in found.examples.items():
         assert not any(holds(guard, point) for point in refused)
+    for guard in {*guards} - {*found.conditions}:
+        assert all(holds(guard, point) for point in accepted)
 
 
 def test_without_guards_the_profiles_are_as_they_were():
     """Nothing is refused."""
     profile = {A: SizeRange(1, 4, 9)}
 
-    assert ((profile,), {}, (), {}) == guarded_sizes((), [profile])
+    assert ((profile,), {}, (), {}) == accepted_sizes((), [profile])
 
 
 def test_a_profile_of_which_guards_refuse_each_size_is_left_out():
     """The sizes of the other profile are not refused, nor those that both have."""
     profiles = [{A: SizeRange(4, 6, 8)}, {A: SizeRange(1, 1, 1)}, {A: SizeRange(6, 6, 12)}]
-    found = guarded_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
+    found = accepted_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
 
     assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [each[A] for each in found.profiles]
     assert {A: [1, 7]} == found.refused
@@ -70,7 +72,7 @@ def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
         {A: SizeRange(4, 6, 8), B: SizeRange(2, 3, 4)},
         {A: SizeRange(1, 1, 1), B: SizeRange(3, 5, 6)},
     ]
-    found = guarded_sizes([sympy.Ne(A, 1)], profiles)
+    found = accepted_sizes([sympy.Ne(A, 1)], profiles)
 
     assert {A: [1], B: [5, 6]} == found.refused
 
@@ -79,7 +81,7 @@ def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
 def test_a_number_in_a_guard_is_tried_in_a_range_of_many_sizes(number):
     """Not each size of such a range is tried."""
     profile = {A: SizeRange(2, 6, 300_000)}
-    found = guarded_sizes([sympy.Ne(A, number)], [profile])
+    found = accepted_sizes([sympy.Ne(A, number)], [profile])
 
     assert ((profile,), (sympy.Ne(A, number),)) == (found.profiles, found.conditions)
 
@@ -88,52 +90,29 @@ def test_a_guard_on_many_combinations_is_tried_at_the_ends():
     """A hundred million combinations are too many to count."""
     profile = {A: SizeRange(2, 6, 10_000), B: SizeRange(2, 6, 10_000)}
     guard = sympy.Lt(A * B, 100_000_000)
-    found = guarded_sizes([guard], [profile])
+    found = accepted_sizes([guard], [profile])
 
-    assert {guard: [{A: 10_000, B: 10_000}]} == found.gaps
-
-
-def test_a_guard_that_refuses_no_more_than_another_within_the_limits_is_no_gap():
-    """It refuses a size that no profile has any more, and one that the other refuses."""
-    other = sympy.Ne(A, 4)
-    guard = sympy.Or(B > 3, sympy.And(other, sympy.Ne(A, 9)))
-    found = guarded_sizes([other, guard], [{A: SizeRange(2, 5, 9), B: SizeRange(1, 2, 3)}])
-
-    assert SizeRange(2, 5, 8) == found.profiles[0][A]
-    assert (other, guard) == found.conditions
-    assert [other] == [*found.gaps]
+    assert {guard: [{A: 10_000, B: 10_000}]} == found.examples
 
 
-def test_sizes_between_the_profiles_that_remain_are_gaps():
-    """Those between the profiles that were asked for are not, nor those outside all of them."""
-    profiles = [{A: SizeRange(2, 5, 6)}, {A: SizeRange(9, 11, 12)}, {A: SizeRange(8, 8, 8)}]
-    inner, outer = sympy.Or(A < 6, A > 9), A > 2
-    found = guarded_sizes([inner, outer, sympy.Ne(A, 7)], profiles)
+def test_a_condition_on_all_combinations_that_holds_is_not_checked_again():
+    """One of which only some combinations were tried is."""
+    few, many = SizeRange(2, 5, 9), SizeRange(2, 5, 100_000)
 
-    assert [SizeRange(3, 5, 5), SizeRange(10, 11, 12)] == [each[A] for each in found.profiles]
-    assert {inner: [{A: 8}]} == found.gaps
+    assert () == accepted_sizes([A * B < 82], [{A: few, B: few}]).conditions
+    assert (A * B > 1,) == accepted_sizes([A * B > 1], [{A: many, B: many}]).conditions
 
 
-def test_a_gap_has_two_sizes_that_are_far_apart():
+def test_an_example_has_two_sizes_that_are_far_apart():
     """The model may refuse one of them."""
-    found = guarded_sizes([sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
+    found = accepted_sizes([sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
 
-    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.gaps.values()]
-
-
-def test_a_gap_may_be_one_beside_other_sizes_than_the_optimal_ones():
-    """With the optimal ones, another guard refuses the same."""
-    other = sympy.Symbol("c", integer=True, positive=True)
-    profile = {A: SizeRange(2, 2, 6), B: SizeRange(2, 2, 6), other: SizeRange(1, 3, 4)}
-    guard = sympy.Ne(A * B, 24)
-    found = guarded_sizes([A <= other, guard], [profile])
-
-    assert [{A: 4, B: 6, other: 4}] == found.gaps[guard]
+    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.examples.values()]
 
 
 def test_a_quotient_by_zero_is_refused():
     """So is the call."""
-    found = guarded_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])
+    found = accepted_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])
 
     assert {A: [3]} == found.refused
 
@@ -142,7 +121,7 @@ def test_functions_of_pytorch_are_evaluated():
     """Some of them are printed with names of modules."""
     guard = sympy.Ne(functions.CeilToInt(functions.IntTrueDiv(A, 3)), 2)
     other = sympy.Gt(functions.Where(A > 3, A, 2), 1)
-    found = guarded_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
+    found = accepted_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
 
     assert {A: [4, 5, 6]} == found.refused
     assert SizeRange(2, 7, 8) == found.profiles[0][A]
@@ -152,7 +131,7 @@ def test_guards_on_floating_point_numbers_are_evaluated():
     """``int(x.shape[0] * 0.5)`` makes one."""
     half = functions.TruncToInt(0.5 * functions.ToFloat(A))
 
-    found = guarded_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
+    found = accepted_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
 
     assert ({A: SizeRange(8, 8, 9)},) == found.profiles
 
@@ -161,17 +140,6 @@ def test_the_accepted_sizes_that_are_the_closest_to_the_optimal_ones():
     """The optimal ones, if guards hold for them; nothing if they hold for none."""
     profile = {A: SizeRange(2, 4, 9), B: SizeRange(1, 5, 8)}
 
-    assert {A: 4, B: 5} == accepted_point([A < B], profile)
-    assert {A: 4, B: 3} == accepted_point([A > B], profile)
-    assert accepted_point([sympy.Eq(A * B, 73)], profile) is None
-
-
-def test_conditions_that_refuse_what_guards_accept():
-    """One on too many sizes to check may do so."""
-    profile = {A: SizeRange(1, 1, 1), B: SizeRange(2, 5, 8)}
-    conditions = [sympy.Ne(B, 4), B < 7, B < 9]
-
-    assert [sympy.Ne(B, 4)] == refusing(conditions, [B - A < 6], profile)
-    assert [A + B < 10**6] == refusing(
-        [A + B < 10**6], [], {symbol: SizeRange(2, 2, 999) for symbol in (A, B)}
-    )
+    assert {A: 4, B: 5} == nearest_point([A < B], profile)
+    assert {A: 4, B: 3} == nearest_point([A > B], profile)
+    assert nearest_point([sympy.Eq(A * B, 73)], profile) is None

@@ -17,33 +17,35 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.symbols import shape_env_of
+from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 
-def guards_of(exported: ExportedProgram) -> tuple[Any, ...]:
-    """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes.
+def guards_of(exported: ExportedProgram) -> dict[Any, str]:
+    """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes, each with the model's line.
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
     text in a file. The symbols of a program from a file have guards too: those that opening it added.
+    A guard in a file that holds for all sizes of 2 or more is none of the program's: ``torch.export`` takes no size
+    for less, and ``torch.export.save`` writes this down.
 
     Raises:
         UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.
     """
     environment: Any = shape_env_of(exported.graph)
-    traced = traced_guards(exported)
+    traced = guard_lines(environment)
     # Only tracing records which inputs its symbols come from.
-    is_traced_here = environment is not None and getattr(environment, "var_to_sources", None)
-    return traced if is_traced_here else _undecided((*traced, *written_guards(exported)))
+    if environment is not None and getattr(environment, "var_to_sources", None):
+        return traced
+    guards = {**dict.fromkeys(written_guards(exported), ""), **traced}
+    return {guard: line for guard, line in guards.items() if not _is_assumed(guard)}
 
 
-def traced_guards(exported: ExportedProgram) -> tuple[Any, ...]:
-    """Returns the guards that PyTorch recorded while it traced a program in this process.
-
-    Tracing may replace a symbol by another one, as where two inputs must be equally long. A guard
-    keeps the symbols of the moment at which PyTorch recorded it, so each guard is rewritten in the
-    symbols that the program's inputs have.
-    """
-    return tuple(guard_lines(shape_env_of(exported.graph)))
+def _is_assumed(guard: Any) -> bool:
+    """Returns whether a guard holds for all sizes of 2 or more."""
+    ranges = {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols}
+    bounds = bound_sympy(guard, ranges)
+    return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
 
 
 def guard_lines(environment: Any) -> dict[Any, str]:
@@ -74,7 +76,11 @@ def fixing_lines(environment: Any, size: int) -> list[str]:
 
 def place_of(source: Any) -> str:
     """Returns the line of the model that PyTorch took an assumption from, unless that was PyTorch's own code."""
-    frame = getattr(source, "framework_loc", None)
+    return line_of(getattr(source, "framework_loc", None))
+
+
+def line_of(frame: Any) -> str:
+    """Returns a line of the model, unless a frame is of PyTorch's own code."""
     library = os.path.dirname(torch.__file__)
     if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
         return ""

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
-from torchtrt_compiler.declared_sizes import Limits
 from torchtrt_compiler.inputs import CallInputs, Input
-from torchtrt_compiler.lowering import Program, fixing_lines
+from torchtrt_compiler.sizes.guards import fixing_lines
+
+_KEY = "torchtrt_declared_sizes"
+Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
+"""For the number of an input and its dimension the smallest and the largest size, as far as they are declared."""
 
 
-def size_profiles(program: Program, given: CallInputs, limits: Limits) -> tuple[Profile, ...]:
+def size_profiles(
+    placeholders: Sequence[Node],
+    ranges: Mapping[Any, tuple[int, int | None]],
+    inputs: CallInputs,
+    limits: Limits,
+) -> tuple[Profile, ...]:
     """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an ``Input``
@@ -25,27 +37,27 @@ def size_profiles(program: Program, given: CallInputs, limits: Limits) -> tuple[
     those it was exported with. A range makes no profile if the program takes none of its sizes.
 
     Args:
-        program: The program.
-        given: The inputs that were given.
+        placeholders: The inputs of the program.
+        ranges: The minimum and maximum value of each symbol in the exported program.
+        inputs: The inputs that the model is compiled for.
         limits: The limits that were declared for example tensors.
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
             ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
     """
-    leaves = given.leaves
-    placeholders = program.placeholders
+    leaves = inputs.leaves
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
     dynamic = list(_dynamic_sizes(placeholders, leaves, limits))
-    alone = {each.linear.symbol for each in dynamic if each.linear.is_symbol}
+    alone = {size.linear.symbol for size in dynamic if size.linear.is_symbol}
     for each in dynamic:
         symbol = each.linear.symbol
         if symbol in alone and not each.linear.is_symbol:
             continue
         for number, profile in enumerate(profiles):
-            wanted = each.wanted(number, program.ranges.get(symbol, (0, None)))
+            wanted = each.wanted(number, ranges.get(symbol, (0, None)))
             profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
     taken = [each for each in profiles if all(size.min <= size.max for size in each.values())]
     return tuple(taken or profiles)
@@ -171,4 +183,62 @@ def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
         f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}: something "
         "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is int() of "
         "a size, torch.export.export(..., strict=True) keeps the size dynamic: compile the program that it returns."
+    )
+
+
+def keep_declared(
+    program: ExportedProgram,
+    model: torch.nn.Module,
+    inputs: CallInputs,
+    dynamic_shapes: Any,
+) -> None:
+    """Keeps the declared limits in a program's metadata, where ``declared_limits`` finds them.
+
+    Args:
+        program: The program.
+        model: The model.
+        inputs: The inputs, positional and by keyword.
+        dynamic_shapes: As ``torch.export.export`` takes it. Shapes that nest in another way than the inputs are
+            ignored.
+    """
+    specs: dict[int, Any] = {}
+    if isinstance(dynamic_shapes, (Mapping, tuple, list)):
+        with contextlib.suppress(TypeError, ValueError, AttributeError):
+            arguments = (
+                inspect.signature(model.forward).bind(*inputs.args, **inputs.kwargs).arguments
+            )
+            by_name = (
+                dynamic_shapes
+                if isinstance(dynamic_shapes, Mapping)
+                else dict(zip(arguments, dynamic_shapes, strict=True))
+            )
+            for name, value in arguments.items():
+                values, tree = pytree.tree_flatten(value)
+                shapes = tree.flatten_up_to(by_name.get(name))
+                specs.update(zip(map(id, values), shapes, strict=True))
+    program.graph_module.meta[_KEY] = {
+        (number, dim): limits
+        for number, leaf in enumerate(inputs.leaves)
+        if isinstance(leaf, torch.Tensor)
+        for dim, declared in _dimensions_of(specs.get(id(leaf)))
+        if (limits := _limits(declared)) != (None, None)
+    }
+
+
+def declared_limits(exported: ExportedProgram) -> Limits:
+    """Returns the limits that were declared where a program was exported."""
+    return exported.graph_module.meta.get(_KEY, {})  # type: ignore[no-any-return]
+
+
+def _dimensions_of(shape: Any) -> Sequence[tuple[int, Any]]:
+    """Returns the dimensions of a shape in ``dynamic_shapes``, by their places."""
+    return [*(shape.items() if isinstance(shape, Mapping) else enumerate(shape or ()))]
+
+
+def _limits(dimension: Any) -> tuple[int | None, int | None]:
+    """Returns the limits of a ``torch.export.Dim``. A minimum of 0 is also that of one without a minimum."""
+    least, most = (getattr(dimension, name, None) for name in ("min", "max"))
+    return (
+        least if isinstance(least, int) and least > 0 else None,
+        most if isinstance(most, int) else None,
     )

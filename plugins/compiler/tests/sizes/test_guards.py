@@ -14,8 +14,9 @@ from torch.export import Dim
 import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering import open_program
-from torchtrt_compiler.lowering.guards import traced_guards, written_guards
+from torchtrt_compiler.sizes.guards import guard_lines, written_guards
 from torchtrt_runtime.input_checks import check_decidable
 
 SIZES = ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]")
@@ -166,7 +167,7 @@ def test_guards_of_a_file_are_those_that_were_traced():
         {"k": torch.rand(5)},
         dynamic_shapes={"x": varying, "ys": (varying, {"a": varying}), "k": varying},
     )
-    traced, written = traced_guards(exported), written_guards(exported)
+    traced, written = tuple(guard_lines(shape_env_of(exported.graph))), written_guards(exported)
     symbols = sorted(frozenset().union(*(guard.free_symbols for guard in traced)), key=str)
 
     assert len(traced) == len(written) >= 5

@@ -102,7 +102,7 @@ def test_full_compilation_is_of_all_sizes_asked_for(model, inputs, expected):
 
 def test_the_line_of_the_model_is_told():
     """A check of a size that the model makes itself."""
-    with pytest.raises(InputError, match=r"test_narrowed_sizes.py\", line \d+, in forward"):
+    with pytest.raises(InputError, match=r"test_narrowing.py\", line \d+, in forward"):
         torchtrt.compile(Guarded().eval(), [rows(1, 200)], require_full_compilation=True)
 
 
@@ -152,7 +152,7 @@ def test_a_size_that_is_another_one_inside_the_range_is_excluded():
 
     assert ((2, 8), ((4, 5),)) == (row.compiled, row.excluded)
     assert "(x.shape[0] // 2) != 2" == row.condition
-    assert "test_narrowed_sizes.py" in row.model_line
+    assert "test_narrowing.py" in row.model_line
     assert_only_calls(compiled, Half(), {2, 3, 6, 7, 8}, range(2, 9))
     with pytest.raises(InputError, match=r"x\.shape\[0\] is 5\. x\.shape\[0\] may be 3 or 6\."):
         compiled(torch.rand(5, 2))

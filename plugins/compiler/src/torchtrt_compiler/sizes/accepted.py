@@ -1,0 +1,193 @@
+"""Finds the sizes for which conditions hold.
+
+PyTorch narrows the range of a symbol itself where a guard is a plain inequality. Other conditions, such as
+``s0 // 2 != 4``, leave the range as it is, and are evaluated here for the sizes of the range.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sympy
+
+from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
+from torchtrt.expressions import CompiledExpression
+
+Values = Mapping[Any, int]
+"""A value for each symbol."""
+_EVALUATIONS = 2**18
+"""How often all conditions are evaluated together: a quarter of a second on a slow processor."""
+_FEWEST, _MOST = 2**6, 2**16
+"""For how many combinations of values a condition is evaluated at least, and at most."""
+
+
+class Accepted(NamedTuple):
+    """The part of the declared sizes for which conditions hold.
+
+    Attributes:
+        profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
+        refused: For each symbol, the declared values for which no call is accepted, in order. A symbol is only here
+            if each of its values was checked.
+        conditions: The conditions that calls have to be checked for: those that do not hold for all declared sizes, and
+            those for which not each combination of sizes was checked.
+        examples: For each condition that refuses declared sizes, some of these sizes.
+    """
+
+    profiles: tuple[Profile, ...]
+    refused: Mapping[Any, Sequence[int]]
+    conditions: tuple[Any, ...]
+    examples: Mapping[Any, Sequence[Values]]
+
+
+def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Accepted:
+    """Returns the sizes of profiles for which conditions hold.
+
+    Each combination of the sizes on which a condition depends is checked, if there are at most 65,536, and fewer for a
+    program with many conditions. Otherwise some are checked, with those at the ends of the ranges.
+    """
+    compiled = list(map(CompiledExpression.of, conditions))
+    regions = [_Region(profile, compiled) for profile in profiles]
+    examples: dict[Any, list[Values]] = {}
+    for region in regions:
+        for condition, points in region.examples.items():
+            examples.setdefault(condition, []).extend(points)
+    proved = set.intersection(*(region.proved for region in regions))
+    left = tuple(each.expression for each in compiled if each.expression not in proved)
+    refused: dict[Any, Sequence[int]] = {}
+    for symbol in dict.fromkeys(symbol for region in regions for symbol in region.narrowed):
+        declared = (range(profile[symbol].min, profile[symbol].max + 1) for profile in profiles)
+        taken = (region.values[symbol] for region in regions)
+        refused[symbol] = sorted(set().union(*declared).difference(*taken))
+    taken_profiles = tuple(region.profile() for region in regions if region)
+    return Accepted(taken_profiles, refused, left, examples)
+
+
+def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
+    """Returns the sizes of a profile that are the closest to the optimal ones of all for which conditions hold.
+
+    None if there are none, or if none of those that were tried is.
+    """
+    compiled = list(map(CompiledExpression.of, conditions))
+    usual = {symbol: size.opt for symbol, size in profile.items()}
+    if all(condition.holds(usual) for condition in compiled):
+        return usual
+    ranges = [range(size.min, size.max + 1) for size in profile.values()]
+    points = _points(tuple(profile), _axes(ranges, _budget(len(compiled))))
+    return min(
+        (point for point in points if all(condition.holds(point) for condition in compiled)),
+        key=lambda point: sum(abs(size - usual[symbol]) for symbol, size in point.items()),
+        default=None,
+    )
+
+
+class _Region:
+    """The sizes of one profile for which conditions hold. It is false if there are none.
+
+    Attributes:
+        values: For each symbol, the values for which calls may be accepted.
+        narrowed: The symbols with values that are never accepted.
+        examples: The conditions that refuse something, each with the first and the last sizes that it refuses.
+        proved: The conditions that hold for all sizes.
+    """
+
+    def __init__(self, sizes: Profile, conditions: Sequence[CompiledExpression]) -> None:
+        self._sizes = sizes
+        self.values: dict[Any, Sequence[int]] = {
+            symbol: range(size.min, size.max + 1) for symbol, size in sizes.items()
+        }
+        self.narrowed: set[Any] = set()
+        self.examples: dict[Any, Sequence[Values]] = {}
+        self.proved: set[Any] = set()
+        self._applied: list[CompiledExpression] = []
+        self._budget = _budget(len(conditions))
+        groups: dict[tuple[Any, ...], list[CompiledExpression]] = {}
+        for condition in sorted(conditions, key=lambda condition: len(condition.symbols)):
+            groups.setdefault(condition.symbols, []).append(condition)
+        for symbols, members in groups.items():
+            self._apply(symbols, members)
+        if not self:
+            self.values, self.narrowed = dict.fromkeys(sizes, ()), {*sizes}
+
+    def __bool__(self) -> bool:
+        return all(self.values.values())
+
+    def _apply(self, symbols: tuple[Any, ...], conditions: Sequence[CompiledExpression]) -> None:
+        """Excludes the values of symbols for which no combination is accepted by conditions on just these symbols."""
+        axes = self._axes(symbols, conditions)
+        is_complete = all(
+            len(axis) == len(self.values[symbol])
+            for symbol, axis in zip(symbols, axes, strict=True)
+        )
+        earlier = [each for each in self._applied if {*each.symbols} <= {*symbols}]
+        points = [
+            point
+            for point in _points(symbols, axes)
+            if all(condition.holds(point) for condition in earlier)
+        ]
+        usual = {symbol: size.opt for symbol, size in self._sizes.items()}
+        accepted = points
+        for condition in conditions:
+            refused = [point for point in points if not condition.holds(point)]
+            if refused:
+                self._applied.append(condition)
+                ends = [refused[0], *refused[1:][-1:]]
+                self.examples[condition.expression] = [{**usual, **point} for point in ends]
+                accepted = [point for point in accepted if condition.holds(point)]
+            elif is_complete:
+                self.proved.add(condition.expression)
+        for symbol in symbols if is_complete else ():
+            values = sorted({point[symbol] for point in accepted})
+            if len(values) < len(self.values[symbol]):
+                self.values[symbol] = values
+                self.narrowed.add(symbol)
+
+    def _axes(
+        self, symbols: Sequence[Any], conditions: Sequence[CompiledExpression]
+    ) -> list[Sequence[int]]:
+        """Returns the values to try: some of many, and those next to the numbers in a condition."""
+        axes = _axes([self.values[symbol] for symbol in symbols], self._budget)
+        if len(symbols) > 1:
+            return axes
+        numbers = (condition.expression.atoms(sympy.Integer) for condition in conditions)
+        near = {int(number) + step for number in set().union(*numbers) for step in (-1, 0, 1)}
+        possible = self.values[symbols[0]]
+        return [sorted({*axes[0], *(value for value in near if value in possible)})]
+
+    def profile(self) -> Profile:
+        """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""
+        ranges = dict(self._sizes)
+        for symbol in self.narrowed:
+            values, opt = self.values[symbol], self._sizes[symbol].opt
+            closest = min(values, key=functools.partial(_distance, opt))
+            ranges[symbol] = SizeRange(values[0], closest, values[-1])
+        return ranges
+
+
+def _distance(one: int, other: int) -> int:
+    return abs(one - other)
+
+
+def _budget(count: int) -> int:
+    """Returns for how many combinations of values each of so many conditions is evaluated."""
+    return min(_MOST, max(_FEWEST, _EVALUATIONS // max(1, count)))
+
+
+def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+    """Returns values of each range with at most so many combinations: of a long range some, with those at its ends."""
+    counts = [len(values) for values in ranges]
+    while math.prod(counts) > most and max(counts) > 2:
+        longest = counts.index(max(counts))
+        counts[longest] -= max(1, counts[longest] // 8)
+    return [
+        [values[index] for index in some_sizes(SizeRange(0, 0, len(values) - 1), count)]
+        for values, count in zip(ranges, counts, strict=True)
+    ]
+
+
+def _points(symbols: Sequence[Any], axes: Sequence[Sequence[int]]) -> Iterator[Values]:
+    """Yields the combinations of the symbols' values."""
+    return (dict(zip(symbols, point, strict=True)) for point in itertools.product(*axes))

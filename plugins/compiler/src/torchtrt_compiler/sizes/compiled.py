@@ -1,0 +1,146 @@
+"""The sizes that a model is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size
+from torchtrt.errors import InputError
+from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.sizes.accepted import accepted_sizes
+from torchtrt_compiler.sizes.declared import declared_limits
+from torchtrt_compiler.sizes.narrowing import Narrowing
+from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
+from torchtrt_compiler.sizes.trials import Retrace, Trials
+from torchtrt_runtime.report import NarrowedSize
+
+
+@dataclass(frozen=True)
+class CompiledSizes:
+    """The sizes for which a program is the model, among those that were declared.
+
+    Attributes:
+        profiles: The sizes that engines are built for.
+        conditions: What the sizes of a call must satisfy besides.
+        narrowed: The declared sizes that are left out.
+    """
+
+    profiles: tuple[Profile, ...]
+    conditions: tuple[Any, ...]
+    narrowed: tuple[NarrowedSize, ...]
+
+
+def compiled_sizes(
+    exported: ExportedProgram,
+    placeholders: Sequence[Node],
+    guards: Mapping[Any, str],
+    declared: tuple[Profile, ...],
+    inputs: CallInputs,
+    retrace: Retrace | None,
+) -> CompiledSizes:
+    """Returns the sizes for which a program is the model.
+
+    Args:
+        exported: The exported program.
+        placeholders: The inputs of the same program, opened; the profiles have their symbols.
+        guards: The conditions under which it is the model, each with the line of the model.
+        declared: The profiles that were asked for, as far as PyTorch exported them.
+        inputs: The inputs that the model is compiled for.
+        retrace: Exports the model again; ``None`` where the exported program is the model.
+
+    Raises:
+        InputError: The model's code is another program for each of the sizes asked for.
+    """
+    small = SmallSizes({}, {})
+    if any(profile[symbol].min < 2 for profile in declared for symbol in profile):
+        small = _small_sizes(exported, placeholders, guards, declared)
+    lines = {**guards, **small.conditions}
+    accepted = accepted_sizes(lines, _without(declared, small.excluded))
+    if not accepted.profiles:
+        raise InputError(
+            "The model's code is another program for each of the sizes asked for. Ask for other sizes, or make the "
+            "code independent of the size."
+        )
+    narrowing = Narrowing(
+        placeholders,
+        inputs.leaves or placeholders,
+        declared_limits(exported),
+        declared,
+        accepted,
+        lines,
+        small.excluded,
+    )
+    spec = exported.call_spec.in_spec
+    assert spec is not None
+    trials = Trials(placeholders, spec, retrace) if retrace else None
+    rows = tuple(narrowing.rows(exported.graph_module, trials))
+    return CompiledSizes(accepted.profiles, accepted.conditions, rows)
+
+
+def _small_sizes(
+    exported: ExportedProgram,
+    placeholders: Sequence[Node],
+    guards: Mapping[Any, str],
+    declared: tuple[Profile, ...],
+) -> SmallSizes:
+    """Returns the small sizes for which an exported program is not right, by the symbols of the opened one."""
+    accepted = accepted_sizes(guards, declared)
+    if not accepted.profiles:
+        return SmallSizes({}, {})
+    opened = _opened_symbols(exported, placeholders)
+    own = {symbol: own for own, symbol in opened.items()}
+    profiles = [
+        {symbol: profile[other] for symbol, other in opened.items() if other in profile}
+        for profile in accepted.profiles
+    ]
+    conditions = [condition.xreplace(own) for condition in guards]
+    small = small_sizes(exported.graph_module, conditions, profiles)
+    excluded = {opened[symbol]: each for symbol, each in small.excluded.items()}
+    return SmallSizes(
+        excluded,
+        {condition.xreplace(opened): line for condition, line in small.conditions.items()},
+    )
+
+
+def _opened_symbols(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[Any, Any]:
+    """Returns the symbols of the exported program's inputs, each with the opened program's."""
+    symbols: dict[Any, Any] = {}
+    for node, opened in zip(_user_inputs(exported), placeholders, strict=True):
+        shapes = (getattr(each.meta.get("val"), "shape", ()) for each in (node, opened))
+        for sizes in zip(*shapes, strict=True):
+            if all(isinstance(size, torch.SymInt) for size in sizes):
+                one, other = (linear_size(size.node.expr) for size in sizes)
+                if one is not None and other is not None:
+                    symbols[one.symbol] = other.symbol
+    return symbols
+
+
+def _user_inputs(exported: ExportedProgram) -> list[Node]:
+    """Returns the placeholders of a program that are no weights."""
+    nodes = exported.graph.find_nodes(op="placeholder")
+    specs = exported.graph_signature.input_specs
+    return [
+        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
+    ]
+
+
+def _without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> tuple[Profile, ...]:
+    """Returns the profiles without the excluded sizes. Profiles without any size left are omitted."""
+    narrowed = [
+        {
+            symbol: size.intersect(SizeRange(excluded[symbol].least, size.opt, size.max))
+            if symbol in excluded
+            else size
+            for symbol, size in profile.items()
+        }
+        for profile in profiles
+    ]
+    taken = (each for each in narrowed if all(size.min <= size.max for size in each.values()))
+    return tuple(taken)

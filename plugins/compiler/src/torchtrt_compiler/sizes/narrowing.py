@@ -1,0 +1,275 @@
+"""Reports the declared sizes that a compiled model refuses, because its code is another program for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch.fx import Node
+
+from torchtrt.callers import warn_caller
+from torchtrt.conversion.size_ranges import (
+    LinearSize,
+    Profile,
+    SizeRange,
+    linear_size,
+    union,
+    union_of_profiles,
+)
+from torchtrt.errors import InputError
+from torchtrt.expressions import holds
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.inputs import Input
+from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
+from torchtrt_compiler.sizes.declared import Limits
+from torchtrt_compiler.sizes.guards import place_of
+from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
+from torchtrt_compiler.sizes.trials import Trials
+from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
+from torchtrt_runtime.input_checks import InputChecks
+from torchtrt_runtime.report import CompilationReport, NarrowedSize
+
+_MOST_GROUPS = 8
+"""How many groups of excluded sizes a row of the report lists at most."""
+_MOST_SEARCHES = 8
+"""How often sizes are searched that only one condition refuses."""
+
+
+class Narrowing(NamedTuple):
+    """How the sizes that were asked for became those that are compiled.
+
+    Attributes:
+        placeholders: The inputs of the program.
+        leaves: What was passed for them; the placeholders where nothing was.
+        limits: The limits that were declared for example tensors.
+        declared: The profiles that were asked for, as far as PyTorch exported them.
+        accepted: The part of them that is compiled.
+        lines: The conditions, each with the line of the model that it comes from, if that is known.
+        excluded: The symbols of which a small size is excluded.
+    """
+
+    placeholders: Sequence[Node]
+    leaves: Sequence[Any]
+    limits: Limits
+    declared: tuple[Profile, ...]
+    accepted: Accepted
+    lines: Mapping[Any, str]
+    excluded: Mapping[Any, Excluded]
+
+    def rows(self, graph: torch.fx.GraphModule, trials: Trials | None) -> Iterator[NarrowedSize]:
+        """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
+
+        A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
+        itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
+
+        Args:
+            graph: The exported graph, whose symbols are the program's.
+            trials: Exports the model again; ``None`` where the exported program is the model.
+        """
+        as_code = InputChecks.of(self.placeholders, self.accepted.profiles).as_code
+        gaps = list(self._gaps(graph, trials)) if trials else []
+        dimensions = list(self._dimensions())
+        for dimension in dimensions:
+            conditions = self.accepted.examples
+            own = [each for each in conditions if each.free_symbols == {dimension.symbol}]
+            (low, high), (least, most) = dimension.row.asked, dimension.row.compiled
+            groups = dimension.groups(self.accepted.refused.get(dimension.symbol, ()))
+            if least > low or most < high or {*own} & {*gaps}:
+                few = tuple(groups) if len(groups) <= _MOST_GROUPS else ()
+                line = self._line(dimension, is_minimum=least > low)
+                text = " and ".join(map(as_code, own))
+                yield dataclasses.replace(
+                    dimension.row, model_line=line, excluded=few, condition=text
+                )
+        for condition in gaps:
+            if len(condition.free_symbols) > 1:
+                first = next(each for each in dimensions if each.symbol in condition.free_symbols)
+                line, text = self.lines.get(condition, ""), as_code(condition)
+                yield dataclasses.replace(first.row, model_line=line, condition=text)
+        if trials:
+            yield from self._equal_sizes(dimensions, trials)
+
+    def _gaps(self, graph: torch.fx.GraphModule, trials: Trials) -> Iterator[Any]:
+        """Yields the conditions that refuse sizes within the limits which the model takes as another program."""
+        limits = union_of_profiles(self.accepted.profiles)
+        reported: list[Any] = []
+        searches = 0
+        for condition, examples in self.accepted.examples.items():
+            points = [point for point in examples if _is_within(point, limits)]
+            points = [point for point in points if all(holds(each, point) for each in reported)]
+            if searches < _MOST_SEARCHES:
+                searches += 1
+                others = (each for each in self.accepted.conditions if each != condition)
+                alone = nearest_point([sympy.Not(condition), *others], limits)
+                points = [*([] if alone is None else [alone]), *points]
+            points = [point for point in points if not is_refused_by_an_op(graph, point)]
+            if not points:
+                continue
+            if not trials.are_left or any(
+                trials.are_left and trials.takes(point) for point in points[:1]
+            ):
+                reported.append(condition)
+                yield condition
+
+    def _dimensions(self) -> Iterator[_Dimension]:
+        """Yields the dynamic dimensions of the inputs, with the limits that were asked for and that are compiled."""
+        for number, (leaf, placeholder) in enumerate(
+            zip(self.leaves, self.placeholders, strict=False)
+        ):
+            for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
+                linear = None if isinstance(size, int) else linear_size(size.node.expr)
+                if linear is None or linear.symbol not in self.accepted.profiles[0]:
+                    continue
+                declared, compiled = (
+                    union(profile[linear.symbol] for profile in profiles)
+                    for profiles in (self.declared, self.accepted.profiles)
+                )
+                low, high = self.limits.get((number, dim), (None, None))
+                if isinstance(leaf, Input):
+                    low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
+                asked = linear.values(
+                    linear.size(declared.min) if low is None else low,
+                    linear.size(declared.max) if high is None else high,
+                )
+                low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
+                row = NarrowedSize(placeholder.name, dim, (low, high), (least, most))
+                yield _Dimension(linear, row, size.node.shape_env)
+
+    def _line(self, dimension: _Dimension, is_minimum: bool) -> str:
+        """Returns the line of the model that narrows a size, at the minimum of its range or elsewhere."""
+        symbol = dimension.symbol
+        if is_minimum and symbol in self.excluded:
+            return self.excluded[symbol].model_line
+        for condition in self.accepted.examples:
+            if symbol in condition.free_symbols:
+                return self.lines.get(condition, "")
+        sources = getattr(dimension.environment, "var_to_range_sloc", {}).get(symbol)
+        return place_of(sources and (sources.lower if is_minimum else sources.upper))
+
+    def _equal_sizes(
+        self, dimensions: Sequence[_Dimension], trials: Trials
+    ) -> Iterator[NarrowedSize]:
+        """Yields the conditions that made sizes depend on each other, unless the model refuses other sizes itself.
+
+        Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. A
+        condition that an op has on two inputs, such as a sum, is no reason for a row: the op refuses other sizes.
+        """
+        rows = {(each.row.input, each.row.dim): each.row for each in dimensions}
+        origins: dict[Any, tuple[int, int]] = {}
+        for number, (leaf, node) in enumerate(zip(self.leaves, self.placeholders, strict=False)):
+            for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
+                if isinstance(leaf, Input) and isinstance(size, torch.SymInt):
+                    origins[size_as_traced(size)] = (number, dim)
+        ranges = {
+            symbol: SizeRange(*(shape[dim] for shape in self.leaves[number].bounds))
+            for symbol, (number, dim) in origins.items()
+        }
+        names = {
+            symbol: sympy.Symbol(f"{self.placeholders[number].name}.shape[{dim}]")
+            for symbol, (number, dim) in origins.items()
+        }
+        usual = union_of_profiles(self.accepted.profiles)
+        values = {symbol: size.opt for symbol, size in usual.items()}
+        environment = dimensions[0].environment if dimensions else None
+        for condition, line, point in _unequal_points(environment, ranges, origins):
+            if not trials.are_left:
+                return
+            if not trials.takes(values, {origins[symbol]: size for symbol, size in point.items()}):
+                continue
+            text = str(PythonPrinter().doprint(condition.xreplace(names)))
+            own = (origins[symbol] for symbol in sorted(condition.free_symbols, key=str))
+            for number, dim in sorted(own):
+                row = rows.get((self.placeholders[number].name, dim))
+                if row is not None:
+                    yield dataclasses.replace(row, model_line=line, condition=text)
+                    break
+
+
+def _unequal_points(
+    environment: Any, ranges: Profile, origins: Mapping[Any, tuple[int, int]]
+) -> Iterator[tuple[Any, str, Values]]:
+    """Yields the conditions that became a part of the inputs' shapes, with sizes that no earlier one refuses.
+
+    In these sizes, one symbol of the condition has another value than the optimal one. Each condition has the line of
+    the model. Without one it is PyTorch's own, and only conditions on one input are yielded.
+    """
+    guards = {
+        guard.expr: place_of(guard.sloc)
+        for guard in getattr(environment, "guards", ())
+        if guard.expr.free_symbols <= ranges.keys()
+    }
+    usual = {symbol: size.opt for symbol, size in ranges.items()}
+    for number, (condition, line) in enumerate(guards.items()):
+        is_own = bool(line) or len({origins[symbol][0] for symbol in condition.free_symbols}) == 1
+        if not is_own or environment.replace(condition) != True:  # noqa: E712  (SymPy's)
+            continue
+        earlier = list(itertools.islice(guards, number))
+        for symbol in sorted(condition.free_symbols, key=str):
+            low, opt, high = ranges[symbol]
+            points = (
+                {**usual, symbol: size}
+                for size in (opt + 1, opt - 1, high, low)
+                if low <= size <= high
+            )
+            for point in points:
+                if not holds(condition, point) and all(holds(each, point) for each in earlier):
+                    yield condition, line, point
+                    break
+            else:
+                continue
+            break
+
+
+def _is_within(point: Values, limits: Profile) -> bool:
+    return all(size.contains(point[symbol]) for symbol, size in limits.items())
+
+
+class _Dimension(NamedTuple):
+    """A dynamic dimension of an input.
+
+    Attributes:
+        linear: The size, by its symbol.
+        row: The dimension, the sizes that were asked for, and the limits of those that are compiled.
+        environment: Where the symbol lives.
+    """
+
+    linear: LinearSize
+    row: NarrowedSize
+    environment: Any
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol in the size."""
+        return self.linear.symbol
+
+    def groups(self, refused: Sequence[int]) -> list[tuple[int, int]]:
+        """Returns the first and the last size of each group of values that are refused between the limits."""
+        groups: list[tuple[int, int]] = []
+        least, most = self.row.compiled
+        for value in refused:
+            size = self.linear.size(value)
+            if not least <= size <= most:
+                continue
+            if groups and groups[-1][1] + self.linear.factor == size:
+                groups[-1] = (groups[-1][0], size)
+            else:
+                groups.append((size, size))
+        return groups
+
+
+def warn_of_narrowed(report: CompilationReport, settings: CompilationSettings) -> None:
+    """Warns about sizes that were asked for and are not compiled.
+
+    Raises:
+        InputError: There are some, and ``require_full_compilation`` is on.
+    """
+    if not report.narrowed:
+        return
+    message = "\n".join(map(str, report.narrowed))
+    if settings.require_full_compilation:
+        raise InputError(message)
+    warn_caller(message)

@@ -1,0 +1,104 @@
+"""The questions about sizes that a model's Python code asks while it is exported.
+
+``torch.export`` takes each dynamic size for 2 or more. A question that has one answer for all such sizes, such as
+``x.shape[0] == 1``, leaves no trace in the program. Here each question becomes a condition: a call whose sizes give
+another answer needs another program. Questions that an op asks about the sizes of its arguments are left to
+``small_sizes``, which runs the op with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from typing import Any
+
+import sympy
+from torch.export import ExportedProgram
+from torch.overrides import TorchFunctionMode
+
+from torchtrt.graphs.symbols import shape_env_of
+from torchtrt_compiler.sizes.guards import line_of
+from torchtrt_compiler.stride_reads import READS_STRIDES
+from torchtrt_compiler.torch_internals import (
+    asking_frame,
+    is_guard_of_dynamo,
+    noting_size_questions,
+)
+
+_KEY = "torchtrt_size_questions"
+_COMPILED = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+"""Functions of PyTorch's that are no Python code: ``contiguous`` asks before it calls its op."""
+
+
+class SizeQuestions(TorchFunctionMode):
+    """Notes the questions about sizes that Python code asks inside a ``with`` block, and their answers.
+
+    Args:
+        may_be_empty: Whether a size of 0 is declared. PyTorch's symbols are positive otherwise, and SymPy answers
+            questions about 0 by itself.
+
+    """
+
+    def __init__(self, may_be_empty: bool) -> None:
+        super().__init__()
+        self._asked: dict[tuple[Any, Any], tuple[str, bool]] = {}
+        self._may_be_empty = may_be_empty
+        self._is_paused = False
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Any:
+        self._stack.enter_context(noting_size_questions(self._note, self._may_be_empty))
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._stack.close()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Calls the function. Questions of compiled code belong to an op, unless it reads strides for Python code."""
+        del types
+        before = self._is_paused
+        self._is_paused |= isinstance(func, _COMPILED) and func not in READS_STRIDES
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self._is_paused = before
+
+    def _note(self, environment: Any, question: Any, answer: bool) -> None:
+        condition = question if answer else sympy.Not(question)
+        if not self._is_paused and (environment, condition) not in self._asked:
+            asked = line_of(asking_frame()), is_guard_of_dynamo()
+            self._asked[environment, condition] = asked
+
+    def keep_in(self, exported: ExportedProgram) -> None:
+        """Keeps the conditions in a program's metadata, where ``asked_conditions`` finds them.
+
+        Dynamo interprets the branches of control flow with symbols of its own, and then checks its guards with the
+        program's symbols. One of them is that each size is 2 or more: a condition only if the branches asked about one.
+        """
+        own: Any = shape_env_of(exported.graph)
+        lines = [
+            line for (environment, _), (line, _) in self._asked.items() if environment is not own
+        ]
+        exported.graph_module.meta[_KEY] = {
+            own.replace(condition): line or next(iter(lines), "")
+            for (environment, condition), (line, is_of_dynamo) in self._asked.items()
+            if environment is own and (lines or not is_of_dynamo)
+        }
+
+
+def asked_conditions(exported: ExportedProgram) -> Mapping[Any, str]:
+    """Returns the conditions under which the questions of a model's code have the answers that its program holds.
+
+    They are conditions on the symbols of the program's inputs, each with the line of the model. A program that the user
+    exported has none: what its code asked is no part of it.
+    """
+    conditions: Mapping[Any, str] = exported.graph_module.meta.get(_KEY, {})
+    return conditions

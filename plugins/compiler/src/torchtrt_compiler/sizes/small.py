@@ -1,0 +1,392 @@
+"""Finds sizes of 0 and 1 for which a program is not right.
+
+For ``torch.export``, a dynamic size is neither 0 nor 1, whatever its range. Therefore ``squeeze`` removes nothing,
+``x[:2]`` has two rows, and a sum broadcasts nothing. A range may include such sizes all the same. Each call of the
+program, an op with the shapes of its arguments, is run with fake tensors of these sizes. If the shapes of its results
+are those that the program has, the program is right for them. Equal calls are run once: a model of twelve layers has as
+many different calls as one of two.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import Profile, SizeRange, union_of_profiles
+from torchtrt.expressions import evaluate, holds
+from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.nodes import model_line, mutates
+from torchtrt.graphs.symbols import quiet_tracing
+from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
+from torchtrt_compiler.sizes.accepted import Values, nearest_point
+from torchtrt_compiler.torch_internals import FakeTensorMode, is_unbacked
+
+_MOST_SYMBOLS = 4
+"""Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
+_DATA_SIZE = 3
+"""The size of a dimension that depends on data, where a call is run."""
+_ASSERTS = torch.ops.aten._assert_scalar.default
+
+
+class Excluded(NamedTuple):
+    """Sizes for which a program is not right.
+
+    Attributes:
+        least: The smallest size that the program takes.
+        model_line: The line of the model of the first call that is not right, if the program has it.
+    """
+
+    least: int
+    model_line: str
+
+
+class SmallSizes(NamedTuple):
+    """The sizes of 0 and 1 for which a program is not right.
+
+    Attributes:
+        excluded: The symbols for which such sizes are excluded.
+        conditions: Conditions that exclude sizes of several symbols together, each with the line of the model.
+    """
+
+    excluded: Mapping[Any, Excluded]
+    conditions: Mapping[Any, str]
+
+
+def small_sizes(
+    graph_module: GraphModule, conditions: Sequence[Any], profiles: Sequence[Profile]
+) -> SmallSizes:
+    """Returns the sizes of 0 and 1 for which a program is not right, alone or several together.
+
+    Args:
+        graph_module: The graph, whose nodes have their values.
+        conditions: The conditions that calls of the program satisfy.
+        profiles: The sizes of its symbols that were asked for.
+    """
+    trials = _Trials(conditions, profiles)
+    with quiet_tracing(), _fake_tensors():
+        for call in distinct_calls(graph_module):
+            trials.run(call)
+    return SmallSizes(trials.excluded, trials.conditions)
+
+
+def is_refused_by_an_op(graph_module: GraphModule, values: Values) -> bool:
+    """Returns whether an op of a program raises an error for values of its symbols."""
+    with quiet_tracing(), _fake_tensors():
+        for call in distinct_calls(graph_module):
+            try:
+                call.run(values)
+            except Exception:
+                return True
+    return False
+
+
+def _fake_tensors() -> FakeTensorMode:
+    """Returns the mode in which calls are run: sizes that depend on data become symbols of their own."""
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+
+class _Trials:
+    """Runs calls with small sizes.
+
+    Attributes:
+        excluded: The symbols for which sizes are excluded.
+        conditions: Conditions that exclude sizes of several symbols together, each with the line of the model.
+    """
+
+    def __init__(self, conditions: Sequence[Any], profiles: Sequence[Profile]) -> None:
+        self._conditions, self._profiles = conditions, profiles
+        self._small = {
+            symbol: [
+                size for size in (1, 0) if any(each[symbol].contains(size) for each in profiles)
+            ]
+            for symbol in profiles[0]
+        }
+        self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
+        self.excluded: dict[Any, Excluded] = {}
+        self.conditions: dict[Any, str] = {}
+
+    def run(self, call: Call) -> None:
+        """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
+        small = {symbol: self._small[symbol] for symbol in call.symbols if self._small.get(symbol)}
+        if small and call.depends_on_data and not all(map(call.is_right, self._points_of({}))):
+            return  # no op takes sizes that do not go together
+        for assignment in _assignments(small):
+            if self._is_excluded(assignment):
+                continue
+            if not all(map(call.is_right, self._points_of(assignment))):
+                self._exclude(assignment, model_line(call.node))
+
+    def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
+        is_small = (
+            symbol in self.excluded and size < self.excluded[symbol].least
+            for symbol, size in assignment.items()
+        )
+        own = (each for each in self.conditions if each.free_symbols <= assignment.keys())
+        return any(is_small) or not all(holds(condition, assignment) for condition in own)
+
+    def _points_of(self, assignment: Mapping[Any, int]) -> list[Values]:
+        """Returns the sizes to run a call with: small ones, beside the optimal and the largest of the other symbols."""
+        key = frozenset(assignment.items())
+        if key not in self._points:
+            self._points[key] = self._find_points(assignment)
+        return self._points[key]
+
+    def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
+        profiles = [
+            profile
+            for profile in self._profiles
+            if all(profile[symbol].contains(size) for symbol, size in assignment.items())
+        ]
+        if not profiles:
+            return []
+        sizes: dict[Any, SizeRange] = {}
+        for symbol, (low, opt, high) in union_of_profiles(profiles).items():
+            low, high = min(max(low, 2), high), high
+            if symbol in assignment:
+                low = high = assignment[symbol]
+            sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
+        conditions = (*self._conditions, *self.conditions)
+        usual = nearest_point(conditions, sizes)
+        largest = {symbol: size.max for symbol, size in sizes.items()}
+        points = [] if usual is None else [usual]
+        if largest != usual and all(holds(condition, largest) for condition in conditions):
+            points.append(largest)
+        return points
+
+    def _exclude(self, assignment: Mapping[Any, int], line: str) -> None:
+        """Excludes sizes: the smallest of those that are too small together, or all of them as a condition.
+
+        To SymPy, symbols are positive, so that a condition on a size of 0 is lost. Such sizes are excluded alone.
+        """
+        least = min(assignment.values())
+        if len(assignment) > 1 and least:
+            different = (sympy.Ne(symbol, size) for symbol, size in assignment.items())
+            self.conditions[sympy.Or(*different)] = line
+            return
+        for symbol, size in assignment.items():
+            if size == least:
+                self.excluded[symbol] = Excluded(size + 1, line)
+
+
+def _assignments(small: Mapping[Any, Sequence[int]]) -> Iterator[Mapping[Any, int]]:
+    """Yields small sizes for some symbols: first each alone, then several together."""
+    counts: Sequence[int] = range(1, len(small) + 1)
+    if len(small) > _MOST_SYMBOLS:
+        counts = (1, len(small))
+    for count in counts:
+        for symbols in itertools.combinations(small, count):
+            options = [small[symbol] for symbol in symbols]
+            if count > _MOST_SYMBOLS:
+                options = [sizes[:1] for sizes in options]
+            for sizes in itertools.product(*options):
+                yield dict(zip(symbols, sizes, strict=True))
+
+
+class Call:
+    """A call of a program.
+
+    Attributes:
+        node: The node.
+        symbols: The symbols in the sizes of its arguments and results.
+        is_written: Whether something is written to memory that may be the result's.
+    """
+
+    def __init__(self, node: Node, is_written: bool) -> None:
+        self.node, self.is_written = node, is_written
+        values = (each.meta.get("val") for each in (*node.all_input_nodes, node))
+        leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
+        expressions = itertools.chain.from_iterable(map(_numbers, leaves))
+        symbols = (each.free_symbols for each in expressions if isinstance(each, sympy.Basic))
+        self.symbols = sorted(set().union(*symbols), key=str)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether a size of its arguments depends on data."""
+        return any(map(is_unbacked, self.symbols))
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for calls that compute the same shapes."""
+        numbers: dict[Node, int] = {}
+
+        def described(leaf: Any) -> Hashable:
+            if isinstance(leaf, _Argument):
+                number = numbers.setdefault(leaf.node, len(numbers))
+                return number, *map(_description, pytree.tree_leaves(leaf.node.meta.get("val")))
+            return _description(leaf)
+
+        args = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), _Argument)
+        leaves, tree = pytree.tree_flatten(args, is_leaf=lambda part: isinstance(part, _Argument))
+        results = pytree.tree_leaves(self.node.meta.get("val"))
+        return (
+            self.node.target, str(tree), self.is_written,
+            *map(described, leaves), *map(_description, results),
+        )  # fmt: skip
+
+    def run(self, values: Values) -> tuple[Mapping[Node, Any], Any]:
+        """Returns the arguments and the result of the call for values of the symbols, in ``_fake_tensors``.
+
+        Raises:
+            Exception: The op refuses such arguments.
+        """
+        made: dict[Node, Any] = {}
+
+        def argument(node: Node) -> Any:
+            if node not in made:
+                concrete = functools.partial(_concrete, values=values)
+                made[node] = pytree.tree_map(concrete, node.meta.get("val"))
+            return made[node]
+
+        args, kwargs = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), argument)
+        result = self.node.meta.get("val")
+        if isinstance(result, torch.Tensor) and _takes_default_dtype(self.node):
+            kwargs = {**kwargs, "dtype": result.dtype}
+        return made, self.node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def is_right(self, values: Values) -> bool:
+        """Returns whether the call has the results that the program has, for values of the symbols."""
+        try:
+            if self.node.target is _ASSERTS:
+                condition: Any = self.node.args[0]
+                value = condition.meta["val"] if isinstance(condition, Node) else condition
+                return _number(value, values, None) is not False
+            made, result = self.run(values)
+            leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
+            if len(leaves[0]) != len(leaves[1]):
+                return False
+            if not all(_is_alike(*pair, values) for pair in zip(*leaves, strict=True)):
+                return False
+        except Exception:  # a check of the sizes, or an op that does not take them
+            return False
+        return not (self.is_written and self._becomes_view(made, result))
+
+    def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
+        """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
+        if not copies_by_strides(self.node):
+            return False
+        is_view = storage_of(result) == storage_of(made[self.node.args[0]])  # type: ignore[index]
+        return shares_memory(self.node) not in (None, is_view)
+
+
+class _Argument(NamedTuple):
+    """A node among the arguments of a call."""
+
+    node: Node
+
+
+def distinct_calls(graph_module: GraphModule) -> Iterator[Call]:
+    """Yields the calls of a graph whose sizes vary, the graphs inside it included; of equal ones the first."""
+    seen: set[Hashable] = set()
+    for module in graph_module.modules():
+        graph = getattr(module, "graph", None)
+        if not isinstance(graph, Graph):
+            continue
+        written = _written(graph)
+        for node in graph.nodes:
+            if node.op != "call_function" or not _has_shape_rule(node.target):
+                continue
+            call = Call(node, node in written)
+            if not call.symbols:
+                continue
+            try:
+                key = call.key
+            except TypeError:  # an argument without a hash
+                yield call
+                continue
+            if key not in seen:
+                seen.add(key)
+                yield call
+
+
+def _has_shape_rule(target: Any) -> bool:
+    """Returns whether a target is an op, or a function of numbers. Calls with graphs inside have the rules of these."""
+    if target is operator.getitem:
+        return False
+    if isinstance(target, torch._ops.OpOverload):
+        returns = target._schema.returns
+        return bool(returns) or target is _ASSERTS
+    return not isinstance(target, torch._ops.HigherOrderOperator) and callable(target)
+
+
+def _description(leaf: Any) -> Hashable:
+    """Returns what the shape rule of an op sees of an argument."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.dtype, leaf.device, leaf.layout, leaf.dim(), *_numbers(leaf)
+    return type(leaf), *(_numbers(leaf) or (leaf,))
+
+
+def _numbers(value: Any) -> tuple[Any, ...]:
+    """Returns the sizes and strides of a tensor, or a symbolic number; expressions where they are symbolic."""
+    numbers: Sequence[Any] = (value,) if hasattr(value, "node") else ()
+    if isinstance(value, torch.Tensor):
+        numbers = (*value.shape, *value.stride()) if value.layout is torch.strided else value.shape
+    return tuple(number.node.expr if hasattr(number, "node") else number for number in numbers)
+
+
+def _number(value: Any, values: Values, default: int | None = _DATA_SIZE) -> Any:
+    """Returns a number for a symbolic one; None if it depends on data and there is no default size for that."""
+    if not hasattr(value, "node"):
+        return value
+    expression = value.node.expr
+    others = {symbol: default for symbol in expression.free_symbols if symbol not in values}
+    if others and default is None:
+        return None
+    return value.node.pytype(evaluate(expression, {**values, **others}))
+
+
+def _concrete(leaf: Any, values: Values) -> Any:
+    """Returns an argument of a call: a fake tensor of these sizes, or a number."""
+    if not isinstance(leaf, torch.Tensor):
+        return _number(leaf, values)
+    shape = [_number(size, values) for size in leaf.shape]
+    if leaf.layout is not torch.strided:
+        raise TypeError(leaf.layout)
+    strides = [_number(stride, values) for stride in leaf.stride()]
+    return torch.empty_strided(shape, strides, dtype=leaf.dtype, device=leaf.device)
+
+
+def _is_alike(value: Any, result: Any, values: Values) -> bool:
+    """Returns whether a result has the dtype and the sizes that the program has, where these do not depend on data."""
+    if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
+        expected = [_number(size, values, None) for size in value.shape]
+        return (
+            value.dtype is result.dtype
+            and len(expected) == result.dim()
+            and all(
+                size is None or size == other
+                for size, other in zip(expected, result.shape, strict=True)
+            )
+        )
+    if hasattr(value, "node"):
+        expected = _number(value, values, None)
+        return expected is None or hasattr(result, "node") or bool(expected == result)
+    return True
+
+
+def _takes_default_dtype(node: Node) -> bool:
+    """Returns whether a call makes a tensor from numbers and leaves its dtype to PyTorch's default."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if any(isinstance(each.meta.get("val"), torch.Tensor) for each in node.all_input_nodes):
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]
+    return "dtype" in names[len(node.args) :] and node.kwargs.get("dtype") is None
+
+
+def _written(graph: Graph) -> set[Node]:
+    """Returns the nodes that may share memory with what a graph writes to."""
+    groups: dict[Node, set[Node]] = {}
+    for node in graph.nodes:
+        sources = node.all_input_nodes if mutates(node) else may_share(node)
+        group = {node}.union(*(groups[source] for source in sources))
+        groups.update(dict.fromkeys(group, group))
+    return set().union(*(groups[node] for node in groups if mutates(node)))
