@@ -266,12 +266,10 @@ def _sizes(
     placeholders = program.placeholders
     declared = size_profiles(placeholders, program.ranges, inputs, declared_limits(exported))
     check_decidable(tuple(program.guards), declared)
-
-    def retrace(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-        return export(model, args, kwargs, None)
-
-    own = None if isinstance(model, ExportedProgram) else retrace
-    return compiled_sizes(exported, placeholders, program.guards, declared, inputs, own)
+    is_exported_here = not isinstance(model, ExportedProgram)
+    return compiled_sizes(
+        exported, placeholders, program.guards, declared, inputs, is_exported_here
+    )
 
 
 def _watched(

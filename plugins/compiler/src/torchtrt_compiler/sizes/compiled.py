@@ -18,7 +18,6 @@ from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
-from torchtrt_compiler.sizes.trials import Retrace, Trials
 from torchtrt_runtime.report import NarrowedSize
 
 
@@ -43,7 +42,7 @@ def compiled_sizes(
     guards: Mapping[Any, str],
     declared: tuple[Profile, ...],
     inputs: CallInputs,
-    retrace: Retrace | None,
+    is_exported_here: bool,
 ) -> CompiledSizes:
     """Returns the sizes for which a program is the model.
 
@@ -53,7 +52,7 @@ def compiled_sizes(
         guards: The conditions under which it is the model, each with the line of the model.
         declared: The profiles that were asked for, as far as PyTorch exported them.
         inputs: The inputs that the model is compiled for.
-        retrace: Exports the model again; ``None`` where the exported program is the model.
+        is_exported_here: Whether the model was exported for this compilation; otherwise the program is the model.
 
     Raises:
         InputError: The model's code is another program for each of the sizes asked for.
@@ -77,10 +76,7 @@ def compiled_sizes(
         lines,
         small.excluded,
     )
-    spec = exported.call_spec.in_spec
-    assert spec is not None
-    trials = Trials(placeholders, spec, retrace) if retrace else None
-    rows = tuple(narrowing.rows(exported.graph_module, trials))
+    rows = tuple(narrowing.rows(exported.graph_module, is_exported_here))
     return CompiledSizes(accepted.profiles, accepted.conditions, rows)
 
 

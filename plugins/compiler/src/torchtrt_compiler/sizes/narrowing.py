@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ from torchtrt.callers import warn_caller
 from torchtrt.conversion.size_ranges import (
     LinearSize,
     Profile,
-    SizeRange,
     linear_size,
     union,
     union_of_profiles,
@@ -27,8 +25,8 @@ from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
 from torchtrt_compiler.sizes.declared import Limits
 from torchtrt_compiler.sizes.guards import place_of
+from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
-from torchtrt_compiler.sizes.trials import Trials
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.report import CompilationReport, NarrowedSize
@@ -60,7 +58,7 @@ class Narrowing(NamedTuple):
     lines: Mapping[Any, str]
     excluded: Mapping[Any, Excluded]
 
-    def rows(self, graph: torch.fx.GraphModule, trials: Trials | None) -> Iterator[NarrowedSize]:
+    def rows(self, graph: torch.fx.GraphModule, is_exported_here: bool) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
         A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
@@ -68,10 +66,11 @@ class Narrowing(NamedTuple):
 
         Args:
             graph: The exported graph, whose symbols are the program's.
-            trials: Exports the model again; ``None`` where the exported program is the model.
+            is_exported_here: Whether conditions come from the model. In a program that the user exported, they are a
+                part of it.
         """
         as_code = InputChecks.of(self.placeholders, self.accepted.profiles).as_code
-        gaps = list(self._gaps(graph, trials)) if trials else []
+        gaps = list(self._gaps(graph)) if is_exported_here else []
         dimensions = list(self._dimensions())
         for dimension in dimensions:
             conditions = self.accepted.examples
@@ -90,15 +89,17 @@ class Narrowing(NamedTuple):
                 first = next(each for each in dimensions if each.symbol in condition.free_symbols)
                 line, text = self.lines.get(condition, ""), as_code(condition)
                 yield dataclasses.replace(first.row, model_line=line, condition=text)
-        if trials:
-            yield from self._equal_sizes(dimensions, trials)
+        if is_exported_here:
+            yield from self._equal_sizes(dimensions)
 
-    def _gaps(self, graph: torch.fx.GraphModule, trials: Trials) -> Iterator[Any]:
+    def _gaps(self, graph: torch.fx.GraphModule) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program."""
         limits = union_of_profiles(self.accepted.profiles)
         reported: list[Any] = []
         searches = 0
         for condition, examples in self.accepted.examples.items():
+            if is_check(self.lines.get(condition, "")):
+                continue
             points = [point for point in examples if _is_within(point, limits)]
             points = [point for point in points if all(holds(each, point) for each in reported)]
             if searches < _MOST_SEARCHES:
@@ -106,12 +107,7 @@ class Narrowing(NamedTuple):
                 others = (each for each in self.accepted.conditions if each != condition)
                 alone = nearest_point([sympy.Not(condition), *others], limits)
                 points = [*([] if alone is None else [alone]), *points]
-            points = [point for point in points if not is_refused_by_an_op(graph, point)]
-            if not points:
-                continue
-            if not trials.are_left or any(
-                trials.are_left and trials.takes(point) for point in points[:1]
-            ):
+            if not all(is_refused_by_an_op(graph, point) for point in points):
                 reported.append(condition)
                 yield condition
 
@@ -150,78 +146,32 @@ class Narrowing(NamedTuple):
         sources = getattr(dimension.environment, "var_to_range_sloc", {}).get(symbol)
         return place_of(sources and (sources.lower if is_minimum else sources.upper))
 
-    def _equal_sizes(
-        self, dimensions: Sequence[_Dimension], trials: Trials
-    ) -> Iterator[NarrowedSize]:
-        """Yields the conditions that made sizes depend on each other, unless the model refuses other sizes itself.
+    def _equal_sizes(self, dimensions: Sequence[_Dimension]) -> Iterator[NarrowedSize]:
+        """Yields the conditions of the model's code that made sizes depend on each other, unless they are checks.
 
-        Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. A
-        condition that an op has on two inputs, such as a sum, is no reason for a row: the op refuses other sizes.
+        Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them.
         """
         rows = {(each.row.input, each.row.dim): each.row for each in dimensions}
-        origins: dict[Any, tuple[int, int]] = {}
-        for number, (leaf, node) in enumerate(zip(self.leaves, self.placeholders, strict=False)):
-            for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
-                if isinstance(leaf, Input) and isinstance(size, torch.SymInt):
-                    origins[size_as_traced(size)] = (number, dim)
-        ranges = {
-            symbol: SizeRange(*(shape[dim] for shape in self.leaves[number].bounds))
-            for symbol, (number, dim) in origins.items()
+        origins = {
+            size_as_traced(size): (node.name, dim)
+            for leaf, node in zip(self.leaves, self.placeholders, strict=False)
+            for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
+            if isinstance(leaf, Input) and isinstance(size, torch.SymInt)
         }
         names = {
-            symbol: sympy.Symbol(f"{self.placeholders[number].name}.shape[{dim}]")
-            for symbol, (number, dim) in origins.items()
+            symbol: sympy.Symbol(f"{name}.shape[{dim}]") for symbol, (name, dim) in origins.items()
         }
-        usual = union_of_profiles(self.accepted.profiles)
-        values = {symbol: size.opt for symbol, size in usual.items()}
         environment = dimensions[0].environment if dimensions else None
-        for condition, line, point in _unequal_points(environment, ranges, origins):
-            if not trials.are_left:
-                return
-            if not trials.takes(values, {origins[symbol]: size for symbol, size in point.items()}):
+        guards = {guard.expr: place_of(guard.sloc) for guard in getattr(environment, "guards", ())}
+        for condition, line in guards.items():
+            is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
+            if not is_settled or not line or is_check(line):
                 continue
-            text = str(PythonPrinter().doprint(condition.xreplace(names)))
-            own = (origins[symbol] for symbol in sorted(condition.free_symbols, key=str))
-            for number, dim in sorted(own):
-                row = rows.get((self.placeholders[number].name, dim))
-                if row is not None:
-                    yield dataclasses.replace(row, model_line=line, condition=text)
-                    break
-
-
-def _unequal_points(
-    environment: Any, ranges: Profile, origins: Mapping[Any, tuple[int, int]]
-) -> Iterator[tuple[Any, str, Values]]:
-    """Yields the conditions that became a part of the inputs' shapes, with sizes that no earlier one refuses.
-
-    In these sizes, one symbol of the condition has another value than the optimal one. Each condition has the line of
-    the model. Without one it is PyTorch's own, and only conditions on one input are yielded.
-    """
-    guards = {
-        guard.expr: place_of(guard.sloc)
-        for guard in getattr(environment, "guards", ())
-        if guard.expr.free_symbols <= ranges.keys()
-    }
-    usual = {symbol: size.opt for symbol, size in ranges.items()}
-    for number, (condition, line) in enumerate(guards.items()):
-        is_own = bool(line) or len({origins[symbol][0] for symbol in condition.free_symbols}) == 1
-        if not is_own or environment.replace(condition) != True:  # noqa: E712  (SymPy's)
-            continue
-        earlier = list(itertools.islice(guards, number))
-        for symbol in sorted(condition.free_symbols, key=str):
-            low, opt, high = ranges[symbol]
-            points = (
-                {**usual, symbol: size}
-                for size in (opt + 1, opt - 1, high, low)
-                if low <= size <= high
-            )
-            for point in points:
-                if not holds(condition, point) and all(holds(each, point) for each in earlier):
-                    yield condition, line, point
-                    break
-            else:
-                continue
-            break
+            own = (origins.get(symbol) for symbol in sorted(condition.free_symbols, key=str))
+            row = next((rows[each] for each in own if each in rows), None)
+            if row is not None:
+                text = str(PythonPrinter().doprint(condition.xreplace(names)))
+                yield dataclasses.replace(row, model_line=line, condition=text)
 
 
 def _is_within(point: Values, limits: Profile) -> bool:

@@ -117,12 +117,16 @@ class _Trials:
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
         small = {symbol: self._small[symbol] for symbol in call.symbols if self._small.get(symbol)}
-        if small and call.depends_on_data and not all(map(call.is_right, self._points_of({}))):
+        if (
+            small
+            and call.depends_on_data
+            and not all(map(call.is_right, self._points_of({}, call.symbols)))
+        ):
             return  # no op takes sizes that do not go together
         for assignment in _assignments(small):
             if self._is_excluded(assignment):
                 continue
-            if not all(map(call.is_right, self._points_of(assignment))):
+            if not all(map(call.is_right, self._points_of(assignment, call.symbols))):
                 self._exclude(assignment, model_line(call.node))
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
@@ -133,12 +137,16 @@ class _Trials:
         own = (each for each in self.conditions if each.free_symbols <= assignment.keys())
         return any(is_small) or not all(holds(condition, assignment) for condition in own)
 
-    def _points_of(self, assignment: Mapping[Any, int]) -> list[Values]:
-        """Returns the sizes to run a call with: small ones, beside the optimal and the largest of the other symbols."""
+    def _points_of(self, assignment: Mapping[Any, int], symbols: Sequence[Any]) -> list[Values]:
+        """Returns the values of symbols to run a call with: small ones, beside the optimal and the largest others."""
         key = frozenset(assignment.items())
         if key not in self._points:
             self._points[key] = self._find_points(assignment)
-        return self._points[key]
+        points = (
+            {symbol: point[symbol] for symbol in symbols if symbol in point}
+            for point in self._points[key]
+        )
+        return list({tuple(point.values()): point for point in points}.values())
 
     def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
         profiles = [

@@ -1,12 +1,23 @@
-"""Advice where PyTorch refuses to export the cache of a model of transformers."""
+"""What models of transformers need where they are exported: advice about caches, and their harmless questions."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt_compiler.sizes.questions import same_for_all_answers
 from torchtrt_converters_transformers._pack import pack
+
+_INTERFACE = "transformers.modeling_utils"
+_MASKS = "transformers.masking_utils"
 
 
 @pack.export_context
@@ -27,3 +38,48 @@ def without_cache() -> Iterator[None]:
             "model.config.use_cache = False to compile what it computes without one; to generate text, use "
             "torchtrt_converters_transformers.compile_for_generation."
         ) from error
+
+
+@pack.export_context
+@contextlib.contextmanager
+def without_harmless_questions() -> Iterator[None]:
+    """Lets models of transformers ask these questions without a condition on their sizes.
+
+    * Attention asks whether there is more than one query, to choose ``is_causal``. With a mask, or without causality,
+      it does not use the answer. With as many keys as queries, a single query sees its only key either way.
+    * The preparation of masks expands position ids if the batch is not theirs. For a batch of 1 that is no change.
+    """
+    with contextlib.ExitStack() as stack:
+        functions: Any = getattr(sys.modules.get(_INTERFACE), "ALL_ATTENTION_FUNCTIONS", None)
+        if functions is not None and "sdpa" in functions:
+            register, attention = type(functions).register, functions["sdpa"]
+            register("sdpa", _attention(attention))
+            stack.callback(register, "sdpa", attention)
+        masks = sys.modules.get(_MASKS)
+        if prepare := getattr(masks, "_preprocess_mask_arguments", None):
+            quiet = same_for_all_answers()(prepare)
+            stack.enter_context(mock.patch.object(masks, prepare.__name__, quiet))
+        yield
+
+
+def _attention(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns an attention function whose question about the number of queries is no condition where it is harmless."""
+
+    @functools.wraps(attention)
+    def attend(
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **options: Any,
+    ) -> Any:
+        is_causal = options.get("is_causal")
+        if is_causal is None:
+            is_causal = getattr(module, "is_causal", True)
+        has_all_keys = statically_known_true(query.shape[2] == key.shape[2])
+        is_harmless = attention_mask is not None or not is_causal or has_all_keys
+        with same_for_all_answers() if is_harmless else contextlib.nullcontext():
+            return attention(module, query, key, value, attention_mask, **options)
+
+    return attend
