@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -75,6 +76,35 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
             yield
     finally:
         del shape_env._check_frozen
+
+
+class _Promises(threading.local):
+    """How many blocks of ``same_for_all_answers`` a thread is in."""
+
+    depth = 0
+
+
+_promises = _Promises()
+
+
+@contextlib.contextmanager
+def same_for_all_answers() -> Iterator[None]:
+    """Promises that the answers to questions about sizes inside a ``with`` block change no result.
+
+    A question that a model's Python code asks while it is exported, such as ``x.shape[0] == 1``, becomes a condition on
+    the sizes of calls. A pack that knows a library's code enters this around a function of the library, in an export
+    context, so that its questions become none.
+    """
+    _promises.depth += 1
+    try:
+        yield
+    finally:
+        _promises.depth -= 1
+
+
+def answers_are_same() -> bool:
+    """Returns whether the thread is inside a ``same_for_all_answers`` block."""
+    return _promises.depth > 0
 
 
 @contextlib.contextmanager

@@ -6,15 +6,13 @@ from torch import nn
 
 from torchtrt.graphs.memory import overlap
 from torchtrt_compiler.lowering import clone_aliased_outputs, open_program
-from torchtrt_compiler.lowering.aliasing import (
+from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
+from torchtrt_compiler.memory_of_calls import (
     ALWAYS_VIEWS,
     UNDECLARED,
-    Origin,
     certain_source,
     copies_by_strides,
     may_share,
-    origins_of,
-    written_inputs,
 )
 
 aten = torch.ops.aten

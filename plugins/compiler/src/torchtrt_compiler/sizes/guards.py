@@ -37,12 +37,12 @@ def guards_of(exported: ExportedProgram) -> dict[Any, str]:
     # Only tracing records which inputs its symbols come from.
     if environment is not None and getattr(environment, "var_to_sources", None):
         return traced
-    guards = {**dict.fromkeys(written_guards(exported), ""), **traced}
-    return {guard: line for guard, line in guards.items() if not _is_assumed(guard)}
+    written = (guard for guard in written_guards(exported) if not _is_assumed(guard))
+    return {**dict.fromkeys(written, ""), **traced}
 
 
 def _is_assumed(guard: Any) -> bool:
-    """Returns whether a guard holds for all sizes of 2 or more."""
+    """Returns whether a guard holds for all sizes of 2 or more: PyTorch assumes it, and asks where a file lost that."""
     ranges = {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols}
     bounds = bound_sympy(guard, ranges)
     return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
@@ -55,7 +55,7 @@ def guard_lines(environment: Any) -> dict[Any, str]:
     for guard in guards:
         lines.setdefault(environment.replace(guard.expr), place_of(guard.sloc))
     lines.pop(sympy.true, None)
-    return lines
+    return {guard: line for guard, line in lines.items() if not _is_assumed(guard)}
 
 
 def fixing_lines(environment: Any, size: int) -> list[str]:

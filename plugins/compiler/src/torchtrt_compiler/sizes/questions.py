@@ -9,8 +9,7 @@ another answer needs another program. Questions that an op asks about the sizes 
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -18,7 +17,7 @@ import sympy
 from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 
-from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.graphs.symbols import answers_are_same, shape_env_of
 from torchtrt_compiler.sizes.guards import line_of
 from torchtrt_compiler.stride_reads import READS_STRIDES
 from torchtrt_compiler.torch_internals import (
@@ -30,28 +29,6 @@ from torchtrt_compiler.torch_internals import (
 _KEY = "torchtrt_size_questions"
 _COMPILED = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 """Functions of PyTorch's that are no Python code: ``contiguous`` asks before it calls its op."""
-
-
-class _Harmless(threading.local):
-    """How many blocks of ``same_for_all_answers`` this thread is in."""
-
-    depth = 0
-
-
-_harmless = _Harmless()
-
-
-@contextlib.contextmanager
-def same_for_all_answers() -> Iterator[None]:
-    """Makes no conditions of the questions inside a ``with`` block: a promise that their answers change no result.
-
-    A pack that knows a library's code enters it around functions of the library, in an export context.
-    """
-    _harmless.depth += 1
-    try:
-        yield
-    finally:
-        _harmless.depth -= 1
 
 
 class SizeQuestions(TorchFunctionMode):
@@ -96,7 +73,10 @@ class SizeQuestions(TorchFunctionMode):
 
     def _note(self, environment: Any, question: Any, answer: bool) -> None:
         condition = question if answer else sympy.Not(question)
-        if not (self._is_paused or _harmless.depth) and (environment, condition) not in self._asked:
+        if (
+            not (self._is_paused or answers_are_same())
+            and (environment, condition) not in self._asked
+        ):
             asked = line_of(asking_frame()), is_guard_of_dynamo()
             self._asked[environment, condition] = asked
 

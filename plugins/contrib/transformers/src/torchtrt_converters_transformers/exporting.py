@@ -13,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt_compiler.sizes.questions import same_for_all_answers
+from torchtrt.graphs import same_for_all_answers
 from torchtrt_converters_transformers._pack import pack
 
 _INTERFACE = "transformers.modeling_utils"
