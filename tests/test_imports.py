@@ -17,10 +17,11 @@ CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 OPS_OF_THE_COMPILER = {
     "trial_calls": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
     "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
-    "lowering/aliasing": "composites that may return their argument although their schema does not declare it",
+    "lowering/aliasing": "the copies that it adds",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write, which their schemas do not declare",
-    "size_comparison": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
+    "memory_of_calls": "composites that may return their argument although their schema does not declare it",
+    "sizes/small": "the assertion of a condition on sizes, which torch.export adds",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
     "partitioning/division": "what TensorRT 8.6 builds as one node: products without convolutions",

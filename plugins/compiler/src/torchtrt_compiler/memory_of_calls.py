@@ -1,4 +1,4 @@
-"""Which arguments the result of a call may share memory with: facts about ops, of which analyses are made.
+"""Which arguments the result of a call may share memory with: facts about ops, for analyses of graphs.
 
 ``may_share`` returns the arguments whose memory a call's result may be. The op's schema annotates them, or
 ``UNDECLARED`` lists them. Without a schema (control flow, a block that PyTorch runs) they are all arguments.

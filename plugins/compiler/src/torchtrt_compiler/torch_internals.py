@@ -333,7 +333,7 @@ def noting_size_questions(note: Callable[[Any, bool], None], may_be_empty: bool)
         sign = {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **sign, **options)
 
-    passing = {*symbolic_shapes.uninteresting_files(), __file__}  # of which PyTorch names no line
+    passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
         patch = mock.patch.object

@@ -11,7 +11,6 @@ import torchtrt
 from torchtrt.errors import InputError
 from torchtrt.graphs import same_for_all_answers
 
-
 RUNS = []
 """One element for each run of the code of ``Counted``: exporting restores a module's attributes."""
 

@@ -84,7 +84,7 @@ def test_a_program_from_a_file_knows_its_guards(tmp_path):
         compiled = torchtrt.compile(loaded, [columns], min_block_size=1)
 
     torch.testing.assert_close(compiled(x), model(x))
-    with pytest.raises(InputError, match="one program only for 3"):
+    with pytest.raises(InputError, match="one program Compiled for 3"):
         compiled(torch.rand(4, 5))
 
 

@@ -96,7 +96,7 @@ def test_a_narrowed_size_is_a_warning_and_in_the_report(model, inputs, expected)
 @pytest.mark.parametrize(("model", "inputs", "expected"), CASES)
 def test_full_compilation_is_of_all_sizes_asked_for(model, inputs, expected):
     """Otherwise it is an error, and the range that it names is accepted."""
-    with pytest.raises(InputError, match=f"Engines are for {expected[3][0]} to {expected[3][1]}"):
+    with pytest.raises(InputError, match=f"Compiled for {expected[3][0]} to {expected[3][1]}"):
         torchtrt.compile(model().eval(), inputs, min_block_size=1, require_full_compilation=True)
 
 
@@ -142,7 +142,7 @@ def assert_only_calls(compiled, model, accepted, declared):
         if count in accepted:
             torch.testing.assert_close(compiled(x), model(x))
         else:
-            with pytest.raises(InputError, match="compile a second one"):
+            with pytest.raises(InputError, match="compile the model a second time"):
                 compiled(x)
 
 
@@ -165,7 +165,7 @@ def test_engines_are_for_the_sizes_that_can_be_called():
     assert ((2, 8), (4, 5), ()) == (row.asked, row.compiled, row.excluded)
     assert [(4, 5, 5)] == [tuple(*each.values()) for each in compiled.checks.profiles]
     assert_only_calls(compiled, Half(), {4, 5}, range(2, 9))
-    with pytest.raises(InputError, match=r"You asked for 2 to 8, but .* only for 4 to 5"):
+    with pytest.raises(InputError, match=r"You asked for 2 to 8, but .* for 4 to 5 only"):
         compiled(torch.rand(6, 2))
 
 
@@ -190,7 +190,7 @@ def test_a_condition_on_several_sizes_is_a_row():
     assert ((2, 9), (2, 9), ()) == (row.asked, row.compiled, row.excluded)
     assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
     assert torch.equal(torch.full((4, 6), 3.0), compiled(torch.ones(4, 6)))
-    with pytest.raises(InputError, match="compile a second one"):
+    with pytest.raises(InputError, match="compile the model a second time"):
         compiled(torch.ones(4, 9))
 
 

@@ -303,8 +303,8 @@ class _Sizes:
             low, high = row.asked
             if (row.input, row.dim) == (place.input, place.dim) and low <= size <= high:
                 return (
-                    f"You asked for {low} to {high}, but what the model computes is one program only for "
-                    f"{row.accepted}. {OTHER_PROGRAM}"
+                    f"You asked for {low} to {high}, but the model computes something else for some of these sizes, "
+                    f"so it was compiled for {row.accepted} only. {OTHER_PROGRAM}"
                 )
         if size == 0 and min(allowed).min == 1:
             return (

@@ -67,10 +67,10 @@ class LayerUse:
 
 
 OTHER_PROGRAM = (
-    "If the model takes other sizes, compile a second one with one of them as the optimal size, or make the code "
-    "independent of the size."
+    "For the other sizes, compile the model a second time with one of them as the optimal size, or change the line so "
+    "that it does not depend on the size."
 )
-"""The advice for sizes for which a model's code is another program."""
+"""The advice for sizes for which a model's code takes another branch."""
 
 
 def shortened(condition: str) -> str:
@@ -110,11 +110,11 @@ class NarrowedSize:
     def __str__(self) -> str:
         low, high = self.asked
         where = f", where {shortened(self.condition)}" if self.condition else ""
-        place = f" ({self.model_line})" if self.model_line else ""
+        line = f" because of {self.model_line}" if self.model_line else ""
         return (
-            f"You asked for {low} to {high} in dimension {self.dim} of input {self.input!r}, but what the model "
-            f"computes is one program only for {self.accepted}{where}{place}. Engines are for {_span(self.compiled)}, "
-            f"and a call with other sizes is refused: ask for the sizes that remain. {OTHER_PROGRAM}"
+            f"You asked for {low} to {high} in dimension {self.dim} of input {self.input!r}, but the model computes "
+            f"something else for some of these sizes{line}. Compiled for {self.accepted}{where}: calls with other "
+            f"sizes are refused. Declare {_span(self.compiled)} to accept that. {OTHER_PROGRAM}"
         )
 
     @property

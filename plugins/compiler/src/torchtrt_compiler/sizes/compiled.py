@@ -64,8 +64,8 @@ def compiled_sizes(
     accepted = accepted_sizes(lines, _without(declared, small.excluded))
     if not accepted.profiles:
         raise InputError(
-            "The model's code is another program for each of the sizes asked for. Ask for other sizes, or make the "
-            "code independent of the size."
+            "The model computes something else for each of the sizes that you asked for than for its optimal sizes. "
+            "Declare other sizes, or change the model's code so that it does not depend on the size."
         )
     narrowing = Narrowing(
         placeholders,

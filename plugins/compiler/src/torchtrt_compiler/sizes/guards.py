@@ -26,8 +26,8 @@ def guards_of(exported: ExportedProgram) -> dict[Any, str]:
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
     text in a file. The symbols of a program from a file have guards too: those that opening it added.
-    A guard in a file that holds for all sizes of 2 or more is none of the program's: ``torch.export`` takes no size
-    for less, and ``torch.export.save`` writes this down.
+    A guard that holds for all sizes of 2 or more is none of the program's. ``torch.export`` takes no size for less,
+    and ``torch.export.save`` writes this down.
 
     Raises:
         UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.

@@ -47,7 +47,7 @@ class Narrowing(NamedTuple):
         declared: The profiles that were asked for, as far as PyTorch exported them.
         accepted: The part of them that is compiled.
         lines: The conditions, each with the line of the model that it comes from, if that is known.
-        excluded: The symbols of which a small size is excluded.
+        excluded: The symbols with a small size that is excluded.
     """
 
     placeholders: Sequence[Node]

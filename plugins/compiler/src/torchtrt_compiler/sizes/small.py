@@ -149,6 +149,7 @@ class _Trials:
         return list({tuple(point.values()): point for point in points}.values())
 
     def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
+        """Returns up to two points with small sizes for which the conditions hold."""
         profiles = [
             profile
             for profile in self._profiles

@@ -1,4 +1,4 @@
-"""What models of transformers need where they are exported: advice about caches, and their harmless questions."""
+"""Contexts to export models of transformers in: advice about caches, and questions without conditions."""
 
 from __future__ import annotations
 
