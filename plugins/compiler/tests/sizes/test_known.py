@@ -26,7 +26,7 @@ def test_the_rest_of_three_columns_is_one_column(name):
         return OF_THE_LAST_COLUMN[name](x.chunk(2, -1)[-1])
 
     columns = torchtrt.Input(min_shape=(4, 2), opt_shape=(4, 3), max_shape=(4, 8))
-    with pytest.warns(UserWarning, match="Engines are for 3,"):
+    with pytest.warns(UserWarning, match="Compiled for 3"):
         compiled = torchtrt.compile(Function(function).eval(), [columns], min_block_size=1)
     x = torch.rand(4, 3)
 
@@ -42,7 +42,7 @@ def test_the_rest_of_two_columns_is_one_column():
 
     x = torch.rand(4, 2)
     columns = torch.export.Dim("columns", min=1, max=2)
-    with pytest.warns(UserWarning, match="Engines are for 2"):
+    with pytest.warns(UserWarning, match="Compiled for 2"):
         compiled = torchtrt.compile(
             Function(function).eval(), [x], dynamic_shapes=(({1: columns},),), min_block_size=1
         )
@@ -80,11 +80,11 @@ def test_a_program_from_a_file_knows_its_guards(tmp_path):
     columns = torchtrt.Input(min_shape=(4, 2), opt_shape=(4, 3), max_shape=(4, 8))
     loaded = torch.export.load(tmp_path / "rest.pt2")
 
-    with pytest.warns(UserWarning, match="Engines are for 3,"):
+    with pytest.warns(UserWarning, match="Compiled for 3"):
         compiled = torchtrt.compile(loaded, [columns], min_block_size=1)
 
     torch.testing.assert_close(compiled(x), model(x))
-    with pytest.raises(InputError, match="one program Compiled for 3"):
+    with pytest.raises(InputError, match="compiled for 3 only"):
         compiled(torch.rand(4, 5))
 
 
