@@ -163,7 +163,12 @@ _OPERATIONS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Gt: sympy.Gt,
     ast.GtE: sympy.Ge,
 }
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": functions.Max, "min": functions.Min}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "max": functions.Max,
+    "min": functions.Min,
+    "torch.sym_max": functions.Max,  # since torch 2.15
+    "torch.sym_min": functions.Min,
+}
 
 
 class _GuardReader(ast.NodeVisitor):
@@ -207,8 +212,8 @@ class _GuardReader(ast.NodeVisitor):
         return sympy.And(*(_OPERATIONS[type(kind)](left, right) for kind, left, right in pairs))
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name):
-            return _FUNCTIONS[node.func.id](*map(self.visit, node.args))
+        if (name := ast.unparse(node.func)) in _FUNCTIONS:
+            return _FUNCTIONS[name](*map(self.visit, node.args))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
             return self.visit(node.func.value).sizes
         raise self._unreadable()
