@@ -93,7 +93,7 @@ def test_what_inductor_compiles_and_what_was_measured_is_told(tmp_path, capsys, 
     assert 0 == main(["inspect", str(tmp_path / "model.pt2")])
     inspected = capsys.readouterr().out
     rich.print(compiled.report)
-    for printed in (inspected, capsys.readouterr().out):
+    for printed in (inspected, capsys.readouterr().out, str(compiled.report)):
         assert ("compiled by Inductor" in printed) == bool(inductor)
         assert ("max-autotune when" in printed) == (inductor == "max-autotune")
         assert compiled.report.tried[0] in printed

@@ -353,3 +353,11 @@ def test_a_kept_engine_is_saved_and_copied_like_any_other(tmp_path):
     x = torch.rand(3, 4)
 
     assert torch.equal(model(x), torchtrt.load(tmp_path / "model.pt2")(x))
+
+
+def test_how_pytorch_runs_the_rest_is_in_no_engine(tmp_path):
+    """Inductor compiles what stays in PyTorch when it is first called."""
+    settings = {"torch_executed_ops": {"aten.relu"}}
+    made = [compiled(BASE, tmp_path, INPUTS[:1], inductor=how, **settings) for how in (False, True)]
+    assert [[False, False], [True, True]] == [hits(each) for each in made]
+    assert made[1].settings.inductor

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 import operator
+import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ from torchtrt.errors import ProcessGroupError, SettingsError, TorchOp, TorchTRTE
 from torchtrt.graphs.nodes import declares_alias, writes
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.cache.engines import NoCache
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
 from torchtrt_compiler.lowering.async_tensor_parallel import IS_DIVIDED
 from torchtrt_compiler.partitioning.blocks import is_scalar
@@ -76,6 +79,8 @@ def tuned(
     model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing. On
     a GPU, what stays in PyTorch is tried compiled by Inductor, and so is the whole model, as it is and compiled.
 
+    Engines that several compilations have in common are built once: without a cache, a temporary folder keeps them.
+
     Processes that exchange tensors tune together: the time of a candidate is that of the slowest process.
 
     Args:
@@ -95,6 +100,31 @@ def tuned(
         raise SettingsError(
             "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
         )
+    with _shared_engines(settings) as shared:
+        best = _fastest(compile_with, export, inputs, kwarg_inputs, shared)
+    engine_cache = settings.get("engine_cache")
+    best.settings = dataclasses.replace(best.settings, engine_cache=engine_cache)
+    return best
+
+
+@contextlib.contextmanager
+def _shared_engines(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields settings with a cache of engines: a temporary one where they have none."""
+    if settings.get("dryrun") or not isinstance(cache_for(settings.get("engine_cache")), NoCache):
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="torchtrt-", ignore_cleanup_errors=True) as folder:
+        yield {**settings, "engine_cache": folder}
+
+
+def _fastest(
+    compile_with: Callable[..., CompiledModule],
+    export: Callable[[], ExportedProgram],
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> CompiledModule:
+    """Returns the fastest of several compilations; the arguments are those of ``tuned``."""
     best = compile_with(**settings)
     if best.settings.dryrun:
         return best

@@ -47,13 +47,19 @@ class SeveralBlocks(OneBlock):
 MODELS = pytest.mark.parametrize("kind", [OneBlock, SeveralBlocks])
 
 
-def compiled(kind, **settings):
+def compiled(kind, ranges=RANGES, **settings):
     """Returns a model, and the same compiled."""
     model = kind().eval()
     in_torch = {"torch_executed_ops": {"aten.cumsum"}} if kind is SeveralBlocks else {}
     given = {"min_block_size": 1, **in_torch, **settings}
-    made = torchtrt.compile(model, [torchtrt.Input(ranges=RANGES)], **given)
+    made = torchtrt.compile(model, [torchtrt.Input(ranges=ranges)], **given)
     return model, made
+
+
+def profiles_in_use(made):
+    """Returns the profiles that the engines ran in last."""
+    executions = [next(iter(engine._idle.values()))[0] for engine in engines_of(made)]
+    return {execution.context.active_optimization_profile for execution in executions}
 
 
 def check(made, model, shapes=FITTING):
@@ -84,14 +90,23 @@ def test_sizes_that_follow_from_others_have_the_ranges_that_follow(every_tensorr
 
 
 @MODELS
-def test_the_profile_in_use_stays_while_it_fits(kind, monkeypatch):
+def test_the_profile_follows_the_sizes(kind):
     """It changes with the first call that it does not take, and to the first that does."""
     model, made = compiled(kind)
     check(made, model, [(2, 1)])
-    contexts = [next(iter(engine._idle.values()))[0].context for engine in engines_of(made)]
     for shape, profile in (((8, 1), 0), ((2, 16), 1), ((4, 32), 1), ((4, 1), 0)):
         check(made, model, [shape])
-        assert {profile} == {context.active_optimization_profile for context in contexts}
+        assert {profile} == profiles_in_use(made)
+
+
+@MODELS
+def test_of_overlapping_ranges_a_call_takes_the_first(every_tensorrt, kind):
+    """Whatever was called before: decoding after a prefill is back in the profile of decoding."""
+    decode, prefill = ((1, 1, 4), (2, 1, 4), (4, 1, 4)), ((1, 1, 4), (2, 20, 4), (4, 32, 4))
+    model, made = compiled(kind, ranges=[decode, prefill])
+    for shape, profile in (((2, 20), 1), ((2, 1), 0), ((2, 1), 0), ((4, 32), 1), ((4, 1), 0)):
+        check(made, model, [shape])
+        assert {profile} == profiles_in_use(made)
 
 
 def test_sizes_between_the_ranges_are_refused_before_anything_runs(monkeypatch):

@@ -243,10 +243,11 @@ class _Execution:
         return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
-        """Switches to the first profile that takes these shapes, unless the one in use does."""
-        fitting = [place for place, profile in enumerate(self.profiles) if _takes(profile, shapes)]
-        if fitting and self.context.active_optimization_profile not in fitting:
-            self.context.set_optimization_profile_async(fitting[0], stream)
+        """Switches to the first profile that takes these shapes."""
+        places = range(len(self.profiles))
+        first = next((place for place in places if _takes(self.profiles[place], shapes)), None)
+        if first is not None and self.context.active_optimization_profile != first:
+            self.context.set_optimization_profile_async(first, stream)
             for known in self.inputs:
                 known.address = -1
 

@@ -17,7 +17,7 @@ from torchtrt_runtime.report_rows import VerifiedOutput as VerifiedOutput
 
 @dataclass
 class CompilationReport:
-    """The decisions of a compilation and their reasons. rich prints it as tables; ``to_json`` returns plain data.
+    """The decisions of a compilation and their reasons. ``print`` shows tables; ``to_json`` returns plain data.
 
     Attributes:
         tensorrt: The TensorRT that the engines are for.
@@ -55,8 +55,21 @@ class CompilationReport:
         """Returns the report as data that ``json.dumps`` accepts."""
         return dataclasses.asdict(self)
 
+    def __str__(self) -> str:
+        """Returns the tables as text, as wide as the terminal; without rich, what ``repr`` returns."""
+        try:
+            from rich.console import Console
+        except ModuleNotFoundError:
+            return repr(self)
+        console = Console(
+            color_system=None, force_jupyter=False, markup=False, emoji=False, highlight=False
+        )
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip("\n")
+
     def __rich_console__(self, *_: object) -> Iterator[object]:
-        """Yields tables. Only rich calls this, so rich is installed."""
+        """Yields tables."""
         from torchtrt_runtime import report_tables
 
         yield report_tables.converter_table(self.tensorrt, self.converted)

@@ -53,6 +53,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "autocast_excluded_ops",
         "autocast_excluded_nodes",
         "cuda_graphs",
+        "inductor",
         "engine_cache",
         "tune",
         "progress",
@@ -64,7 +65,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "target_compute_capabilities",
     }
 )
-"""Settings whose whole effect is in the graph and in its resolutions. Any other is part of the key."""
+"""Settings whose effect is outside the engine, or in the graph and its resolutions. Any other is part of the key."""
 
 
 class _NoKeyError(Exception):
