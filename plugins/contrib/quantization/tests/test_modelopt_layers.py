@@ -175,8 +175,16 @@ def test_an_error_in_a_recurrent_layer_leaves_the_functions_of_pytorch():
     assert distance(model(X), unquantized(model, X, "recurrent")) > 1e-3
 
 
-class Skipping(nn.Linear):
+class Skipping(nn.Module):
     """A layer of a user's."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.linspace(0.5, 1.5, 16))
+
+    def forward(self, x):
+        """``(n, 16)`` to the same."""
+        return x * self.factor
 
 
 def skipping(class_):
@@ -207,12 +215,13 @@ def registered():
 @pytest.mark.usefixtures("registered")
 def test_quantizers_that_the_export_drops_are_an_error_with_their_names():
     """Whatever the reason is."""
+    names = ("*input_quantizer", "*list.0")
     config = {
-        "quant_cfg": [{"quantizer_name": "*", "cfg": {"num_bits": 8, "axis": None}}],
+        "quant_cfg": [{"quantizer_name": name, "cfg": {"num_bits": 8}} for name in names],
         "algorithm": "max",
     }
     x = torch.randn(4, 16)
-    model = quantized(Residual(Skipping(16, 16)), config, x)
+    model = quantized(Residual(Skipping()), config, x)
     message = r"layer\.input_quantizer and 1 more do not run .* a QuantSkipping"
 
     with torchtrt.use_tensorrt("reference@11.4.0"):

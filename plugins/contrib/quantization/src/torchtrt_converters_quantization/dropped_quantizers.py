@@ -35,7 +35,7 @@ def without_dropped_quantizers(quantizer_class: Any) -> Iterator[None]:
     def note(module: nn.Module, _: Any) -> None:
         if threading.get_ident() != thread:
             return
-        if isinstance(module, quantizer_class) and _dequantizes(module):
+        if any(map(_dequantizes, dict(_quantizers_of(module, quantizer_class)).values())):
             raise UnsupportedProgramError(
                 "ModelOpt has compressed the weights of the model (mtq.compress), and torch.export cannot read them. "
                 "Compile the model without this step: its plan has packed weights."
