@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class Editor:
         self.graph_module = graph_module
         self.graph = graph_module.graph
         self._names = (f"_quantized_{number}" for number in itertools.count())
+        self._varying: set[Node] = set()
 
     def constant(self, value: Tensor, like: Node) -> Node:
         """Returns a node that reads a tensor, before ``like``."""
@@ -76,6 +78,50 @@ class Editor:
         node.replace_all_uses_with(by)
         self.graph.erase_node(node)
 
+    def computed_constant(self, node: Any) -> Tensor | None:
+        """Returns the value of an argument that depends on constants only: where it is large, it was not folded."""
+        if not isinstance(node, Node):
+            return constant_of(node)
+        values: dict[Node, Tensor] = {}
+        path = [node]
+        while path:
+            last = path[-1]
+            sources = last.all_input_nodes
+            value = constant_of(last)
+            unread = next((each for each in sources if each not in values), None)
+            if value is None and last not in self._varying and _computes(last):
+                if unread is not None:
+                    path.append(unread)
+                    continue
+                value = _value_of(last, values)
+            if value is None:
+                self._varying.update(path)
+                return None
+            values[path.pop()] = value
+        return values[node]
+
+
+def _computes(node: Node) -> bool:
+    """Returns whether a node computes the same tensor of the same values each time."""
+    target = node.target
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace == "aten"
+        and not target._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in target.tags
+        and bool(node.all_input_nodes)
+        and isinstance(node.meta.get("val"), Tensor)
+    )
+
+
+def _value_of(node: Node, values: Mapping[Node, Tensor]) -> Tensor | None:
+    """Returns what a node computes of the values of its arguments."""
+    target: Any = node.target
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    with torch.no_grad():
+        result = target(*args, **kwargs)
+    return result if isinstance(result, Tensor) else None
+
 
 def _mode_of(node: Node) -> Any:
     return node.meta["val"].fake_mode
@@ -86,27 +132,6 @@ def _fake(value: Tensor, like: Node) -> Tensor:
         return torch.empty_strided(
             value.shape, value.stride(), dtype=value.dtype, device=value.device
         )
-
-
-def computed_constant(node: Any) -> Tensor | None:
-    """Returns the value of an argument that depends on constants only: where it is large, it was not folded."""
-    constant = constant_of(node)
-    if constant is not None or not isinstance(node, Node):
-        return constant
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
-        return None
-    if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
-        return None
-    if not node.all_input_nodes or not isinstance(node.meta.get("val"), Tensor):
-        return None
-    values = {source: computed_constant(source) for source in node.all_input_nodes}
-    if any(value is None for value in values.values()):
-        return None
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
-    with torch.no_grad():
-        result = target(*args, **kwargs)
-    return result if isinstance(result, Tensor) else None
 
 
 def cast(editor: Editor, node: Any, dtype: torch.dtype, before: Node) -> Node:

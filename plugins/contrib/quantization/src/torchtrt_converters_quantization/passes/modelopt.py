@@ -20,7 +20,6 @@ from torchtrt_converters_quantization.passes.graphs import (
     RESHAPES,
     Editor,
     cast,
-    computed_constant,
     computed_on,
     leave,
     only_user,
@@ -48,13 +47,13 @@ def rewrite_static(editor: Editor, node: Node) -> None:
     """Replaces ``quantize_op`` by the pack's ops, or leaves it to PyTorch with the reason."""
     op = arguments_of(node)
     form = _STATIC_FORMS.get((op.num_bits, op.exponent_bits))
-    maximum = computed_constant(op.amax)
+    maximum = editor.computed_constant(op.amax)
     if form is None or op.unsigned:
         sign = "unsigned " if op.unsigned else ""
         leave(node, f"TensorRT has no {sign}format of {op.num_bits} bits like this one")
     elif maximum is None:
         _rewrite_computed(editor, node, form)
-    elif (weight := computed_constant(op.input)) is not None:
+    elif (weight := editor.computed_constant(op.input)) is not None:
         _rewrite_weight(editor, node, form, weight, maximum)
     elif maximum.numel() != 1 or form == "INT4":
         reason = "TensorRT has scales for channels, and INT4, for weights only"
@@ -181,7 +180,7 @@ def rewrite_dynamic(editor: Editor, node: Node) -> None:
         leave(node, f"blocks of {op.block_size} do not divide the last dimension")
     else:
         double = _positive(maximum.to(torch.float32).amax()) / (FP4_LIMIT * FP8_LIMIT)
-        weight = computed_constant(op.input)
+        weight = editor.computed_constant(op.input)
         if weight is not None:
             made = in_blocks(weight, form, double).node(editor, node, weight.dtype)
         else:

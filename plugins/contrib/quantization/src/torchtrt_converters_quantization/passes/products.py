@@ -19,7 +19,6 @@ from torchtrt_converters_quantization.passes.graphs import (
     RESHAPES,
     Editor,
     cast,
-    computed_constant,
     only_user,
 )
 from torchtrt_converters_quantization.passes.rounding import is_limited
@@ -43,14 +42,14 @@ _SHIFT = 128
 
 def rewrite_integers(editor: Editor, node: Node) -> None:
     """Replaces ``_int_mm`` with a weight, and the cast of its result, by ``linear`` of rounded numbers."""
-    weight = computed_constant(node.args[1])
+    weight = editor.computed_constant(node.args[1])
     source: Any = node.args[0]
     last: Node | None = node
     if weight is None or weight.dtype is not torch.int8:
         return
     shifted = _before_shift(source)
     if shifted is not None:  # PyTorch multiplies unsigned numbers on a CPU
-        source, last = shifted, _after_shift(node, weight)
+        source, last = shifted, _after_shift(editor, node, weight)
     result = None if last is None else only_user(last)
     if result is None or result.target not in CASTS or not _is_float(result):
         return
@@ -66,7 +65,7 @@ def rewrite_integers(editor: Editor, node: Node) -> None:
 def rewrite_scaled(editor: Editor, node: Node) -> None:
     """Replaces ``_scaled_mm`` of E4M3 with a weight by ``linear`` of rounded numbers, scaled."""
     op = arguments_of(node)
-    weight, weight_scale = computed_constant(op.mat2), computed_constant(op.scale_b)
+    weight, weight_scale = editor.computed_constant(op.mat2), editor.computed_constant(op.scale_b)
     dtype = node.meta["val"].dtype
     if weight is None or weight_scale is None or weight.dtype is not torch.float8_e4m3fn:
         return
@@ -91,7 +90,7 @@ def rewrite_scaled(editor: Editor, node: Node) -> None:
 
 def rewrite_bytes(editor: Editor, node: Node) -> None:
     """Replaces ``qbytes_mm`` of quanto with a weight of 8 bits by ``linear``."""
-    x, weight, scale = node.args[0], *map(computed_constant, node.args[1:3])
+    x, weight, scale = node.args[0], *map(editor.computed_constant, node.args[1:3])
     form = None if weight is None else _FORMS.get(weight.dtype)
     if form is None or weight is None or scale is None or not _is_float(x):
         return
@@ -129,14 +128,14 @@ def _before_shift(node: Node) -> Node | None:
     return wide.args[0] if isinstance(wide.args[0], Node) else None
 
 
-def _after_shift(node: Node, weight: Tensor) -> Node | None:
+def _after_shift(editor: Editor, node: Node, weight: Tensor) -> Node | None:
     """Returns what subtracts the part of a product that a shift of its input has added."""
     user = only_user(node)
     if user is None or user.target not in (aten.sub.Tensor, aten.sub_.Tensor):
         return None
     if user.args[0] is not node or user.kwargs:
         return None
-    part = computed_constant(user.args[1])
+    part = editor.computed_constant(user.args[1])
     added = _SHIFT * weight.sum(0, keepdim=True, dtype=torch.int32)
     # Of other weights the parts may be others, and only the answer has to be the same.
     return user if part is not None and bool((part.reshape(added.shape) == added).all()) else None
