@@ -76,7 +76,7 @@ def compiled_sizes(
         lines,
         small.excluded,
     )
-    rows = tuple(narrowing.rows(exported.graph_module, is_exported_here))
+    rows = tuple(narrowing.rows(exported, is_exported_here))
     return CompiledSizes(accepted.profiles, accepted.conditions, rows)
 
 

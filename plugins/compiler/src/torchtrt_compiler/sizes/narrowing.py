@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.callers import warn_caller
@@ -26,6 +27,7 @@ from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
 from torchtrt_compiler.sizes.declared import Limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
+from torchtrt_compiler.sizes.questions import questions_as_asked
 from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.input_checks import InputChecks
@@ -58,19 +60,19 @@ class Narrowing(NamedTuple):
     lines: Mapping[Any, str]
     excluded: Mapping[Any, Excluded]
 
-    def rows(self, graph: torch.fx.GraphModule, is_exported_here: bool) -> Iterator[NarrowedSize]:
+    def rows(self, exported: ExportedProgram, is_exported_here: bool) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
         A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
         itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
 
         Args:
-            graph: The exported graph, whose symbols are the program's.
+            exported: The exported program.
             is_exported_here: Whether conditions come from the model. In a program that the user exported, they are a
                 part of it.
         """
         as_code = InputChecks.of(self.placeholders, self.accepted.profiles).as_code
-        gaps = list(self._gaps(graph)) if is_exported_here else []
+        gaps = list(self._gaps(exported.graph_module)) if is_exported_here else []
         dimensions = list(self._dimensions())
         for dimension in dimensions:
             conditions = self.accepted.examples
@@ -90,7 +92,7 @@ class Narrowing(NamedTuple):
                 line, text = self.lines.get(condition, ""), as_code(condition)
                 yield dataclasses.replace(first.row, model_line=line, condition=text)
         if is_exported_here:
-            yield from self._equal_sizes(dimensions)
+            yield from self._equal_sizes(dimensions, questions_as_asked(exported))
 
     def _gaps(self, graph: torch.fx.GraphModule) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program."""
@@ -146,7 +148,9 @@ class Narrowing(NamedTuple):
         sources = getattr(dimension.environment, "var_to_range_sloc", {}).get(symbol)
         return place_of(sources and (sources.lower if is_minimum else sources.upper))
 
-    def _equal_sizes(self, dimensions: Sequence[_Dimension]) -> Iterator[NarrowedSize]:
+    def _equal_sizes(
+        self, dimensions: Sequence[_Dimension], asked: Collection[Any]
+    ) -> Iterator[NarrowedSize]:
         """Yields the conditions of the model's code that made sizes depend on each other, unless they are checks.
 
         Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them.
@@ -165,7 +169,7 @@ class Narrowing(NamedTuple):
         guards = {guard.expr: place_of(guard.sloc) for guard in getattr(environment, "guards", ())}
         for condition, line in guards.items():
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
-            if not is_settled or not line or is_check(line):
+            if not is_settled or condition not in asked or not line or is_check(line):
                 continue
             own = (origins.get(symbol) for symbol in sorted(condition.free_symbols, key=str))
             row = next((rows[each] for each in own if each in rows), None)

@@ -9,7 +9,7 @@ another answer needs another program. Questions that an op asks about the sizes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
@@ -23,10 +23,12 @@ from torchtrt_compiler.stride_reads import READS_STRIDES
 from torchtrt_compiler.torch_internals import (
     asking_frame,
     is_guard_of_dynamo,
+    is_unbacked,
     noting_size_questions,
 )
 
 _KEY = "torchtrt_size_questions"
+_RAW_KEY = "torchtrt_size_questions_as_asked"
 _COMPILED = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
 """Functions of PyTorch's that are no Python code: ``contiguous`` asks before it calls its op."""
 
@@ -72,6 +74,8 @@ class SizeQuestions(TorchFunctionMode):
             self._is_paused = before
 
     def _note(self, environment: Any, question: Any, answer: bool) -> None:
+        if any(map(is_unbacked, question.free_symbols)):
+            return  # no size of an input decides it
         condition = question if answer else sympy.Not(question)
         if (
             not (self._is_paused or answers_are_same())
@@ -90,6 +94,9 @@ class SizeQuestions(TorchFunctionMode):
         lines = [
             line for (environment, _), (line, _) in self._asked.items() if environment is not own
         ]
+        exported.graph_module.meta[_RAW_KEY] = frozenset(
+            condition for environment, condition in self._asked if environment is own
+        )
         exported.graph_module.meta[_KEY] = {
             own.replace(condition): line or next(iter(lines), "")
             for (environment, condition), (line, is_of_dynamo) in self._asked.items()
@@ -104,4 +111,10 @@ def asked_conditions(exported: ExportedProgram) -> Mapping[Any, str]:
     exported has none: what its code asked is no part of it.
     """
     conditions: Mapping[Any, str] = exported.graph_module.meta.get(_KEY, {})
+    return conditions
+
+
+def questions_as_asked(exported: ExportedProgram) -> Collection[Any]:
+    """Returns the same conditions in the symbols that the inputs had when the questions were asked."""
+    conditions: Collection[Any] = exported.graph_module.meta.get(_RAW_KEY, frozenset())
     return conditions

@@ -9,6 +9,7 @@ many different calls as one of two.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import operator
@@ -28,7 +29,12 @@ from torchtrt.graphs.nodes import model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
-from torchtrt_compiler.torch_internals import FakeTensorMode, is_unbacked
+from torchtrt_compiler.torch_internals import (
+    FakeTensorMode,
+    enter_autocast,
+    exit_autocast,
+    is_unbacked,
+)
 
 _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
@@ -207,10 +213,11 @@ class Call:
         node: The node.
         symbols: The symbols in the sizes of its arguments and results.
         is_written: Whether something is written to memory that may be the result's.
+        regions: The arguments of each region of autocast around it.
     """
 
-    def __init__(self, node: Node, is_written: bool) -> None:
-        self.node, self.is_written = node, is_written
+    def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
+        self.node, self.is_written, self.regions = node, is_written, tuple(regions)
         values = (each.meta.get("val") for each in (*node.all_input_nodes, node))
         leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
         expressions = itertools.chain.from_iterable(map(_numbers, leaves))
@@ -237,7 +244,7 @@ class Call:
         leaves, tree = pytree.tree_flatten(args, is_leaf=lambda part: isinstance(part, _Argument))
         results = pytree.tree_leaves(self.node.meta.get("val"))
         return (
-            self.node.target, str(tree), self.is_written,
+            self.node.target, str(tree), self.is_written, self.regions,
             *map(described, leaves), *map(_description, results),
         )  # fmt: skip
 
@@ -256,10 +263,10 @@ class Call:
             return made[node]
 
         args, kwargs = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), argument)
-        result = self.node.meta.get("val")
-        if isinstance(result, torch.Tensor) and _takes_default_dtype(self.node):
-            kwargs = {**kwargs, "dtype": result.dtype}
-        return made, self.node.target(*args, **kwargs)  # type: ignore[operator]
+        with contextlib.ExitStack() as stack:
+            for device, dtype, is_enabled, *_ in self.regions:
+                stack.enter_context(torch.autocast(device, dtype, is_enabled, False))
+            return made, self.node.target(*args, **kwargs)  # type: ignore[operator]
 
     def is_right(self, values: Values) -> bool:
         """Returns whether the call has the results that the program has, for values of the symbols."""
@@ -300,10 +307,15 @@ def distinct_calls(graph_module: GraphModule) -> Iterator[Call]:
         if not isinstance(graph, Graph):
             continue
         written = _written(graph)
+        regions: list[Any] = []
         for node in graph.nodes:
+            if node.target is enter_autocast:
+                regions.append(node.args)
+            elif node.target is exit_autocast:
+                regions.pop()
             if node.op != "call_function" or not _has_shape_rule(node.target):
                 continue
-            call = Call(node, node in written)
+            call = Call(node, node in written, regions)
             if not call.symbols:
                 continue
             try:
@@ -364,31 +376,20 @@ def _concrete(leaf: Any, values: Values) -> Any:
 
 
 def _is_alike(value: Any, result: Any, values: Values) -> bool:
-    """Returns whether a result has the dtype and the sizes that the program has, where these do not depend on data."""
+    """Returns whether a result has the sizes that the program has, where these do not depend on data.
+
+    No dtype depends on sizes, but for numbers of dimensions.
+    """
     if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
         expected = [_number(size, values, None) for size in value.shape]
-        return (
-            value.dtype is result.dtype
-            and len(expected) == result.dim()
-            and all(
-                size is None or size == other
-                for size, other in zip(expected, result.shape, strict=True)
-            )
+        return len(expected) == result.dim() and all(
+            size is None or size == other
+            for size, other in zip(expected, result.shape, strict=True)
         )
     if hasattr(value, "node"):
         expected = _number(value, values, None)
         return expected is None or hasattr(result, "node") or bool(expected == result)
     return True
-
-
-def _takes_default_dtype(node: Node) -> bool:
-    """Returns whether a call makes a tensor from numbers and leaves its dtype to PyTorch's default."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    if any(isinstance(each.meta.get("val"), torch.Tensor) for each in node.all_input_nodes):
-        return False
-    names = [argument.name for argument in node.target._schema.arguments]
-    return "dtype" in names[len(node.args) :] and node.kwargs.get("dtype") is None
 
 
 def _written(graph: Graph) -> set[Node]:

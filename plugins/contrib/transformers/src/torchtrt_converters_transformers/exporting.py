@@ -10,7 +10,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs import same_for_all_answers
@@ -74,6 +73,9 @@ def _attention(attention: Callable[..., Any]) -> Callable[..., Any]:
         attention_mask: torch.Tensor | None,
         **options: Any,
     ) -> Any:
+        # Here, because it imports SymPy, and packs are loaded without.
+        from torch.fx.experimental.symbolic_shapes import statically_known_true
+
         is_causal = options.get("is_causal")
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
