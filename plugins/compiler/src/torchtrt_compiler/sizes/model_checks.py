@@ -9,7 +9,7 @@ import re
 
 
 def is_check(line: str) -> bool:
-    """Returns whether a line of a model asks about sizes in an assertion, or in an ``if`` that raises an error.
+    """Returns whether a line of a model asks about sizes in an assertion, ``torch._check`` or an ``if`` that raises.
 
     Args:
         line: The line, as ``line_of`` returns it.
@@ -25,11 +25,17 @@ def _lines_of_checks(path: str) -> frozenset[int]:
         tree = ast.parse("".join(linecache.getlines(path)))
     except (SyntaxError, ValueError):
         return frozenset()
-    checks = (node for node in ast.walk(tree) if isinstance(node, (ast.Assert, ast.If)))
-    tests = (node.test for node in checks if isinstance(node, ast.Assert) or _raises(node))
-    lines = (range(test.lineno, (test.end_lineno or test.lineno) + 1) for test in tests)
+    checks = filter(None, map(_checked, ast.walk(tree)))
+    lines = (range(node.lineno, (node.end_lineno or node.lineno) + 1) for node in checks)
     return frozenset().union(*lines)
 
 
-def _raises(node: ast.If) -> bool:
-    return any(isinstance(statement, ast.Raise) for statement in (*node.body, *node.orelse))
+def _checked(node: ast.AST) -> ast.expr | None:
+    """Returns the condition that a node checks, or a call that checks one."""
+    if isinstance(node, ast.Assert):
+        return node.test
+    if isinstance(node, ast.If):
+        raises = any(isinstance(part, ast.Raise) for part in (*node.body, *node.orelse))
+        return node.test if raises else None
+    is_call = isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch._check")
+    return node if is_call else None  # type: ignore[return-value]

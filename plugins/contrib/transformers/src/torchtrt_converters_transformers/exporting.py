@@ -12,7 +12,6 @@ from unittest import mock
 import torch
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs import same_for_all_answers
 from torchtrt_converters_transformers._pack import pack
 
 _INTERFACE = "transformers.modeling_utils"
@@ -48,6 +47,8 @@ def without_harmless_questions() -> Iterator[None]:
       it does not use the answer. With as many keys as queries, a single query sees its only key either way.
     * The preparation of masks expands position ids if the batch is not theirs. For a batch of 1 that is no change.
     """
+    from torchtrt.graphs import same_for_all_answers  # here, as it imports SymPy
+
     with contextlib.ExitStack() as stack:
         functions: Any = getattr(sys.modules.get(_INTERFACE), "ALL_ATTENTION_FUNCTIONS", None)
         if functions is not None and "sdpa" in functions:
@@ -73,8 +74,9 @@ def _attention(attention: Callable[..., Any]) -> Callable[..., Any]:
         attention_mask: torch.Tensor | None,
         **options: Any,
     ) -> Any:
-        # Here, because it imports SymPy, and packs are loaded without.
         from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+        from torchtrt.graphs import same_for_all_answers  # here, as both import SymPy
 
         is_causal = options.get("is_causal")
         if is_causal is None:
