@@ -275,7 +275,7 @@ def test_nvidias_classes_take_our_plugins(rtx):
     """The bindings are those of TensorRT: a registered creator makes a plugin anew from what one serializes."""
     pack = ConverterPack("rtx_bindings")
     pack.plugin(double)
-    call = PluginCall([[{"tensor": 0}], {}], ("float32",), (("float32", (["dim", 0, 0], 3)),))
+    call = PluginCall([[{"tensor": 0}], {}], ("float32",), (("float32", (["symbol", [0, 0]], 3)),))
     made = make_plugin(pack.plugins[0], call)
 
     creator = rtx.get_plugin_registry().get_creator("rtx_kernels::double", "1", "rtx_bindings")

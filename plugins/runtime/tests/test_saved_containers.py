@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from typing import NamedTuple
@@ -123,3 +124,28 @@ def test_what_could_not_be_loaded_is_not_saved(nest, message, tmp_path):
     with pytest.raises(UnsupportedProgramError, match=message):
         saved(function(nest), [torch.rand(3)], tmp_path)
     assert [] == list(tmp_path.iterdir())
+
+
+@dataclasses.dataclass
+class Nameless:
+    """A dataclass that files have no name for."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+torch.export.register_dataclass(Nameless)
+
+
+@pytest.mark.parametrize(
+    "nest", [lambda m, x: Nameless(x, x + 1), lambda m, x: {"a": [Nameless(x, x * 2)]}]
+)
+def test_a_registered_class_without_a_name_for_files_is_told_the_argument(nest, tmp_path):
+    """It is registered already: only the name is missing."""
+    message = (
+        "a container of the class Nameless, which is registered with PyTorch without a name for files. Give the "
+        "registration the argument serialized_type_name="
+    )
+    with pytest.raises(UnsupportedProgramError, match=message):
+        saved(function(nest), [torch.rand(3)], tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -198,3 +198,24 @@ def test_a_saved_model_computes_what_the_model_does(case, executed, tmp_path, ev
         for name, buffer in eager.named_buffers():
             if hasattr(loaded, "graph_module") and hasattr(loaded.graph_module, name):
                 same(buffer, getattr(loaded.graph_module, name))
+
+
+def test_notes_of_passes_and_front_ends_stay_out_of_a_file(tmp_path):
+    """Under any key, in branches too; the compiled model keeps them. PyTorch writes some keys, and fails."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: SVD(x) * 2, lambda x: x.amax(1), (x + 1,)) + 1
+
+    x, note = torch.rand(3, 3), object()
+    ops = {"higher_order.cond"}
+    compiled = torchtrt.compile(Model().eval(), [x], min_block_size=1, torch_executed_ops=ops)
+    graphs = [each.graph for each in compiled.modules() if isinstance(each, torch.fx.GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    for node in nodes:
+        node.meta.update(dict.fromkeys(("custom", "from_node", "torch_fn", "notes"), note))
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+
+    torch.testing.assert_close(torchtrt.load(tmp_path / "model.pt2")(x), Model()(x))
+    assert len(graphs) > 2
+    assert all(node.meta["custom"] is note for node in nodes)

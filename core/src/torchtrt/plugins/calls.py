@@ -12,8 +12,9 @@ import torch
 from torch.fx import Node
 
 from torchtrt.contract import Reject
+from torchtrt.plugins.dimensions import to_size
 from torchtrt.plugins.operators import PluginOp
-from torchtrt.plugins.sizes import InexpressibleError, Size, evaluate, to_size
+from torchtrt.plugins.sizes import InexpressibleError, Size, evaluate
 from torchtrt.plugins.torch_internals import SymbolicCall, example_size
 
 DTYPES = frozenset(
@@ -85,7 +86,7 @@ class PluginCall:
 
 _DECODERS: Mapping[str, Callable[[Any, Sequence[torch.Tensor], Sequence[Any]], Any]] = {
     "tensor": lambda content, tensors, _: tensors[content],
-    "size": lambda content, _, sizes: evaluate(content, sizes),
+    "size": lambda content, _, sizes: evaluate(content, lambda place: sizes[place[0]][place[1]]),
     "dtype": lambda content, *_: getattr(torch, content),
     "float": lambda content, *_: float(content),
 }

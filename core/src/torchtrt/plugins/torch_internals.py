@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,30 +37,91 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
-def evaluate(expression: Any, values: Mapping[Any, int]) -> Any:
-    """Returns the number that an expression is for values of all its symbols.
+def evaluate(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns what an expression is for values of all its symbols: numbers, or symbolic sizes.
 
     Raises:
-        ZeroDivisionError: It divides by zero.
+        ArithmeticError: It divides by zero, or a number is too large.
+        KeyError: A symbol has no value.
+        InexpressibleError: It has a function that is none of sizes.
     """
-    from torch.utils._sympy.interp import sympy_interp
+    from torchtrt.plugins import sizes
 
-    return sympy_interp(_analysis_of_numbers(), dict(values), expression)
+    return sizes.evaluate(_size_of(expression), values.__getitem__)
+
+
+@functools.lru_cache(maxsize=1024)
+def _size_of(expression: Any) -> Any:
+    """Returns an expression as data, with its symbols as they are."""
+    from torchtrt.plugins import sizes
+
+    return sizes.to_json(expression, lambda symbol: symbol)
 
 
 @functools.cache
-def _analysis_of_numbers() -> Any:
-    """Returns PyTorch's evaluation by Python's operators, with those that it leaves to SymPy."""
-    from torch.utils._sympy.reference import PythonReferenceAnalysis
+def _size_classes() -> dict[str, Any]:
+    """Returns SymPy's and PyTorch's classes of the functions of sizes, by name, as far as this PyTorch has them."""
+    import sympy
+    from sympy.functions.elementary.piecewise import ExprCondPair
+    from torch.utils._sympy import functions
 
-    class Numbers(PythonReferenceAnalysis):
-        int_truediv = staticmethod(operator.truediv)
+    from torchtrt.plugins.sizes import FUNCTIONS
 
-        @staticmethod
-        def trunc_to_int(number: float, _: torch.dtype) -> int:
-            return math.trunc(number)
+    homes = (functions, sympy)
+    found = {
+        name: next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+        for name in FUNCTIONS
+    }
+    return {name: each for name, each in found.items() if each} | {"ExprCondPair": ExprCondPair}
 
-    return Numbers
+
+@functools.cache
+def names_of_size_classes() -> Mapping[type, str]:
+    """Returns the names of the functions of sizes, by SymPy's and PyTorch's classes.
+
+    PyTorch has a minimum, a maximum and a remainder of its own, and reads them from files as SymPy's.
+    """
+    import sympy
+
+    own = {each: name for name, each in _size_classes().items()}
+    return own | {sympy.Max: "Max", sympy.Min: "Min", sympy.Mod: "PythonMod"}
+
+
+def expression_of(data: Any, symbol: Callable[[Any], Any]) -> Any:
+    """Returns the SymPy expression of a size that ``torchtrt.plugins.sizes`` has checked.
+
+    Args:
+        data: The size.
+        symbol: From what stands for a symbol to the symbol.
+    """
+    import sympy
+
+    match data:
+        case int():
+            return sympy.Integer(data)
+        case ["symbol", place]:
+            return symbol(place)
+        case ["bool" | "float", value]:
+            return sympy.sympify(value)
+        case ["rational", numerator, denominator]:
+            return sympy.Rational(numerator, denominator)
+    name, *operands = data
+    return _size_classes()[name](*(expression_of(each, symbol) for each in operands))
+
+
+def unary(name: str) -> Callable[[Any], Any]:
+    """Returns a function of ``math`` that accepts symbolic numbers, where PyTorch has one for them."""
+    function: Callable[[Any], Any] = getattr(torch, f"_sym_{name}", None) or getattr(math, name)
+    return function
+
+
+def is_non_overlapping_and_dense(*sizes_and_strides: Any) -> int:
+    """Returns whether a tensor of these sizes and strides, one after the other, is dense in memory: 1 or 0."""
+    from torch.fx.experimental.symbolic_shapes import eval_is_non_overlapping_and_dense
+
+    half = len(sizes_and_strides) // 2
+    sizes, strides = sizes_and_strides[:half], sizes_and_strides[half:]
+    return int(eval_is_non_overlapping_and_dense(list(sizes), list(strides)))
 
 
 def has_fake_implementation(op: OpOverload) -> bool:

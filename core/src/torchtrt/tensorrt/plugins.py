@@ -21,8 +21,8 @@ from torchtrt.errors import ConversionError, EngineMismatchError
 from torchtrt.packs.info import LOCAL, PackInfo
 from torchtrt.packs.state import current_packs, problems
 from torchtrt.plugins.calls import FIELDS, PluginCall
+from torchtrt.plugins.dimensions import build
 from torchtrt.plugins.operators import PluginKey, PluginOp
-from torchtrt.plugins.sizes import Size
 from torchtrt.tensorrt.dtypes import to_torch_dtype, trt_name
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.selection import current
@@ -199,8 +199,9 @@ class _OpPlugin:
         return self.dtypes[len(self.call.inputs) :]
 
     def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:  # noqa: ARG002
+        dimensions = _Dimensions(self.trt, inputs, builder)
         return [
-            self.trt.DimsExprs([_expression(self.trt, size, inputs, builder) for size in shape])
+            self.trt.DimsExprs([build(size, dimensions) for size in shape])
             for _, shape in self.call.outputs
         ]
 
@@ -288,15 +289,25 @@ def _fields(trt: Any, texts: Mapping[str, bytes]) -> Any:
     )
 
 
-def _expression(trt: Any, size: Size, inputs: Any, builder: Any) -> Any:
-    """Returns a size as TensorRT computes it."""
-    if isinstance(size, int):
-        return builder.constant(size)
-    operation, left, right = size
-    if operation == "dim":
-        return inputs[left][right]
-    parts = (_expression(trt, part, inputs, builder) for part in (left, right))
-    return builder.operation(getattr(trt.DimensionOperation, operation), *parts)
+class _Dimensions:
+    """Makes TensorRT's expressions of the sizes of a plugin's inputs.
+
+    Args:
+        trt: TensorRT's module.
+        inputs: The sizes of the inputs, as TensorRT's expressions.
+        builder: TensorRT's builder of expressions.
+    """
+
+    def __init__(self, trt: Any, inputs: Any, builder: Any) -> None:
+        self.constant = builder.constant
+        self._trt, self._inputs, self._builder = trt, inputs, builder
+
+    def of_input(self, number: int, dimension: int) -> Any:
+        return self._inputs[number][dimension]
+
+    def operation(self, name: str, left: Any, right: Any) -> Any:
+        kind = getattr(self._trt.DimensionOperation, name)
+        return self._builder.operation(kind, left, right)
 
 
 def run_kernel(

@@ -17,13 +17,13 @@ import torchtrt
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import UnreadableFileError
 from torchtrt.plugins.operators import keys_to_json
+from torchtrt.plugins.sizes import InexpressibleError, to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.input_checks import TensorCheck
 from torchtrt_runtime.plans.whole_engine import WholeEngine
-from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.dtype_names import dtype_to_json
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 
@@ -112,7 +112,7 @@ def _describe_input(
         **_dtypes(profile.dtype),
         "layout": "row-major",
         "shape": list(profile.shape),
-        "sizes": [expressions.to_json(size, symbol) for size in check.sizes],
+        "sizes": [to_json(size, symbol) for size in check.sizes],
         "profiles": [
             {
                 bound: [size[place] for size in sizes]
@@ -149,8 +149,8 @@ def _size(size: Any, symbol: Callable[[Any], str]) -> Any:
     if isinstance(size, int):
         return size
     try:
-        return expressions.to_json(size.node.expr, symbol)
-    except ValueError:
+        return to_json(size.node.expr, symbol)
+    except InexpressibleError:
         return ["unknown", str(size.node.expr)]
 
 

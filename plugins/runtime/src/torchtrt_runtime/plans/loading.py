@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import InputProfile, Profile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
 from torchtrt.plugins.operators import keys_from_json
+from torchtrt.plugins.sizes import from_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
@@ -31,9 +32,9 @@ from torchtrt_runtime.plans.description import (
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.report import BlockReport, CompilationReport
-from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.dtype_names import dtype_from_json
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
+from torchtrt_runtime.serialization.symbols import SymbolsByName
 
 
 def engine_module(
@@ -181,11 +182,11 @@ def _adopt(
     order = [each["name"] for each in described["outputs"]]
     _check_names("inputs", names, list(known))
     _check_names("outputs", order, list(tensors.outputs))
-    symbols = expressions.SymbolsByName()
+    symbols = SymbolsByName()
     inputs, checks = [], []
     for each in described["inputs"]:
         profile = _agreed(each, known[each["name"]])
-        sizes = tuple(expressions.from_json(size, symbols.__getitem__) for size in each["sizes"])
+        sizes = tuple(from_json(size, symbols.__getitem__) for size in each["sizes"])
         fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
         if fixed != profile.shape:
             raise UnreadableFileError(f"it has the sizes {each['sizes']} for {each['name']!r}")
@@ -213,7 +214,7 @@ def _check_names(what: str, mine: Sequence[str], theirs: Sequence[str]) -> None:
         )
 
 
-def _profiles(symbols: expressions.SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
+def _profiles(symbols: SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
     """Returns the profiles of a description.
 
     Raises:

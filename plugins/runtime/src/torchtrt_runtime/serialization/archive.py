@@ -27,6 +27,7 @@ from torch.export import ExportedProgram
 
 from torchtrt.errors import (
     InputError,
+    TorchTRTError,
     UnreadableFileError,
     UnsupportedProgramError,
     UnwritableFileError,
@@ -37,6 +38,7 @@ from torchtrt_runtime.serialization.call_safety import unsafe_call
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file
+from torchtrt_runtime.serialization.readable_sizes import make_readable
 from torchtrt_runtime.torch_internals import serialize_tensor_meta
 
 METADATA = "torchtrt.json"
@@ -53,37 +55,60 @@ _LARGEST_ELEMENT = 16
 File = str | os.PathLike[str] | IO[bytes]
 
 
+def skeleton_of(program: ExportedProgram, metadata: Mapping[str, Any]) -> Archive:
+    """Returns a file in memory of a program whose weights and plans are stand-ins.
+
+    Args:
+        program: The program.
+        metadata: What else to write, as JSON.
+
+    Raises:
+        UnsupportedProgramError: PyTorch cannot write the program.
+    """
+    skeleton = io.BytesIO()
+    text = json.dumps(metadata)
+    try:
+        torch.export.save(program, skeleton, extra_files={METADATA: text})
+    except Exception as error:
+        message = (
+            f"PyTorch cannot write this model's graph: {_reason(error)} Compute this where the model is called, or let "
+            "an engine run what needs it."
+        )
+        raise UnsupportedProgramError(message) from error
+    archive = Archive(skeleton)
+    data = archive.json(_PROGRAM)
+    make_readable(data)
+    archive.replace(_PROGRAM, json.dumps(data).encode())
+    return archive
+
+
+def _reason(error: BaseException) -> str:
+    """Returns what PyTorch's writer refuses, and why: its error quotes the whole of its cause."""
+    cause = error
+    while cause.__cause__ is not None:
+        error, cause = cause, cause.__cause__
+    lines = [str(each).partition("\n")[0].rstrip(".") for each in (error, cause)]
+    return ": ".join(dict.fromkeys(lines)) + f" ({type(cause).__name__})."
+
+
 def write(
-    file: File,
-    program: ExportedProgram,
-    tensors: Mapping[str, torch.Tensor],
-    plans: Mapping[str, Any],
-    metadata: Mapping[str, Any],
+    file: File, source: Archive, tensors: Mapping[str, torch.Tensor], plans: Mapping[str, Any]
 ) -> None:
     """Writes a program whose weights and plans are stand-ins, with the real ones.
 
     Args:
         file: A path, or a file object that accepts bytes. At a path the file appears when it is complete.
-        program: The program.
-        tensors: Its weights, by name.
-        plans: Its plans, by name.
-        metadata: What else to write, as JSON.
+        source: What ``skeleton_of`` returned.
+        tensors: The weights, by name.
+        plans: The plans, by name.
 
     Raises:
         InputError: The file is neither a path nor a file object.
-        UnsupportedProgramError: PyTorch cannot write the program.
+        UnsupportedProgramError: A weight has no form in a file.
         UnwritableFileError: There can be no file at this path, or the file object raises an error.
     """
-    skeleton = io.BytesIO()
-    try:
-        torch.export.save(program, skeleton, extra_files={METADATA: json.dumps(metadata)})
-    except Exception as error:
-        raise UnsupportedProgramError(
-            f"PyTorch cannot write this model's graph: {type(error).__name__}: {error}"
-        ) from error
     with _opened(file) as target, ArchiveWriter(target) as writer:
-        source = Archive(skeleton)
-        configs = {config: json.loads(source.read(config)) for config in _CONFIGS.values()}
+        configs = {config: source.json(config) for config in _CONFIGS.values()}
         weights, constants = configs.values()
         payloads = {
             entry["path_name"] for each in configs.values() for entry in each["config"].values()
@@ -115,8 +140,10 @@ def _opened(file: File) -> Iterator[Any]:
         )
     try:
         yield file
-    except OSError as error:
-        reason = (error.strerror or str(error)).rstrip(".")
+    except TorchTRTError:
+        raise
+    except Exception as error:
+        reason = ((isinstance(error, OSError) and error.strerror) or str(error)).rstrip(".")
         raise UnwritableFileError(
             f"Writing to {_name_of(file)} failed: {reason}. Give a path, or a file that is open for writing bytes."
         ) from error
@@ -222,6 +249,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(file)
             self._infos: dict[str, zipfile.ZipInfo] = {}
+            self._replaced: dict[str, bytes] = {}
             for info in self._zip.infolist():
                 name = info.filename.partition("/")[2]
                 if info.compress_type != zipfile.ZIP_STORED or name in self._infos:
@@ -243,7 +271,11 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """Returns a record."""
-        return bytes(self.read_array(name))
+        return self._replaced.get(name) or bytes(self.read_array(name))
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Puts other bytes in the place of a record; in memory, and not in the file."""
+        self._replaced[name] = data
 
     def read_array(self, name: str) -> np.ndarray[Any, Any]:
         """Returns a record in new memory, read in a stream."""
@@ -327,7 +359,8 @@ class Archive:
                 writer.write(name, bytes(size))
             writer.write(_SAMPLES, b"")
         skeleton.seek(0)
-        with _READING, warnings.catch_warnings():
+        # PyTorch's reader fails where another device is the default.
+        with _READING, torch.device("cpu"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
             program = torch.export.load(skeleton)
         if call := unsafe_call(program.graph_module):
@@ -379,7 +412,11 @@ class Archive:
                 if path not in flat:
                     data = self.read_array(folder + path)
                     values = torch.frombuffer(data, dtype=stand_in.dtype) if data.size else None
-                    flat[path] = torch.empty(0, dtype=stand_in.dtype) if values is None else values
+                    flat[path] = (
+                        torch.empty(0, dtype=stand_in.dtype, device="cpu")
+                        if values is None
+                        else values
+                    )
                     flat[path] = flat[path].to(device)
                 tensor = flat[path].as_strided(sizes, strides, offset)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:

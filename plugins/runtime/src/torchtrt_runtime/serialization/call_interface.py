@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.capability import Capability
 from torchtrt.conversion.size_ranges import union_of_profiles
 from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.plugins.sizes import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_runtime.call_signature import CallSignature
@@ -31,9 +32,9 @@ from torchtrt_runtime.report import (
     NarrowedSize,
     VerifiedOutput,
 )
-from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
+from torchtrt_runtime.serialization.symbols import SymbolsByName
 from torchtrt_runtime.usage_checks import UsageChecks
 
 _ROWS = {
@@ -66,7 +67,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "profiles": [
             {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
         ],
-        "assumptions": [expressions.to_json(guard) for guard in checks.guards],  # the name in files
+        "assumptions": [_size_to_json(guard) for guard in checks.guards],  # the name in files
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
         "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
@@ -95,16 +96,39 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     Raises:
         UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
     """
-    symbols = expressions.SymbolsByName()
+    count = len(graph_module.graph.find_nodes(op="placeholder"))
+    interface, report, settings = interface_from(data, count)
+    return CompiledModule(
+        graph_module,
+        interface,
+        report,
+        settings,
+        data["weight_recipes"],
+        executor_for(settings),
+    )
+
+
+def interface_from(
+    data: Mapping[str, Any], count: int
+) -> tuple[CallInterface, CompilationReport, CompilationSettings]:
+    """Returns how a model is called, and the report and the settings of its compilation.
+
+    Args:
+        data: What ``describe_interface`` returned.
+        count: The number of the graph's inputs.
+
+    Raises:
+        UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
+    """
+    symbols = SymbolsByName()
     report = report_from_json(data["report"])
     checks = InputChecks(
         tuple(_input_from_json(each, symbols) for each in data["inputs"]),
         symbols.profiles_from(data.get("profiles") or [data["ranges"]]),
-        tuple(expressions.from_json(each, symbols.__getitem__) for each in data["assumptions"]),
+        tuple(from_json(each, symbols.__getitem__) for each in data["assumptions"]),
         tuple(report.narrowed),
     )
     input_tree, output_tree = trees_of(data)
-    count = len(graph_module.graph.find_nodes(op="placeholder"))
     if not set(data["shared_inputs"]) <= set(range(count)) or count != len(checks.inputs):
         raise UnreadableFileError("The file is damaged: it describes other inputs than it has.")
     signature, settings = data["signature"], settings_from_json(data["settings"])
@@ -118,14 +142,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         signature and _signature_from_json(signature, input_tree),
         Processes.from_json(data.get("processes")),
     )
-    return CompiledModule(
-        graph_module,
-        interface,
-        report,
-        settings,
-        data["weight_recipes"],
-        executor_for(settings),
-    )
+    return interface, report, settings
 
 
 def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
@@ -176,9 +193,17 @@ def _tuple(value: Any) -> Any:
     return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
+def _size_to_json(size: Any) -> Any:
+    try:
+        return to_json(size)
+    except InexpressibleError as error:
+        message = f"The model cannot be saved: {error}. Compute it where the model is called."
+        raise UnsupportedProgramError(message) from error
+
+
 def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
     if isinstance(wanted, TensorCheck):
-        sizes = [expressions.to_json(size) for size in wanted.sizes]
+        sizes = [_size_to_json(size) for size in wanted.sizes]
         memory = {} if wanted.memory is None else {"memory": dataclasses.asdict(wanted.memory)}
         return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes, **memory}
     if type(wanted) not in _PLAIN:
@@ -187,14 +212,12 @@ def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
     return {"name": name, "value": wanted}
 
 
-def _input_from_json(
-    data: Mapping[str, Any], symbols: expressions.SymbolsByName
-) -> tuple[str, Any]:
+def _input_from_json(data: Mapping[str, Any], symbols: SymbolsByName) -> tuple[str, Any]:
     """Returns an input's name, and its check or the value that it must have."""
     name = data["name"]
     if "value" in data:
         return name, data["value"]
-    sizes = tuple(expressions.from_json(size, symbols.__getitem__) for size in data["sizes"])
+    sizes = tuple(from_json(size, symbols.__getitem__) for size in data["sizes"])
     memory = data.get("memory")
     if memory is not None:
         memory = InputMemory(tuple(memory["order"]), memory["offset"])

@@ -14,11 +14,11 @@ from packaging.version import Version
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.plugins.operators import keys_from_json, keys_to_json
+from torchtrt.plugins.sizes import InexpressibleError, to_json
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.plugins import provide
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import Collective
-from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.weights.recipe import digest
 from torchtrt_runtime.weights.refitter import Stripped
@@ -134,8 +134,8 @@ class _Sizes:
             return size
         expression = size.node.expr
         try:
-            return expressions.to_json(expression, lambda symbol: self._places[symbol])
-        except (KeyError, ValueError):
+            return to_json(expression, lambda symbol: self._places[symbol])
+        except (KeyError, InexpressibleError):
             return ["unknown", str(expression)]
 
 

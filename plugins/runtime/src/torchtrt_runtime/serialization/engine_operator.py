@@ -7,13 +7,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import sympy
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torchtrt.errors import EngineError
+from torchtrt.plugins.sizes import check_size, evaluate
 from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.dtype_names import dtype_from_json
 from torchtrt_runtime.serialization.engine_metadata import load_engine, parse_description
 
@@ -62,7 +61,7 @@ def engine_outputs(
     context: Any = None
     unknown: dict[str, Any] = {}
     outputs = []
-    for dtype, shape in _output_shapes(description):
+    for dtype, shape in output_shapes(description):
         sizes = []
         for size in shape:
             if isinstance(size, str):
@@ -71,42 +70,33 @@ def engine_outputs(
                     unknown[size] = context.new_dynamic_size()
                 sizes.append(unknown[size])
             else:
-                symbols = getattr(size, "free_symbols", ())
-                values = {each: inputs[each.input].shape[each.dim] for each in symbols}
-                sizes.append(expressions.evaluate(size, values))
+                sizes.append(evaluate(size, lambda place: inputs[place[0]].shape[place[1]]))
         outputs.append(torch.empty(sizes, dtype=dtype, device=inputs[0].device))
     return outputs
 
 
-class _SizeSymbol(sympy.Symbol):  # type: ignore[misc]
-    """The size of a dimension of an input."""
-
-    input: int
-    dim: int
-
-
-def _size_symbol(place: Any) -> _SizeSymbol:
-    index, dim = map(int, place)
-    symbol = _SizeSymbol(f"s{index}_{dim}", integer=True, nonnegative=True)
-    symbol.input, symbol.dim = index, dim
-    return symbol
-
-
 @functools.lru_cache(maxsize=256)
-def _output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]], ...]:
-    """Returns each output's dtype and sizes: a number, an expression, or a name for a size that depends on data."""
+def output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]], ...]:
+    """Returns each output's dtype and its sizes: data, or a name for a size that depends on data.
+
+    Raises:
+        UnreadableFileError: The description is none.
+    """
     return tuple(
         (
             dtype_from_json(output["dtype"]),
-            tuple(
-                size[1]
-                if isinstance(size, list) and size[0] == "unknown"
-                else expressions.from_json(size, _size_symbol)
-                for size in output["shape"]
-            ),
+            tuple(map(_size_or_name, output["shape"])),
         )
         for output in parse_description(description)["outputs"]
     )
+
+
+def _size_or_name(size: Any) -> Any:
+    match size:
+        case ["unknown", str(name)]:
+            return name
+    check_size(size)
+    return size
 
 
 def no_gradients(*_: Any) -> NoReturn:

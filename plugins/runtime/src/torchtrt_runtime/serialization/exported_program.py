@@ -40,10 +40,12 @@ from torchtrt_runtime.serialization.engine_metadata import (
     parse_description,
 )
 from torchtrt_runtime.serialization.pytree_json import unnamed
+from torchtrt_runtime.serialization.written_calls import copy_call, graphs_of, leave_out_notes
 from torchtrt_runtime.torch_internals import FakeTensorMode, ValueRanges, load_verifier
 
 RUN = torch.ops.torchtrt.execute_engine.default
 
+_NUMBERS = (bool, int, float)
 _MUTATIONS = {
     InputKind.PARAMETER: getattr(
         OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION
@@ -153,7 +155,7 @@ class _Lifting:
                 destination, value, *_ = arguments
                 written[self.env[destination]] = self.env[value]
             elif node.op == "call_function":
-                self.env[node] = self.graph.node_copy(node, self.env.__getitem__)
+                self.env[node] = copy_call(self.graph, node, self.env)
         return written
 
     def add_spec(self, node: Node, kind: InputKind, target: str | None) -> None:
@@ -238,7 +240,7 @@ class _Lifting:
         """Makes the program's outputs, first the values to write; returns how its signature names them.
 
         Raises:
-            UnsupportedProgramError: The model returns text.
+            UnsupportedProgramError: The model returns text, or a condition on sizes.
         """
         specs, results = [], []
         for destination, value in written.items():
@@ -248,6 +250,8 @@ class _Lifting:
         returned: Any = output.args[0]
         for each in returned:
             result = self.env[each] if isinstance(each, Node) else each
+            if isinstance(result, Node) and type(result.meta.get("val")) in _NUMBERS:
+                result = result.meta["val"]
             if result in results and result in written.values():
                 # PyTorch would return what was written, which a later call changes.
                 result = self.graph.call_function(torch.ops.aten.clone.default, (result,))
@@ -256,6 +260,11 @@ class _Lifting:
                 raise UnsupportedProgramError(
                     f"The model returns the text {result!r}, which PyTorch cannot read from a file. Return tensors and "
                     "numbers, and add the text where the model is called."
+                )
+            if isinstance(result, Node) and isinstance(result.meta.get("val"), torch.SymBool):
+                raise UnsupportedProgramError(
+                    f"The model returns the condition {result.meta['val']} on its sizes, which PyTorch cannot write to "
+                    "a file. Return the sizes, and compare them where the model is called."
                 )
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(result), None))
             results.append(result)
@@ -267,9 +276,9 @@ class _Lifting:
     def program(self, output_specs: list[OutputSpec]) -> ExportedProgram:
         """Returns the copied graph as an exported program, with stand-ins for its weights and plans."""
         root = torch.nn.Module()
-        for node in self.graph.find_nodes(op="get_attr"):
-            name = str(node.target)
-            root.add_module(name, self.source.get_submodule(name))
+        for name, module in graphs_of(self.graph, self.source).items():
+            root.add_module(name, module)
+        leave_out_notes(self.graph)
         stand_ins = {name: _stand_in(tensor) for name, tensor in self.tensors.items()}
         plans: dict[str, Any] = {name: torch.zeros(1, dtype=torch.uint8) for name in self.plans}
         input_tree, _ = unnamed(self.compiled.input_tree)

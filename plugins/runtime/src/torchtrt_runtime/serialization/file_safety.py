@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import builtins
 import enum
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torchtrt.errors import UnreadableFileError
-from torchtrt_runtime.serialization.number_sizes import (
-    SYMBOL_BITS,
-    bits_of_number,
-    bits_of_result,
-)
-from torchtrt_runtime.serialization.sympy_json import KINDS
+from torchtrt_runtime.serialization.program_sizes import check_symbol, check_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*|")
 _OP = re.compile(r"torch\.ops(\.\w+)+")
-_SYMBOL = re.compile(r"(s|u|z|f|zf|zuf)[0-9]+")
-_FUNCTIONS = {"Float", "Integer", "Piecewise", "Rational", "RoundDecimal", "Symbol", *KINDS} | {
-    *("IsNonOverlappingAndDenseIndicator", "true", "false", "True", "False", "int_oo", "oo"),
-}
 
 
 def check_program(data: Any) -> None:
@@ -33,17 +23,20 @@ def check_program(data: Any) -> None:
     SymPy evaluates what PyTorch gives it to parse as Python, and names become part of code that FX writes.
 
     Raises:
-        UnreadableFileError: A string is neither arithmetic nor an op nor a name, or a number is too large.
+        UnreadableFileError: Something is neither a size nor an op nor a name, or a number is too large.
     """
-    for key, value in _strings(data):
-        if key == "expr_str":
-            _check_arithmetic(value)
-        if key == "as_operator" and not _OP.fullmatch(value):
-            raise _refused("an op", value)
-        if key == "name" and not _NAME.fullmatch(value):
-            raise _refused("a name", value)
-        if key in ("in_spec", "out_spec"):
-            check_tree(value)
+    checked = set()
+    for key, value in _items(data):
+        if key == "range_constraints":
+            for name in value:
+                check_symbol(name)
+        if key not in _CHECKS or value is None:
+            continue
+        if not isinstance(value, str):
+            raise _refused("a text", repr(value))
+        if (key, value) not in checked:
+            checked.add((key, value))
+            _CHECKS[key](value)
 
 
 def check_tree(text: str) -> None:
@@ -96,60 +89,40 @@ def _is_builtin_type(factory: dict[str, Any]) -> bool:
     )
 
 
+def _check_op(name: str) -> None:
+    if not _OP.fullmatch(name):
+        raise _refused("an op", name)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise _refused("a name", name)
+
+
+_CHECKS: Mapping[str, Callable[[str], None]] = {
+    "expr_str": check_text,
+    "as_operator": _check_op,
+    "name": _check_name,
+    "in_spec": check_tree,
+    "out_spec": check_tree,
+}
+"""The checks of texts, by their keys: PyTorch's reader evaluates them, or makes code of them."""
+
+
 def _refused(what: str, value: str) -> UnreadableFileError:
     return UnreadableFileError(
         f"The file has {value[:100]!r} for {what}, which is code. It is not what torchtrt.save writes."
     )
 
 
-def _strings(data: Any) -> Iterator[tuple[str, str]]:
-    """Yields every string under the key that it has."""
+def _items(data: Any) -> Iterator[tuple[str, Any]]:
+    """Yields every part of JSON but lists, under the key that it has."""
     waiting: list[tuple[str, Any]] = [("", data)]
     while waiting:
         key, value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend((key, each) for each in value)
+            continue
+        yield key, value
         if isinstance(value, dict):
             waiting.extend(value.items())
-        elif isinstance(value, list):
-            waiting.extend((key, each) for each in value)
-        elif isinstance(value, str):
-            yield key, value
-
-
-def _check_arithmetic(text: str) -> None:
-    """Checks that text is arithmetic on symbols and numbers of usual sizes, which is safe to evaluate.
-
-    Raises:
-        UnreadableFileError: It is not.
-    """
-    try:
-        _check_node(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        raise _refused("a size", text) from error
-
-
-def _check_node(node: ast.AST) -> int:
-    """Returns how many bits the number of an expression can have.
-
-    Raises:
-        ValueError: It is no arithmetic, or the number is too large.
-    """
-    match node:
-        case ast.Name(id=name) if name in _FUNCTIONS or _SYMBOL.fullmatch(name):
-            return SYMBOL_BITS
-        case ast.Constant(value=bool() | int() | float() as value):
-            return bits_of_number(value)
-        case ast.Constant(value=str(value)) if _SYMBOL.fullmatch(value):  # Symbol('s77')
-            return SYMBOL_BITS
-        case ast.Call(func=ast.Name(id=name) as function, args=arguments, keywords=keywords):
-            _check_node(function)
-            arguments = [*arguments, *(each.value for each in keywords)]
-            return bits_of_result(name, map(_check_node, arguments))
-        case ast.BinOp(left=left, op=operator, right=right):
-            name = type(operator).__name__
-            return bits_of_result(name, (_check_node(left), _check_node(right)))
-        case ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.Tuple():
-            operands = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
-            return bits_of_result(type(node).__name__, map(_check_node, operands))
-    raise ValueError(type(node).__name__)

@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt_runtime.serialization.file_safety import check_tree, imported
 
+_REGISTERED = "torch.export.register_dataclass(..., serialized_type_name=...)"
+"""The call by which PyTorch knows a dataclass in a file."""
 _LEAF = pytree.tree_structure(0)
 
 
@@ -40,7 +42,7 @@ def _unnamed(tree: pytree.TreeSpec, place: str, classes: dict[str, str]) -> pytr
         _unnamed(child, f"{place}/{index}", classes) for index, child in enumerate(_children(tree))
     ]
     kind = tree.context if tree.type is namedtuple else tree.type
-    if not _is_named_tuple(kind) or _is_written(tree):
+    if not _is_named_tuple(kind) or not _objection(tree):
         return pytree.TreeSpec(tree.type, tree.context, children)
     classes[place] = f"{kind.__module__}:{kind.__qualname__}"
     if imported(classes[place]) is not kind:
@@ -63,13 +65,29 @@ def tree_to_json(tree: pytree.TreeSpec) -> str:
         reason = "what PyTorch writes of it is something else"
     except (NotImplementedError, TypeError, ValueError, AttributeError, TorchTRTError) as error:
         is_same, reason = False, str(error).rstrip(".")
-    if not is_same:
+    if is_same:
+        return text
+    if (kind := _without_name(tree)) is not None:
+        name = kind.__name__
         raise UnsupportedProgramError(
-            f"The model takes or returns {tree}, which has no form in a file: {reason}. Use tuples, lists, "
-            "dictionaries whose keys are text or numbers, and dataclasses that are registered with "
-            "torch.export.register_dataclass."
+            f"The model takes or returns a container of the class {name}, which is registered with PyTorch without a "
+            "name for files. Give the registration the argument serialized_type_name=, as in "
+            f"torch.export.register_dataclass({name}, "
+            f'serialized_type_name="{kind.__module__}.{name}"), here and where the file is loaded.'
         )
-    return text
+    raise UnsupportedProgramError(
+        f"The model takes or returns {tree}, which has no form in a file: {reason}. Use tuples, lists, dictionaries "
+        f"whose keys are text or numbers, and dataclasses that are registered with {_REGISTERED}."
+    )
+
+
+def _without_name(tree: pytree.TreeSpec) -> type | None:
+    """Returns the first class of a tree that is registered with PyTorch, and without a name for files."""
+    if tree.is_leaf():
+        return None
+    if isinstance(tree.type, type) and "serialized_type_name" in _objection(tree):
+        return tree.type
+    return next(filter(None, map(_without_name, _children(tree))), None)
 
 
 def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytree.TreeSpec:
@@ -89,7 +107,7 @@ def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytre
         what = str(error).rstrip(".")
         raise UnreadableFileError(
             f"The model takes or returns a container that is not known here: {what}. Import the library that has it, "
-            "or register it with torch.export.register_dataclass, before loading."
+            f"or register it with {_REGISTERED}, before loading."
         ) from error
     return _named(tree, "", classes) if classes else tree
 
@@ -128,14 +146,14 @@ def _length(kind: Any) -> int | None:
     return getattr(kind, "n_fields", None) if fields is None else len(fields)
 
 
-def _is_written(tree: pytree.TreeSpec) -> bool:
-    """Returns whether PyTorch has a name for a container."""
+def _objection(tree: pytree.TreeSpec) -> str:
+    """Returns why PyTorch does not write a container; nothing if it does."""
     leaves = [_LEAF] * len(_children(tree))
     try:
         pytree.treespec_dumps(pytree.TreeSpec(tree.type, tree.context, leaves))
-    except NotImplementedError:
-        return False
-    return True
+    except (NotImplementedError, TypeError) as error:
+        return str(error) or "it has no form"
+    return ""
 
 
 def _children(tree: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 
 import torchtrt
 from torchtrt.errors import (
@@ -18,19 +19,22 @@ from torchtrt.errors import (
     MissingOperatorError,
     TorchTRTError,
     UnreadableFileError,
+    UnsupportedProgramError,
     kind_of,
 )
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.process_groups import Processes
-from torchtrt_runtime.serialization.archive import Archive, File, write
+from torchtrt_runtime.serialization.archive import Archive, File, skeleton_of, write
 from torchtrt_runtime.serialization.call_interface import (
     compiled_from,
     describe_interface,
+    interface_from,
     trees_of,
 )
-from torchtrt_runtime.serialization.exported_program import from_program, to_program
+from torchtrt_runtime.serialization.engine_operator import output_shapes
+from torchtrt_runtime.serialization.exported_program import RUN, from_program, to_program
 from torchtrt_runtime.weights.supplying import Weights, supply
 
 FORMAT = 1
@@ -62,19 +66,58 @@ def save(compiled: CompiledModule, file: File) -> None:
             f"torchtrt.save() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )
     compiled.usage_checks.check_weights()
-    interface = describe_interface(compiled)
-    saved = to_program(compiled)
-    metadata = {
-        "format": FORMAT,
-        "torchtrt": torchtrt.__version__,
-        "torch": torch.__version__,
-        "operators": sorted(_foreign_operators(saved.program)),
-        "engines": saved.descriptions,
-        **interface,
-    }
-    if compiled.interface.processes is not None:
-        metadata["processes"] = compiled.interface.processes.to_json()
-    write(file, saved.program, saved.tensors, saved.plans, metadata)
+    # PyTorch's writer and reader fail where another device is the default.
+    with torch.device("cpu"), _reasons_not_to_save():
+        interface = describe_interface(compiled)
+        saved = to_program(compiled)
+        metadata = {
+            "format": FORMAT,
+            "torchtrt": torchtrt.__version__,
+            "torch": torch.__version__,
+            "operators": sorted(_foreign_operators(saved.program)),
+            "engines": saved.descriptions,
+            **interface,
+        }
+        if compiled.interface.processes is not None:
+            metadata["processes"] = compiled.interface.processes.to_json()
+        skeleton = skeleton_of(saved.program, metadata)
+        _read_again(skeleton)
+    write(file, skeleton, saved.tensors, saved.plans)
+
+
+@contextmanager
+def _reasons_not_to_save() -> Iterator[None]:
+    """Raises an error in the block as one of the model.
+
+    Raises:
+        UnsupportedProgramError: The block raised an error that is none of torchtrt's, or that the file cannot be read.
+    """
+    try:
+        yield
+    except UnreadableFileError as error:
+        reason = error if error.__cause__ is None else _named(error.__cause__)
+        raise UnsupportedProgramError(
+            f"The model has something that no file can have, since torchtrt.load would refuse it: {reason}"
+        ) from error
+    except (TorchTRTError, MemoryError):
+        raise
+    except Exception as error:
+        message = f"The model has something that no file can have: {_named(error)}"
+        raise UnsupportedProgramError(message) from error
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).rstrip('.')}."
+
+
+def _read_again(skeleton: Archive) -> None:
+    """Reads all of a file but its weights and plans, as ``load`` does."""
+    metadata = read_metadata(skeleton)
+    with reading(skeleton, metadata) as program:
+        kinds = (spec.kind for spec in program.graph_signature.input_specs)
+        interface_from(metadata, sum(kind is InputKind.USER_INPUT for kind in kinds))
+        for node in program.graph.find_nodes(op="call_function", target=RUN):
+            output_shapes(str(node.args[2]))
 
 
 def _foreign_operators(program: ExportedProgram) -> Iterable[str]:
@@ -124,10 +167,12 @@ def reading(archive: Archive, metadata: Mapping[str, Any]) -> Iterator[ExportedP
         UnreadableFileError: The file is damaged, or PyTorch cannot read the program.
         MissingOperatorError: A library has to be imported first, for an operator that the model calls.
     """
-    if archive.byte_order() != sys.byteorder:
-        message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
-        raise UnreadableFileError(message)
     with faults_in(metadata):
+        if archive.byte_order() != sys.byteorder:
+            message = (
+                f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
+            )
+            raise UnreadableFileError(message)
         _check_operators(metadata["operators"])
         trees_of(metadata)  # PyTorch's error does not name the container that it misses
         yield archive.program()

@@ -1,0 +1,106 @@
+"""Calls of a graph as PyTorch's files can have them: without notes, and with functions on numbers that files have."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+_IN_FILES = ("val", "stack_trace", "nn_module_stack")
+"""The metadata of nodes that belong in a file: values, and where a node comes from."""
+
+
+def copy_call(graph: Graph, node: Node, env: Mapping[Node, Any]) -> Node:
+    """Adds a call of a function to a graph.
+
+    Args:
+        graph: The graph.
+        node: The call, in another graph.
+        env: The nodes of the graph for those of the other one.
+    """
+    rewrite = _REWRITTEN.get(node.target)
+    operands = [env[each] if isinstance(each, Node) else each for each in node.args]
+    if rewrite is None or not operands or operands[1:] not in ([], [None]):
+        return graph.node_copy(node, env.__getitem__)
+    return rewrite(_Numbers(graph), operands[0])
+
+
+def graphs_of(graph: Graph, owner: torch.nn.Module) -> dict[str, Any]:
+    """Returns what a graph names: copies of graphs, such as branches, and other attributes as they are."""
+    found: dict[str, Any] = {}
+    for node in graph.find_nodes(op="get_attr"):
+        name = str(node.target)
+        value = attrgetter(name)(owner)
+        found[name] = _copied(value) if isinstance(value, GraphModule) else value
+    return found
+
+
+def _copied(module: GraphModule) -> GraphModule:
+    graph = Graph()
+    env: dict[Node, Any] = {}
+    for node in module.graph.nodes:
+        is_call = node.op == "call_function"
+        env[node] = (
+            copy_call(graph, node, env) if is_call else graph.node_copy(node, env.__getitem__)
+        )
+    leave_out_notes(graph)
+    return GraphModule(graphs_of(graph, module), graph)
+
+
+def leave_out_notes(graph: Graph) -> None:
+    """Removes from nodes what lowering and front ends noted for themselves."""
+    for node in graph.nodes:
+        node.meta = {name: value for name, value in node.meta.items() if name in _IN_FILES}
+
+
+class _Numbers:
+    """Adds functions on numbers to a graph, each with its value."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def call(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Returns the node of a call, or the number if all operands are numbers."""
+        if not any(isinstance(each, Node) for each in operands):
+            return function(*operands)
+        node = self._graph.call_function(function, operands)
+        values = (each.meta["val"] if isinstance(each, Node) else each for each in operands)
+        node.meta["val"] = function(*values)
+        return node
+
+
+def _floor(numbers: _Numbers, number: Any) -> Any:
+    return numbers.call(math.trunc, numbers.call(operator.floordiv, number, 1))
+
+
+def _ceiling(numbers: _Numbers, number: Any) -> Any:
+    return numbers.call(operator.neg, _floor(numbers, numbers.call(operator.neg, number)))
+
+
+def _absolute(numbers: _Numbers, number: Any) -> Any:
+    return numbers.call(torch.sym_max, number, numbers.call(operator.neg, number))
+
+
+def _rounded(numbers: _Numbers, number: Any) -> Any:
+    """Rounds to the nearest whole number, and a half to the even one."""
+    above = numbers.call(operator.add, number, 0.5)
+    nearest = _floor(numbers, above)
+    is_half = numbers.call(operator.eq, above, nearest)
+    even = numbers.call(operator.sub, nearest, numbers.call(operator.mod, nearest, 2))
+    return numbers.call(torch.sym_ite, is_half, even, nearest)
+
+
+_REWRITTEN: Mapping[Any, Callable[[_Numbers, Any], Any]] = {
+    math.floor: _floor,
+    math.ceil: _ceiling,
+    operator.abs: _absolute,
+    builtins.abs: _absolute,
+    builtins.round: _rounded,
+}
+"""Functions on numbers that PyTorch's files lack, by those that they have."""
