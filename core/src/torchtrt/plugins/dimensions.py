@@ -10,7 +10,7 @@ from torchtrt.plugins.sizes import InexpressibleError, Size, to_json
 
 
 class Dimensions(Protocol):
-    """What makes TensorRT's expressions of sizes."""
+    """A builder of TensorRT's expressions of sizes."""
 
     def constant(self, number: int, /) -> Any:
         """Returns a number."""

@@ -16,7 +16,7 @@ from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgr
 from torchtrt_runtime.serialization.file_safety import check_tree, imported
 
 _REGISTERED = "torch.export.register_dataclass(..., serialized_type_name=...)"
-"""The call by which PyTorch knows a dataclass in a file."""
+"""The call that registers the name of a dataclass in a file."""
 _LEAF = pytree.tree_structure(0)
 
 

@@ -1,9 +1,9 @@
 """Makes the sizes of a program such that PyTorch's reader reads them.
 
-The reader lacks some functions that PyTorch's sizes have. And each symbol that depends on data must be a size or a
-number of the program by itself: in a compiled program, that of the selected rows may be inside an engine, which
-returns one row more. In both cases, new symbols stand for what the program computes. They depend on data, which is
-all that a reader then knows of them. The program computes its sizes as before.
+The reader lacks some functions that PyTorch's sizes have. Each symbol that depends on data must also be a size or a
+number of the program by itself. In a compiled program, the number of selected rows may be inside an engine, which
+returns one row more. In both cases, new symbols that depend on data stand for the results. The program computes its
+sizes as before.
 """
 
 from __future__ import annotations
