@@ -48,6 +48,10 @@ class Capability(enum.Enum):
         "networks", "layers that read a size that depends on data", "TensorRT 10.0",
         "Layers after a NonZero layer can read the size of its output.",
     )  # fmt: skip
+    BRANCHES_OF_OTHER_SIZES = (
+        "networks", "conditionals whose branches return different sizes", "TensorRT 10.11",
+        "The results of the two branches of a conditional can have different sizes.",
+    )  # fmt: skip
     PLUGINS_V3 = (
         "networks", "plugins of the interface IPluginV3", "TensorRT 10.0",
         "Networks accept plugins of the interface IPluginV3.",

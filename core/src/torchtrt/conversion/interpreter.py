@@ -22,7 +22,7 @@ from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
-from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
 from torchtrt.packs.problem import describe, raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
@@ -72,6 +72,7 @@ class TRTInterpreter:
             recorder=NoRecorder() if recorder is None else recorder,
         )
         self.env: dict[Node, Any] = {}
+        self.input_symbols: set[Any] = set()
         self.output_dtypes: dict[str, torch.dtype] = {}
         self.converted_by: dict[str, str] = {}
 
@@ -126,6 +127,7 @@ class TRTInterpreter:
         tensor = self.network.add_input(profile.name, dtype, profile.shape)
         value = node.meta.get("val")
         self.context.set_known_value(tensor, value)
+        self.input_symbols |= sizes_from_data(value)
         for place, size in enumerate(getattr(value, "shape", ())):
             may_vanish = not all(ranges[place].min for ranges in profile.profiles)
             if may_vanish and isinstance(size, torch.SymInt):
@@ -150,11 +152,15 @@ class TRTInterpreter:
         except Exception as error:
             message = _conversion_message(node, candidate, error)
             raise ConversionError(message, resolution) from error
-        if candidate.support.requires_output_allocator:
+        if candidate.support.requires_output_allocator or self.makes_sizes(node):
             self.context.requires_output_allocator = True
         self.converted_by[node.name] = pack
         _remember(self.context, result, node.meta.get("val"))
         return result
+
+    def makes_sizes(self, node: Node) -> bool:
+        """Returns whether a node's result has a size that depends on data, and on no size of the inputs."""
+        return not sizes_from_data(node.meta.get("val")) <= self.input_symbols
 
     def call(
         self,

@@ -37,6 +37,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.STRONG_TYPING: _has("NetworkDefinitionCreationFlag.STRONGLY_TYPED"),
     Capability.DATA_DEPENDENT_SIZES: _adds("non_zero"),
     Capability.SIZES_FROM_DATA: _IS_10,
+    Capability.BRANCHES_OF_OTHER_SIZES: _has("IRuntimeConfig"),  # which 10.11 brought as well
     Capability.PLUGINS_V3: _adds("plugin_v3"),
     Capability.QUICK_PLUGINS: _adds("plugin"),
     Capability.INT64: _has("DataType.INT64"),

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import Profile, engine_profiles, profile_input
+from torchtrt.conversion.size_ranges import Profile, engine_profiles
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
@@ -28,6 +28,7 @@ from torchtrt.tensorrt.shims import (
 )
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
+from torchtrt_compiler.partitioning.data_sizes import profile_of_input
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.stripping import check_replaceable, strip
 from torchtrt_compiler.refit.watchers import BlockWatcher, ProgramWatcher
@@ -214,7 +215,7 @@ def request_of(
     placeholders = block.graph.find_nodes(op="placeholder")
     names = ["".join(engine_names(node)) or node.name for node in placeholders]
     values = [node.meta["val"] for node in placeholders]
-    inputs = [profile_input(*each, profiles) for each in zip(names, values, strict=True)]
+    inputs = [profile_of_input(*each, profiles) for each in zip(names, values, strict=True)]
     watching = watcher.block(block)
     return EngineRequest(name, block, inputs, settings, watching.followed()), watching
 

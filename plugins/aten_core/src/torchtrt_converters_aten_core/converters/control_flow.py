@@ -9,10 +9,18 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Operand,
+    add,
+    is_network_tensor,
+)
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.impl import shape, shims, types
+from torchtrt_converters_aten_core.impl import sizes as size_math
+from torchtrt_converters_aten_core.impl.branches import branch_results
 from torchtrt_converters_aten_core.registration import converts
 
 
@@ -33,7 +41,26 @@ def _unconverted(node: Node) -> str | None:
                 isinstance(leaf, Node) for leaf in pytree.tree_leaves(part.args[0])
             ):
                 return "a branch or loop's body that returns a literal is not converted"
+            if part.target is torch.ops.higher_order.cond and (sizes := _sizes_that_differ(part)):
+                return f"inside it, the branches of {part.name} return tensors of {sizes}, and both are computed there"
     return None
+
+
+def _branches_differ(node: Node) -> str | None:
+    """The branches must return tensors of the same sizes, unless TensorRT returns those of the one that it ran."""
+    if shims.returns_sizes_of_one_branch() or not (sizes := _sizes_that_differ(node)):
+        return None
+    return f"its branches return tensors of {sizes}, and this TensorRT needs equal ones"
+
+
+def _sizes_that_differ(node: Node) -> str:
+    """Returns the first sizes that differ in the results of two branches, in words; ``""`` if there are none."""
+    for pair in zip(*branch_results(node), strict=True):
+        if all(isinstance(each, torch.Tensor) for each in pair):
+            shapes = [tuple(each.shape) for each in pair]
+            if not size_math.have_same_sizes(*shapes):
+                return f"the sizes {list(shapes[0])} and {list(shapes[1])}"
+    return ""
 
 
 def _carries_numbers(node: Node) -> str | None:
@@ -47,7 +74,9 @@ def _is_tensor(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor) or node.op == "get_attr"
 
 
-@converts(torch.ops.higher_order.cond, reject_if=_unconverted, supports_empty=True)
+@converts(
+    torch.ops.higher_order.cond, reject_if=(_unconverted, _branches_differ), supports_empty=True
+)
 def cond(ctx: ConversionContext, condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
     """Both branches go into the network. The engine runs one, or both and selects where one is inside another."""
     condition = ctx.tensor(condition, torch.bool)

@@ -10,6 +10,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl import matmul as impl
+from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -38,11 +39,24 @@ def _inexact_integer_product(node: Node) -> str | None:
     dtype = node.meta["val"].dtype
     if dtype.is_floating_point:
         return None
-    first = value_of(node.args[node.target in SUMS_OF_PRODUCTS])
+    first = _first(node)
     products = sizes.maximum_product((*node.meta["val"].shape, first.shape[-1]))
     if dtype is torch.bool or products is None or products > _ONE_BY_ONE:
         return "TensorRT multiplies matrices of floating-point numbers only"
     return None
+
+
+def _asks_for_unknown_sizes(node: Node) -> str | None:
+    """Sums of whole numbers read sizes, and so do rows that are put together before the product."""
+    varying = [size for size in _first(node).shape[:-1] if not isinstance(size, int)]
+    is_plain = node.meta["val"].dtype.is_floating_point and len(varying) < 2
+    return None if is_plain else sizes_known_before_data(node)
+
+
+def _first(node: Node) -> torch.Tensor:
+    """Returns PyTorch's value of the first factor."""
+    tensor: torch.Tensor = value_of(node.args[node.target in SUMS_OF_PRODUCTS])
+    return tensor
 
 
 def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
@@ -53,7 +67,10 @@ def _product(ctx: ConversionContext, first: Operand, second: Operand) -> Network
 
 
 @converts(
-    *PRODUCTS, reject_if=_inexact_integer_product, keep_constants=True, reads_runtime_shape=False
+    *PRODUCTS,
+    reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
+    keep_constants=True,
+    reads_runtime_shape=False,
 )
 def product(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, **second: Any
@@ -64,7 +81,7 @@ def product(
 
 @converts(
     *SUMS_OF_PRODUCTS,
-    reject_if=_inexact_integer_product,
+    reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
     keep_constants=True,
     reads_runtime_shape=False,
 )
@@ -82,7 +99,7 @@ def sum_of_product(
 
 @converts(
     aten.linear.default,
-    reject_if=_inexact_integer_product,
+    reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
     keep_constants=True,
     reads_runtime_shape=False,
 )

@@ -231,8 +231,11 @@ def _inputs(
     if weights.hidden_bias is not None and not cell.bias_inside:
         dtype = ctx.dtype_of(sequence)
         share = elementwise.arithmetic(ctx, "SUM", share, weights.hidden_bias, dtype)
+    width = (
+        share.shape[2] // cell.gates
+    )  # which TensorRT does not infer from a batch without sequences
     layer = add_layer(ctx, "shuffle", share)
-    layer.reshape_dims = (0, 0, cell.gates, -1)
+    layer.reshape_dims = (0, 0, cell.gates, width)
     layer.second_transpose = (0, 2, 1, 3)
     return layer.get_output(0)
 

@@ -13,6 +13,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, 
 from torchtrt_converters_aten_core.impl import integer_reduction as exact
 from torchtrt_converters_aten_core.impl import reduction as impl
 from torchtrt_converters_aten_core.impl import sizes, types, unary
+from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts
 
@@ -49,8 +50,10 @@ def _inexact(node: Node) -> str | None:
     tensor, kind = value_of(op.self), TOTALS[node.target]
     logical = tensor.dtype is torch.bool
     dims = impl.all_dims(tensor, getattr(op, "dim", None))
-    if not tensor.dim() or (exact.has_halves(tensor, dims) and not logical):
+    if not tensor.dim():
         return None
+    if exact.has_halves(tensor, dims) and not logical:
+        return sizes_known_before_data(node)
     if kind == "PROD" and not logical:
         return (
             "this TensorRT multiplies integers in float32, unless there is a fixed number of them"

@@ -11,11 +11,20 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape as impl
 from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.impl.checks import RANK_LIMIT
+from torchtrt_converters_aten_core.impl.checks import RANK_LIMIT, is_backed
 from torchtrt_converters_aten_core.impl.sizes import Deferred
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
+
+
+def _mistaken_rank(node: Node) -> str | None:
+    """Rejects a tensor of no dimensions that PyTorch takes for a vector of one element, if that size is from data."""
+    op = arguments_of(node)
+    sizes = getattr(op, "size", None) or getattr(op, "shape", ())
+    return (
+        None if len(sizes) == node.meta["val"].dim() else "PyTorch mistakes the rank of the result"
+    )
 
 
 @converts(
@@ -25,6 +34,7 @@ aten = torch.ops.aten
     aten._reshape_alias.default,
     aten.view_copy.default,
     aten._reshape_copy.default,
+    reject_if=_mistaken_rank,
 )
 def reshape(
     ctx: ConversionContext,
@@ -133,7 +143,24 @@ def unsqueeze(ctx: ConversionContext, self: NetworkTensor, dim: int) -> NetworkT
     return impl.unsqueeze(ctx, self, [dim])
 
 
-@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, reads_runtime_shape=False)
+def _ones_from_data(node: Node) -> str | None:
+    """Rejects sizes that depend on data: those that are 1 in a call would have to go in that call."""
+    op = arguments_of(node)
+    shape = value_of(op.self).shape
+    dim = getattr(op, "dim", None)
+    named = range(len(shape)) if dim is None else _as_list(dim)
+    if all(isinstance(shape[place], int) or is_backed(shape[place]) for place in named if shape):
+        return None
+    return "whether a size is 1 depends on the data, and with it the number of dimensions"
+
+
+@converts(
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.squeeze.default,
+    reject_if=_ones_from_data,
+    reads_runtime_shape=False,
+)
 def squeeze(
     ctx: ConversionContext, self: NetworkTensor, dim: int | Sequence[int] | None = None
 ) -> NetworkTensor:
@@ -155,10 +182,7 @@ def expand(
 @converts(aten.expand_as.default)
 def expand_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a broadcast to the shape of another tensor."""
-    rank = len(other.shape)
-    shape = [1] * (rank - len(self.shape)) + list(ctx.symbolic_shape(self))
-    wanted = [sizes.size_of(ctx, other, dim) if shape[dim] == 1 else -1 for dim in range(rank)]
-    return impl.expand(ctx, self, wanted)
+    return impl.expand(ctx, self, sizes.lazy_shape(ctx, other))
 
 
 @converts(aten.copy.default)
@@ -198,8 +222,8 @@ def repeat(
     counts: list[Size] = [*[1] * (rank - len(given)), *given]
     tensor = impl.to_rank(ctx, self, rank)
     symbols = ctx.symbolic_shape(tensor)
-    repeated = [dim for dim in range(rank) if not isinstance(counts[dim], int) or counts[dim] != 1]
-    split = [dim for dim in repeated if symbols[dim] != 1]
+    repeated = [dim for dim in range(rank) if not sizes.same(sizes.symbol_of(ctx, counts[dim]), 1)]
+    split = [dim for dim in repeated if not sizes.same(symbols[dim], 1)]
     wide = impl.unsqueeze(ctx, tensor, [dim + place for place, dim in enumerate(split)])
     copies: list[Size] = []
     for dim in range(rank):

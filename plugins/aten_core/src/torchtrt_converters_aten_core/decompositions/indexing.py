@@ -30,7 +30,18 @@ def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -
 
 
 def _within(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Returns indices that are limited to the tensor's elements."""
+    """Returns indices that are limited to the tensor's elements.
+
+    Raises:
+        NotImplementedError: Whether there are elements depends on data.
+    """
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    if any(
+        index is not None and free_unbacked_symbols(size)
+        for index, size in zip(indices, self.shape, strict=False)
+    ):
+        raise NotImplementedError("whether there are elements to choose from depends on data")
     return [
         None if index is None else index.clamp(-self.shape[dim], self.shape[dim] - 1)
         for dim, index in enumerate(indices)

@@ -49,30 +49,29 @@ def _numbers_middle(self: Tensor) -> tuple[Tensor, Tensor]:
     return values.gather(-1, place), order.gather(-1, place)
 
 
-def _may_be_nan(flat: Tensor) -> bool:
-    """Returns whether a vector may have no elements, in which case its median is NaN."""
-    return flat.dtype.is_floating_point and not isinstance(flat.shape[0], int)
-
-
-def _sorted_and_nan(flat: Tensor) -> Tensor:
-    """Returns the elements in order, with NaN behind them."""
-    return torch.cat([flat.sort(stable=True)[0], flat.new_full((1,), math.nan)])
+def _sorted_and_median_of_none(flat: Tensor) -> Tensor:
+    """Returns the elements in order, and behind them the median of no elements: NaN, as an integer the least one."""
+    is_floating = flat.dtype.is_floating_point
+    none = math.nan if is_floating else torch.iinfo(flat.dtype).min
+    return torch.cat([flat.sort(stable=True)[0], flat.new_full((1,), none)])
 
 
 @pack.decomposition(aten.median.default)
 def median(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements."""
     flat = self.reshape(-1)
-    if not _may_be_nan(flat):
+    if isinstance(flat.shape[0], int):
         return _middle(flat)[0].reshape(())
     last = torch.sym_max(flat.shape[0] - 1, 0)
     first, second = (
         torch.arange(place, place + 1, device=self.device) for place in (last // 2, last)
     )
-    values = _sorted_and_nan(flat)
-    middle, greatest = values.index_select(0, first), values.index_select(0, second)
-    # Elements that are NaN come last.
-    return torch.where(greatest != greatest, greatest, middle).reshape(())
+    values = _sorted_and_median_of_none(flat)
+    middle = values.index_select(0, first)
+    if self.dtype.is_floating_point:
+        greatest = values.index_select(0, second)  # elements that are NaN come last
+        middle = torch.where(greatest != greatest, greatest, middle)
+    return middle.reshape(())
 
 
 @pack.decomposition(aten.median.dim)
@@ -85,11 +84,11 @@ def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor,
 def nanmedian(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements, those that are NaN left out."""
     flat = self.reshape(-1)
-    if not _may_be_nan(flat):
+    if isinstance(flat.shape[0], int):
         return _numbers_middle(flat)[0].reshape(())
     last = ((flat == flat).to(torch.int64).sum() - 1).clamp_min(0)
     place = torch.div(last, 2, rounding_mode="floor")
-    return _sorted_and_nan(flat).index_select(0, place.reshape(1)).reshape(())
+    return _sorted_and_median_of_none(flat).index_select(0, place.reshape(1)).reshape(())
 
 
 @pack.decomposition(aten.nanmedian.dim)

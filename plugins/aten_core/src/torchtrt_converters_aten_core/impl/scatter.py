@@ -22,6 +22,7 @@ from torchtrt_converters_aten_core.impl import (
     reduction,
     shape,
     sizes,
+    slicing,
     types,
     unary,
 )
@@ -171,6 +172,26 @@ def _one_by_one(
     dim: int,
 ) -> NetworkTensor:
     """Returns ``tensor`` combined with ``source`` in a loop, or overwritten by it without a kind."""
+    extents = sizes.sizes_of(ctx, tensor)
+    if sizes.may_be_zero(ctx, ctx.symbolic_shape(tensor)[dim]):
+        # Each iteration names one place. TensorRT wants it to be there, even of a loop without iterations.
+        more = creation.full(ctx, 0, [*extents[:dim], 1, *extents[dim + 1 :]], ctx.dtype_of(tensor))
+        longer = slicing.concatenate(ctx, [tensor, more], dim)
+        result = _loop(ctx, kind, longer, index, source, dim)
+        rank = len(extents)
+        return shape.slice_by(ctx, result, [0] * rank, extents, [1] * rank)
+    return _loop(ctx, kind, tensor, index, source, dim)
+
+
+def _loop(
+    ctx: ConversionContext,
+    kind: str | None,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    source: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
+    """Returns ``tensor``, which has places along ``dim``, after one iteration for each place of ``source`` there."""
     count = sizes.size_of(ctx, source, dim)
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(count), trt.TripLimit.COUNT)

@@ -46,12 +46,36 @@ def reshape(
     target = [symbol_of(ctx, size) for size in sizes]
     if result is not None:
         target = [
-            known if size is None or size == -1 else size
+            known if size is None or same(size, -1) else size
             for size, known in zip(target, result, strict=True)
         ]
     if len(source) == len(target) and all(map(same, source, target)):
         return tensor
     layer = add_layer(ctx, "shuffle", tensor)
+    if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
+        return _reshape_empty(ctx, layer, sizes, target)
+    dims = _reshape_dims(ctx, tensor, sizes, source, target)
+    if is_static(dims):
+        layer.reshape_dims = tuple(dims)
+        return layer.get_output(0)
+    # A size that is computed may be 0, which must not stand for a copy: so nothing is copied.
+    layer.zero_is_placeholder = False
+    dims = [
+        size_math.resolve(ctx, size) if isinstance(known, int) and known == 0 else known
+        for size, known in zip(sizes, dims, strict=True)
+    ]
+    layer.set_input(1, size_math.to_tensor(ctx, dims))
+    return layer.get_output(0)
+
+
+def _reshape_dims(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    sizes: Sequence[Size | Deferred],
+    source: Sequence[SymbolicSize],
+    target: Sequence[SymbolicSize],
+) -> list[Size]:
+    """Returns what TensorRT gets for each new size: 0 for a copy, -1 for one that it infers, or the size itself."""
     dims: list[Size] = []
     for place, (size, symbol) in enumerate(zip(sizes, target, strict=True)):
         if isinstance(symbol, int) and symbol >= 0:
@@ -60,27 +84,40 @@ def reshape(
             dims.append(0)
         else:
             dims.append(size_math.resolve(ctx, size))
-    if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
-        return _reshape_empty(ctx, layer, sizes, target)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
-    copied = (
-        source[place] for place, size in enumerate(dims) if isinstance(size, int) and not size
-    )
-    # Of no elements, TensorRT infers nothing.
-    if len(unknown) == 1 and -1 not in dims and not any(may_be_zero(ctx, each) for each in copied):
-        dims[unknown[0]] = -1
-        unknown = []
-    if unknown:
-        # A size that is computed may be 0, which must not stand for a copy: so nothing is copied.
-        layer.zero_is_placeholder = False
-        dims = [
-            size_math.resolve(ctx, size) if isinstance(known, int) and known == 0 else known
-            for size, known in zip(sizes, dims, strict=True)
-        ]
-        layer.set_input(1, size_math.to_tensor(ctx, dims))
-    else:
-        layer.reshape_dims = tuple(dims)
-    return layer.get_output(0)
+    inferred = [dims.index(-1)] if -1 in dims else unknown
+    if len(inferred) != 1:
+        return dims
+    (place,) = inferred
+    others = [symbol for other, symbol in enumerate(target) if other != place]
+    if not any(may_be_zero(ctx, each) for each in others):
+        dims[place] = -1
+    elif -1 in dims:  # of no elements, TensorRT infers nothing
+        dims[place] = _inferred(ctx, tensor, source, target, place, sizes)
+    return dims
+
+
+def _inferred(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    source: Sequence[SymbolicSize],
+    target: Sequence[SymbolicSize],
+    place: int,
+    sizes: Sequence[Size | Deferred],
+) -> Size:
+    """Returns the size that a reshape leaves to be inferred, of tensors without elements too."""
+    rest = list(range(len(source)))
+    others: list[Size] = []
+    for other, symbol in enumerate(target):
+        if other == place:
+            continue
+        kept = next((dim for dim in rest if same(source[dim], symbol)), None)
+        if kept is None:
+            others.append(_known(ctx, symbol, sizes[other]))
+        else:
+            rest.remove(kept)  # which may be 0, and divides both sides
+    count = size_math.product(ctx, [size_math.size_of(ctx, tensor, dim) for dim in rest])
+    return size_math.combine(ctx, "FLOOR_DIV", count, size_math.product(ctx, others))
 
 
 def _reshape_empty(

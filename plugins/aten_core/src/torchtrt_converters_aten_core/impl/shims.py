@@ -36,6 +36,11 @@ def tells_sizes_that_depend_on_data() -> bool:
     return supports(Capability.SIZES_FROM_DATA)
 
 
+def returns_sizes_of_one_branch() -> bool:
+    """Returns whether the branches of a conditional may return different sizes, which TensorRT 8.6 refuses."""
+    return supports(Capability.BRANCHES_OF_OTHER_SIZES)
+
+
 def deconvolves(dtype: torch.dtype) -> bool:
     """Returns whether the TensorRT in use has a Deconvolution layer of a dtype."""
     return dtype is not torch.bfloat16 or supports(Capability.BFLOAT16_DECONVOLUTION)

@@ -32,6 +32,8 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
+from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
+from torchtrt_converters_aten_core.impl.sizes_from_data import asserted_size
 from torchtrt_converters_aten_experimental import pack
 
 
@@ -60,7 +62,7 @@ def no_dimensions(node: Node) -> str | None:
 @pack.converter(
     torch.ops.aten.nonzero.default,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    reject_if=(no_dimensions, unmoved_signed_bytes),
+    reject_if=(no_dimensions, unmoved_signed_bytes, asserted_size),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -104,10 +106,23 @@ def unfit_masks(node: Node) -> str | None:
     return None
 
 
+def unknown_sizes(node: Node) -> str | None:
+    """Rejects sizes that this TensorRT does not return, unless a mask of the leading dimensions needs none."""
+    op = arguments_of(node)
+    shape = value_of(op.self).shape
+    if hasattr(op, "indices"):
+        mask, *rest = map(value_of, op.indices)
+        if _is_mask(mask) and all(index is None for index in rest):
+            return None
+    elif sizes.have_same_sizes(shape, value_of(op.mask).shape):
+        return None
+    return sizes_known_before_data(node)
+
+
 @pack.converter(
     torch.ops.aten.index.Tensor,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    reject_if=(unfit_masks, unmoved_bytes),
+    reject_if=(unfit_masks, unmoved_bytes, unknown_sizes, asserted_size),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -155,7 +170,7 @@ def _select(ctx: ConversionContext, tensor: NetworkTensor, mask: NetworkTensor) 
 @pack.converter(
     torch.ops.aten.masked_select.default,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    reject_if=unmoved_bytes,
+    reject_if=(unmoved_bytes, unknown_sizes, asserted_size),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -196,7 +211,7 @@ def unfit_unique(node: Node) -> str | None:
         torch.ops.aten.unique_dim.default: True,
     },
     requires=Capability.DATA_DEPENDENT_SIZES,
-    reject_if=(unfit_unique, unmoved_bytes),
+    reject_if=(unfit_unique, unmoved_bytes, sizes_known_before_data, asserted_size),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -294,15 +309,16 @@ _BEHIND = float(1 << 24)
 
 def _differs_from_before(ctx: ConversionContext, rows: NetworkTensor) -> NetworkTensor:
     """Returns which slices along the first dimension do not equal the one before; the first does not."""
-    rank, (length, *others) = len(rows.shape), sizes.sizes_of(ctx, rows)
-    rest = [sizes.combine(ctx, "SUB", length, 1), *others]
-    before, after = (
-        shape.slice_by(ctx, rows, [start, *[0] * (rank - 1)], rest, [1] * rank) for start in (0, 1)
-    )
-    changes = elementwise.compare(ctx, "ne", after, before)
+    rank = len(rows.shape)
+    places = creation.places(ctx, rows, 0, torch.int32)
+    places = shape.squeeze(ctx, places, range(1, rank))
+    previous = elementwise.arithmetic(ctx, "SUB", places, 1, torch.int32)
+    previous = elementwise.clamp(ctx, previous, 0, None, torch.int32)
+    before = indexing.gather(ctx, rows, previous, 0)
+    changes = elementwise.compare(ctx, "ne", rows, before)
     changes = reduction.any_true(ctx, changes, range(1, rank), False)
-    start = ctx.tensor([True])
-    return slicing.concatenate(ctx, [start, changes], 0)
+    is_first = elementwise.compare(ctx, "eq", places, 0)
+    return elementwise.combine(ctx, "OR", changes, is_first)
 
 
 def _as_places(

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from torchtrt.contract import qualified_function
@@ -292,6 +293,9 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
     except NewAssumptionError as error:
         question = f"whether {error.expression} is {error.value}"
         reason = f"its decomposition asks {question}, which is not the same for all sizes"
+        raise _NotDecomposedError(reason) from error
+    except GuardOnDataDependentSymNode as error:
+        reason = f"its decomposition asks for the value of {error.cond}, which depends on data"
         raise _NotDecomposedError(reason) from error
     except Exception as error:
         if not is_ours:  # PyTorch's own may refuse its inputs in any way; then the node stays whole

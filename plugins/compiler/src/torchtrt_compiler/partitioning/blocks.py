@@ -14,17 +14,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.groups import group_of
+from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
     """Returns the blocks of a graph whose nodes have been resolved, however large they are.
 
     A node stays in PyTorch if no converter accepts it, or if its block would be smaller than ``min_block_size``.
-    It also stays there if an engine would need an input whose size has no bound.
+    It also stays there if an engine would need an input whose size depends on data and has no maximum.
     With ``require_full_compilation`` no block is too small.
     """
     reasons: dict[Node, _Reason] = {}
@@ -207,18 +205,11 @@ def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _R
             for source in tensor_inputs(node):
                 if source not in members and has_unbounded_size(source):
                     reason = (
-                        f"Its input {source.name} comes from outside the engine with a size that depends on data, "
-                        "so there is no maximum size to build for."
+                        f"Its input {source.name} comes from outside the engine with a size that depends on data, and "
+                        "the program has no maximum for it that an engine could be built for. In the model, "
+                        "torch._check(n <= ...) gives one."
                     )
                     demoted[node] = _rule(reason, "unbounded-size")
     for node in list(demoted):  # what picks an output follows the call
         demoted.update({user: demoted[node] for user in node.users if _producer(user) is node})
     return demoted
-
-
-def has_unbounded_size(node: Node) -> bool:
-    """Returns whether a tensor of a node has a size that depends on data."""
-    leaves: list[Any] = pytree.tree_leaves(node.meta.get("val"))
-    return any(
-        isinstance(leaf, torch.Tensor) and bool(free_unbacked_symbols(leaf)) for leaf in leaves
-    )

@@ -19,10 +19,10 @@ from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_compiler.partitioning.blocks import (
     Partition,
     group_nodes,
-    has_unbounded_size,
     readers,
     tensor_inputs,
 )
+from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
 
 aten = torch.ops.aten
 

@@ -8,5 +8,5 @@ pack = ConverterPack(
     summary="torchvision's ops for detection",
     torch=">=2.9",
     tensorrt=">=8.6",
-    modules=("converters", "decompositions"),
+    modules=("converters", "decompositions", "passes"),
 )

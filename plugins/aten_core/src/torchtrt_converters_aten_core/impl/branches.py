@@ -1,0 +1,24 @@
+"""What the two branches of ``cond`` return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion import value_of
+
+
+def branch_results(node: Node) -> list[list[Any]]:
+    """Returns PyTorch's values of the results of each branch: fake tensors, or what else a branch returns.
+
+    Args:
+        node: A node of ``torch.ops.higher_order.cond``.
+    """
+    from torchtrt.graphs.nodes import inner_graphs  # takes longer to import than all packs
+
+    return [
+        [value_of(leaf) for leaf in pytree.tree_leaves(branch.graph.output_node().args[0])]
+        for branch in inner_graphs(node)
+    ]

@@ -1,0 +1,15 @@
+"""Sizes that depend on data, with the maximum that they can be."""
+
+from __future__ import annotations
+
+from torch.fx import GraphModule
+
+from torchtrt.settings import CompilationSettings
+from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.impl.sizes_from_data import limit_sizes_from_data
+
+
+@pack.lowering_pass()
+def sizes_from_data(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Limits the sizes that ops make of data."""
+    limit_sizes_from_data(graph_module.graph)

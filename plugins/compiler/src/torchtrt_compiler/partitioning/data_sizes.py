@@ -1,0 +1,91 @@
+"""The sizes that depend on data: an engine can take a tensor with such a size if the program bounds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import (
+    InputProfile,
+    Profile,
+    SizeRange,
+    profile_input,
+    size_bounds,
+)
+from torchtrt.graphs.symbols import sizes_from_data
+from torchtrt.tensorrt.shims import INT32_RANGE
+
+
+def has_unbounded_size(node: Node) -> bool:
+    """Returns whether a tensor of a node has a size that depends on data and has no maximum.
+
+    The maximum is that of the program: of a ``torch._check``, of an op's own fake kernel, or of what a mask can choose.
+    A tensor that would have more elements than TensorRT takes has none.
+    """
+    return not all(map(_is_bounded, _tensors(node.meta.get("val"))))
+
+
+def profile_of_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
+    """Returns the profile of an engine's input, whose sizes may depend on data. Those are the same in each profile.
+
+    Args:
+        name: The input's name.
+        value: Its fake tensor. Its sizes that depend on data have a maximum.
+        profiles: The range of each symbol of the model's inputs.
+    """
+    if not (ranges := _ranges(value)):
+        return profile_input(name, value, profiles)
+    profile = profile_input(name, value, [{**ranges, **each} for each in profiles])
+    # PyTorch has n - 1 for the size of what follows the first of n rows, also of none.
+    shapes = (
+        tuple(SizeRange(max(low, 0), max(opt, 0), max(high, 0)) for low, opt, high in sizes)
+        for sizes in profile.profiles
+    )
+    return dataclasses.replace(profile, profiles=tuple(shapes))
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+def _ranges(tensor: torch.Tensor) -> dict[Any, SizeRange]:
+    """Returns the range of each symbol in a tensor's sizes that depends on data and has a maximum."""
+    ranges = {}
+    for symbol in sizes_from_data(tensor):
+        bounds = _range_of(tensor, symbol)
+        if bounds is not None:
+            ranges[symbol] = bounds
+    return ranges
+
+
+def _range_of(tensor: torch.Tensor, symbol: Any) -> SizeRange | None:
+    environment = next(size.node.shape_env for size in tensor.shape if not isinstance(size, int))
+    bounds = environment.var_to_range[symbol]
+    is_bounded = bounds.upper.is_Integer and bounds.upper <= INT32_RANGE[1]
+    if not is_bounded:
+        return None
+    low = max(int(bounds.lower), 0) if bounds.lower.is_Integer else 0
+    return SizeRange(low, int(bounds.upper), int(bounds.upper))
+
+
+def _is_bounded(tensor: torch.Tensor) -> bool:
+    """Returns whether all sizes of a tensor that depend on data have a maximum, and few elements result from them."""
+    symbols = sizes_from_data(tensor)
+    if not symbols:
+        return True
+    ranges = _ranges(tensor)
+    if ranges.keys() < symbols:
+        return False
+    own = [
+        size
+        for size in tensor.shape
+        if isinstance(size, int) or size.node.expr.free_symbols <= symbols
+    ]
+    most = math.prod(size_bounds(size, ranges).max for size in own)
+    return most <= INT32_RANGE[1]

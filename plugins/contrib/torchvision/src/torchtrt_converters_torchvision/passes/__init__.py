@@ -1,0 +1,1 @@
+"""What the pack does to whole graphs."""
