@@ -1,4 +1,4 @@
-"""What the two branches of ``cond`` return."""
+"""The results of the two branches of ``cond``."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _MOST: Mapping[Any, Most] = {
 
 
 def limit_sizes_from_data(graph: Graph, further: Mapping[Any, Most] | None = None) -> None:
-    """Tells PyTorch the maximum of the sizes that a graph makes of data, which checks and engines ask for.
+    """Sets the maximum of the sizes that a graph makes of data, which checks and engines ask for.
 
     Args:
         graph: The graph.

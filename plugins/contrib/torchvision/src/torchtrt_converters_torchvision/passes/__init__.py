@@ -1,1 +1,1 @@
-"""What the pack does to whole graphs."""
+"""The passes of the pack over whole graphs."""
