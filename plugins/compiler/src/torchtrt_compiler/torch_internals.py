@@ -293,7 +293,9 @@ def is_guard_of_dynamo() -> bool:
 
 
 @contextlib.contextmanager
-def noting_size_questions(note: Callable[[Any, bool], None], may_be_empty: bool) -> Iterator[None]:
+def noting_size_questions(
+    note: Callable[[Any, Any, bool], None], may_be_empty: bool
+) -> Iterator[None]:
     """Calls a function with each question about sizes that no op asks, and its answer, inside a ``with`` block.
 
     PyTorch asks ``ShapeEnv.evaluate_expr``, records ops in ``proxy_call``, and computes their sizes in
@@ -318,20 +320,22 @@ def noting_size_questions(note: Callable[[Any, bool], None], may_be_empty: bool)
 
         return call
 
-    evaluate, make_symbol = ShapeEnv.evaluate_expr, symbolic_shapes.make_symbol
+    evaluate: Any = ShapeEnv.evaluate_expr
+    make_symbol: Any = vars(symbolic_shapes)["make_symbol"]
 
     def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
         answer = evaluate(environment, question, *args, **options)
         is_own = threading.get_ident() == own and not depth
         # Code that names an answer for unknown sizes takes either answer.
         is_decided = options.get("fallback_value") is None and answer in (True, False)
-        if is_own and is_decided and getattr(question, "free_symbols", ()):
+        symbols: Any = getattr(question, "free_symbols", ())
+        if is_own and is_decided and symbols:
             note(environment, question, bool(answer))
         return answer
 
     def make_natural(*args: Any, positive: bool | None = None, **options: Any) -> Any:
-        sign = {"nonnegative": True} if positive else {"positive": positive}
-        return make_symbol(*args, **sign, **options)
+        options |= {"nonnegative": True} if positive else {"positive": positive}
+        return make_symbol(*args, **options)
 
     passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 

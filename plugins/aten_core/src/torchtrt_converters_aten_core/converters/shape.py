@@ -21,7 +21,7 @@ aten = torch.ops.aten
 def _mistaken_rank(node: Node) -> str | None:
     """Rejects a tensor of no dimensions that PyTorch takes for a vector of one element, if that size is from data."""
     op = arguments_of(node)
-    sizes = getattr(op, "size", None) or getattr(op, "shape", ())
+    sizes: Any = getattr(op, "size", None) or getattr(op, "shape", ())
     return (
         None if len(sizes) == node.meta["val"].dim() else "PyTorch mistakes the rank of the result"
     )

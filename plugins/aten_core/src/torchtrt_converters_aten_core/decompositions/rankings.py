@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,9 +61,10 @@ def _sorted_and_median_of_none(flat: Tensor) -> Tensor:
 def median(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements."""
     flat = self.reshape(-1)
-    if isinstance(flat.shape[0], int):
+    size: Any = flat.shape[0]
+    if isinstance(size, int):
         return _middle(flat)[0].reshape(())
-    last = torch.sym_max(flat.shape[0] - 1, 0)
+    last = torch.sym_max(size - 1, 0)
     first, second = (
         torch.arange(place, place + 1, device=self.device) for place in (last // 2, last)
     )
@@ -84,7 +86,8 @@ def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor,
 def nanmedian(self: Tensor) -> Tensor:
     """Returns the lower of the middle elements, those that are NaN left out."""
     flat = self.reshape(-1)
-    if isinstance(flat.shape[0], int):
+    size: Any = flat.shape[0]
+    if isinstance(size, int):
         return _numbers_middle(flat)[0].reshape(())
     last = ((flat == flat).to(torch.int64).sum() - 1).clamp_min(0)
     place = torch.div(last, 2, rounding_mode="floor")

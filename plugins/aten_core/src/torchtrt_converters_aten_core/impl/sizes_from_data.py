@@ -117,5 +117,6 @@ def _of_branches(node: Node) -> dict[Any, int | None]:
             expression = getattr(getattr(size, "node", None), "expr", None)
             if expression in symbols:
                 most = [maximum(each) for each in either]
-                limits[expression] = None if None in most else max(most)
+                finite = [each for each in most if each is not None]
+                limits[expression] = max(finite) if len(finite) == len(most) else None
     return limits

@@ -65,7 +65,8 @@ def _ranges(tensor: torch.Tensor) -> dict[Any, SizeRange]:
 
 
 def _range_of(tensor: torch.Tensor, symbol: Any) -> SizeRange | None:
-    environment = next(size.node.shape_env for size in tensor.shape if not isinstance(size, int))
+    sizes: list[Any] = [size for size in tensor.shape if not isinstance(size, int)]
+    environment = sizes[0].node.shape_env
     bounds = environment.var_to_range[symbol]
     is_bounded = bounds.upper.is_Integer and bounds.upper <= INT32_RANGE[1]
     if not is_bounded:
@@ -82,10 +83,9 @@ def _is_bounded(tensor: torch.Tensor) -> bool:
     ranges = _ranges(tensor)
     if ranges.keys() < symbols:
         return False
+    shape: tuple[Any, ...] = tuple(tensor.shape)
     own = [
-        size
-        for size in tensor.shape
-        if isinstance(size, int) or size.node.expr.free_symbols <= symbols
+        size for size in shape if isinstance(size, int) or size.node.expr.free_symbols <= symbols
     ]
     most = math.prod(size_bounds(size, ranges).max for size in own)
     return most <= INT32_RANGE[1]

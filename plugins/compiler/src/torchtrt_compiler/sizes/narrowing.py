@@ -165,7 +165,7 @@ class Narrowing(NamedTuple):
         names = {
             symbol: sympy.Symbol(f"{name}.shape[{dim}]") for symbol, (name, dim) in origins.items()
         }
-        environment = dimensions[0].environment if dimensions else None
+        environment: Any = dimensions[0].environment if dimensions else None
         guards = {guard.expr: place_of(guard.sloc) for guard in getattr(environment, "guards", ())}
         for condition, line in guards.items():
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)

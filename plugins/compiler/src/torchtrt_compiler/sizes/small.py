@@ -358,10 +358,12 @@ def _number(value: Any, values: Values, default: int | None = _DATA_SIZE) -> Any
     if not hasattr(value, "node"):
         return value
     expression = value.node.expr
-    others = {symbol: default for symbol in expression.free_symbols if symbol not in values}
-    if others and default is None:
-        return None
-    return value.node.pytype(evaluate(expression, {**values, **others}))
+    others = expression.free_symbols - values.keys()
+    if default is None:
+        if others:
+            return None
+        default = 0
+    return value.node.pytype(evaluate(expression, {**values, **dict.fromkeys(others, default)}))
 
 
 def _concrete(leaf: Any, values: Values) -> Any:

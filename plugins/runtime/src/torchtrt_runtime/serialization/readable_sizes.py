@@ -62,7 +62,7 @@ class _Entry:
         """Returns whether PyTorch's reader finds the value of a symbol here."""
         if self.role == "bool":
             return bool(self.value == sympy.Eq(symbol, 1))
-        return self.value.as_coeff_Mul()[1] == symbol
+        return bool(self.value.as_coeff_Mul()[1] == symbol)
 
 
 class _Sizes:

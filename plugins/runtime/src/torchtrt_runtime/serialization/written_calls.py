@@ -28,7 +28,8 @@ def copy_call(graph: Graph, node: Node, env: Mapping[Node, Any]) -> Node:
     operands = [env[each] if isinstance(each, Node) else each for each in node.args]
     if rewrite is None or not operands or operands[1:] not in ([], [None]):
         return graph.node_copy(node, env.__getitem__)
-    return rewrite(_Numbers(graph), operands[0])
+    written: Node = rewrite(_Numbers(graph), operands[0])
+    return written
 
 
 def graphs_of(graph: Graph, owner: torch.nn.Module) -> dict[str, Any]:
