@@ -50,7 +50,11 @@ X = torch.rand(4, 4)
         (lambda x: x.to(torch.complex128).sum().abs(), {}, "dtype"),
         (torch.linalg.eigvalsh, {}, "no-converter"),
         (lambda x: x + torch.randn(4), {"torch_executed_ops": {"aten.add"}}, "no-input"),
-        (lambda x: x.nonzero() * 2, {"torch_executed_ops": {"aten.nonzero"}}, "unbounded-size"),
+        (
+            lambda x: torch.repeat_interleave(x.flatten().abs().to(torch.int64)) * 2,
+            {"torch_executed_ops": {"aten.repeat_interleave"}},
+            "unbounded-size",
+        ),
     ],
 )
 def test_each_reason_has_its_code(function, settings, expected):

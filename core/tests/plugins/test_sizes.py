@@ -19,6 +19,7 @@ from torch.utils._sympy import functions, interp
 from tests.support.shards import shards
 from tests.support.size_texts import texts, value_of
 from torchtrt.errors import UnreadableFileError
+from torchtrt.expressions import evaluate as evaluate_expression
 from torchtrt.plugins.sizes import (
     FUNCTIONS,
     InexpressibleError,
@@ -27,7 +28,6 @@ from torchtrt.plugins.sizes import (
     from_json,
     to_json,
 )
-from torchtrt.plugins.torch_internals import evaluate as evaluate_expression
 
 EXAMPLE = {"n": 12, "m": 5}
 POINTS = [(12, 5), (2, 3), (7, 30), (40, 4), (3, 3), (64, 64)]

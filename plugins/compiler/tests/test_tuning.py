@@ -11,7 +11,7 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import BuildError, SettingsError
-from torchtrt_compiler import building, compiler, tuning
+from torchtrt_compiler import compiler, tuning
 from torchtrt_runtime.executors.plain import PlainExecutor
 
 aten = torch.ops.aten
@@ -91,23 +91,6 @@ def test_what_makes_the_model_faster_stays_in_pytorch(times, linear, convolution
     assert first == "as it was partitioned: 10 ms"
     assert [LINEAR in others[0], CONVOLUTION in others[1]] == [True, True]
     assert [line.endswith(", kept") for line in others] == [LINEAR in kept, CONVOLUTION in kept]
-
-
-def test_attempts_share_their_engines(monkeypatch):
-    """Without a cache too: what Inductor compiles of the rest changes no engine."""
-    built = []
-    build = building.build_plan
-    monkeypatch.setattr(building, "build_plan", lambda *args: built.append(args) or build(*args))
-    monkeypatch.setattr(tuning, "milliseconds", lambda *_: 1)
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
-    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
-    model = Model().eval()
-    compiled = tuned(model, torch_executed_ops={CONVOLUTION, "aten.relu"}, engine_cache=False)
-
-    assert len(built) == 1
-    assert any("compiled by Inductor" in line for line in compiled.report.tried)
-    assert compiled.settings.engine_cache is False
-    torch.testing.assert_close(compiled(X), model(X))
 
 
 def test_the_fastest_so_far_is_measured_again_beside_each_attempt(monkeypatch):

@@ -166,7 +166,7 @@ def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Size:
         return ["rational", int(expression.p), int(expression.q)]
     if expression.is_Float and math.isfinite(expression):
         return ["float", float(expression)]
-    name = torch_internals.names_of_size_classes().get(type(expression))
+    name = torch_internals.names_of_size_classes(tuple(FUNCTIONS)).get(type(expression))
     if name is None:
         what = type(expression).__name__
         message = f"the size {expression} has {what}, which is no function of sizes"
@@ -258,7 +258,11 @@ def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
     """
     check_size(data)
     try:
-        return data if isinstance(data, int) else torch_internals.expression_of(data, symbol)
+        return (
+            data
+            if isinstance(data, int)
+            else torch_internals.expression_of(data, symbol, tuple(FUNCTIONS))
+        )
     except (ArithmeticError, AttributeError, AssertionError, TypeError, ValueError) as error:
         message = f"The file is damaged: it describes a size as {data!r:.100}: {error}."
         raise UnreadableFileError(message) from error

@@ -37,62 +37,40 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
-def evaluate(expression: Any, values: Mapping[Any, Any]) -> Any:
-    """Returns what an expression is for values of all its symbols: numbers, or symbolic sizes.
-
-    Raises:
-        ArithmeticError: It divides by zero, or a number is too large.
-        KeyError: A symbol has no value.
-        InexpressibleError: It has a function that is none of sizes.
-    """
-    from torchtrt.plugins import sizes
-
-    return sizes.evaluate(_size_of(expression), values.__getitem__)
-
-
-@functools.lru_cache(maxsize=1024)
-def _size_of(expression: Any) -> Any:
-    """Returns an expression as data, with its symbols as they are."""
-    from torchtrt.plugins import sizes
-
-    return sizes.to_json(expression, lambda symbol: symbol)
-
-
 @functools.cache
-def _size_classes() -> dict[str, Any]:
+def _size_classes(names: tuple[str, ...]) -> dict[str, Any]:
     """Returns SymPy's and PyTorch's classes of the functions of sizes, by name, as far as this PyTorch has them."""
     import sympy
     from sympy.functions.elementary.piecewise import ExprCondPair
     from torch.utils._sympy import functions
 
-    from torchtrt.plugins.sizes import FUNCTIONS
-
     homes = (functions, sympy)
     found = {
         name: next((getattr(home, name) for home in homes if hasattr(home, name)), None)
-        for name in FUNCTIONS
+        for name in names
     }
     return {name: each for name, each in found.items() if each} | {"ExprCondPair": ExprCondPair}
 
 
 @functools.cache
-def names_of_size_classes() -> Mapping[type, str]:
+def names_of_size_classes(names: tuple[str, ...]) -> Mapping[type, str]:
     """Returns the names of the functions of sizes, by SymPy's and PyTorch's classes.
 
     PyTorch has a minimum, a maximum and a remainder of its own, and reads them from files as SymPy's.
     """
     import sympy
 
-    own = {each: name for name, each in _size_classes().items()}
+    own = {each: name for name, each in _size_classes(names).items()}
     return own | {sympy.Max: "Max", sympy.Min: "Min", sympy.Mod: "PythonMod"}
 
 
-def expression_of(data: Any, symbol: Callable[[Any], Any]) -> Any:
+def expression_of(data: Any, symbol: Callable[[Any], Any], names: tuple[str, ...]) -> Any:
     """Returns the SymPy expression of a size that ``torchtrt.plugins.sizes`` has checked.
 
     Args:
         data: The size.
         symbol: From what stands for a symbol to the symbol.
+        names: The names of the functions of sizes.
     """
     import sympy
 
@@ -106,7 +84,7 @@ def expression_of(data: Any, symbol: Callable[[Any], Any]) -> Any:
         case ["rational", numerator, denominator]:
             return sympy.Rational(numerator, denominator)
     name, *operands = data
-    return _size_classes()[name](*(expression_of(each, symbol) for each in operands))
+    return _size_classes(names)[name](*(expression_of(each, symbol, names) for each in operands))
 
 
 def unary(name: str) -> Callable[[Any], Any]:

@@ -41,7 +41,7 @@ def _ops(*names: str) -> frozenset[Any]:
 
 
 _READS_OFFSET = _ops("sym_storage_offset", "storage_offset") | {torch.Tensor.storage_offset}
-READS_STRIDES = (
+_READS = (
     _ops("stride", "sym_stride", "is_contiguous", "sym_is_contiguous")
     | _ops("is_strides_like_format", "is_non_overlapping_and_dense")
     | {torch.Tensor.stride, torch.Tensor.is_contiguous, torch.Tensor.dim_order}
@@ -105,7 +105,7 @@ class StrideReads(TorchFunctionMode):
             UnsupportedProgramError: The function reads which memory a tensor has that is no parameter.
         """
         del types
-        if func in READS_STRIDES and (line := _line_of_model(func)):
+        if func in _READS and (line := _line_of_model(func)):
             self.lines.append(line)
             self.reads_offset |= func in _READS_OFFSET
         if func in _READS_MEMORY and not isinstance(args[0], torch.nn.Parameter):

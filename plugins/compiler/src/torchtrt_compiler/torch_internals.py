@@ -292,6 +292,10 @@ def is_guard_of_dynamo() -> bool:
     return False
 
 
+_ASKING_METHODS = ("contiguous", "__getitem__", "__setitem__")
+"""Methods that ask about sizes before they call an op."""
+
+
 @contextlib.contextmanager
 def noting_size_questions(
     note: Callable[[Any, Any, bool], None], may_be_empty: bool
@@ -345,6 +349,9 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
+        for name in _ASKING_METHODS:
+            method = inside(getattr(torch.Tensor, name))
+            stack.enter_context(patch(torch.Tensor, name, method))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield

@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Operand,
+    arguments_of,
+    value_of,
+)
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl import matmul as impl
 from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
@@ -55,7 +61,9 @@ def _asks_for_unknown_sizes(node: Node) -> str | None:
 
 def _first(node: Node) -> torch.Tensor:
     """Returns PyTorch's value of the first factor."""
-    tensor: torch.Tensor = value_of(node.args[node.target in SUMS_OF_PRODUCTS])
+    target: Any = node.target
+    name = target._schema.arguments[int(target in SUMS_OF_PRODUCTS)].name
+    tensor: torch.Tensor = value_of(getattr(arguments_of(node), name))
     return tensor
 
 

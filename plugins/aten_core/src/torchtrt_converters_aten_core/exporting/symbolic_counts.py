@@ -71,7 +71,8 @@ def _linspace(
 
 def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor | None:
     """Returns ones at the places that integers name in a new last dimension, and zeros elsewhere."""
-    if not isinstance(num_classes, torch.SymInt) and num_classes != 1:  # PyTorch refuses 0
+    is_known = not isinstance(num_classes, torch.SymInt)
+    if num_classes == 0 or (is_known and num_classes != 1):  # PyTorch refuses 0
         return None
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)

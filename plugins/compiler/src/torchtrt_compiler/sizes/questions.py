@@ -9,17 +9,14 @@ another answer needs another program. Questions that an op asks about the sizes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
-from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sympy
 from torch.export import ExportedProgram
-from torch.overrides import TorchFunctionMode
 
 from torchtrt.graphs.symbols import answers_are_same, shape_env_of
 from torchtrt_compiler.sizes.guards import line_of
-from torchtrt_compiler.stride_reads import READS_STRIDES
 from torchtrt_compiler.torch_internals import (
     asking_frame,
     is_guard_of_dynamo,
@@ -29,58 +26,34 @@ from torchtrt_compiler.torch_internals import (
 
 _KEY = "torchtrt_size_questions"
 _RAW_KEY = "torchtrt_size_questions_as_asked"
-_COMPILED = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
-"""Functions of PyTorch's that are no Python code: ``contiguous`` asks before it calls its op."""
 
 
-class SizeQuestions(TorchFunctionMode):
+class SizeQuestions:
     """Notes the questions about sizes that Python code asks inside a ``with`` block, and their answers.
 
     Args:
         may_be_empty: Whether a size of 0 is declared. PyTorch's symbols are positive otherwise, and SymPy answers
             questions about 0 by itself.
-
     """
 
     def __init__(self, may_be_empty: bool) -> None:
-        super().__init__()
         self._asked: dict[tuple[Any, Any], tuple[str, bool]] = {}
         self._may_be_empty = may_be_empty
-        self._is_paused = False
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> SizeQuestions:
         self._stack.enter_context(noting_size_questions(self._note, self._may_be_empty))
-        return super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        del error
         self._stack.close()
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Calls the function. Questions of compiled code belong to an op, unless it reads strides for Python code."""
-        del types
-        before = self._is_paused
-        self._is_paused |= isinstance(func, _COMPILED) and func not in READS_STRIDES
-        try:
-            return func(*args, **(kwargs or {}))
-        finally:
-            self._is_paused = before
 
     def _note(self, environment: Any, question: Any, answer: bool) -> None:
         if any(map(is_unbacked, question.free_symbols)):
             return  # no size of an input decides it
         condition = question if answer else sympy.Not(question)
-        if (
-            not (self._is_paused or answers_are_same())
-            and (environment, condition) not in self._asked
-        ):
+        if not answers_are_same() and (environment, condition) not in self._asked:
             asked = line_of(asking_frame()), is_guard_of_dynamo()
             self._asked[environment, condition] = asked
 

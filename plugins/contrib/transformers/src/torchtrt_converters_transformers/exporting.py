@@ -52,9 +52,15 @@ def without_harmless_questions() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         functions: Any = getattr(sys.modules.get(_INTERFACE), "ALL_ATTENTION_FUNCTIONS", None)
         if functions is not None and "sdpa" in functions:
-            register, attention = type(functions).register, functions["sdpa"]
-            register("sdpa", _attention(attention))
-            stack.callback(register, "sdpa", attention)
+            attention = functions["sdpa"]
+            wrapped = _attention(attention)
+            type(functions).register("sdpa", wrapped)
+            stack.callback(type(functions).register, "sdpa", attention)
+            if (
+                functions["sdpa"] is not wrapped
+            ):  # somebody has set one that goes before those registered
+                functions["sdpa"] = wrapped
+                stack.callback(functions.__setitem__, "sdpa", attention)
         masks = sys.modules.get(_MASKS)
         if prepare := getattr(masks, "_preprocess_mask_arguments", None):
             quiet = same_for_all_answers()(prepare)
