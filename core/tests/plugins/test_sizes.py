@@ -19,7 +19,7 @@ from torch.utils._sympy import functions, interp
 from tests.support.shards import shards
 from tests.support.size_texts import texts, value_of
 from torchtrt.errors import UnreadableFileError
-from torchtrt.expressions import evaluate as evaluate_expression
+from torchtrt.graphs.expressions import evaluate as evaluate_expression
 from torchtrt.plugins.sizes import (
     FUNCTIONS,
     InexpressibleError,

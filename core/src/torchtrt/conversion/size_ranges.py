@@ -13,7 +13,7 @@ import torch
 from sympy.core.function import Application
 
 from torchtrt.errors import InputError
-from torchtrt.expressions import evaluate
+from torchtrt.graphs.expressions import evaluate
 
 
 class SizeRange(NamedTuple):
@@ -190,7 +190,7 @@ def _value(expression: Any, symbols: Sequence[Any], values: Sequence[int]) -> in
     """Returns an expression's value, or None where it has none: PyTorch raises for a quotient by zero."""
     try:
         return int(evaluate(expression, dict(zip(symbols, values, strict=True))))
-    except ZeroDivisionError:
+    except ArithmeticError:
         return None
 
 

@@ -38,6 +38,7 @@ from torch.fx._symbolic_trace import _Patcher
 from torch.fx.experimental import proxy_tensor, symbolic_shapes
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
@@ -292,7 +293,9 @@ def is_guard_of_dynamo() -> bool:
     return False
 
 
-_ASKING_METHODS = ("contiguous", "__getitem__", "__setitem__")
+_ASKING_METHODS = frozenset(
+    {torch.Tensor.contiguous, torch.Tensor.__getitem__, torch.Tensor.__setitem__}
+)
 """Methods that ask about sizes before they call an op."""
 
 
@@ -341,6 +344,16 @@ def noting_size_questions(
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
+    class MethodCalls(TorchFunctionMode):
+        """Counts calls of methods as calls of ops."""
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            function = inside(func) if func in _ASKING_METHODS else func
+            return function(*args, **(kwargs or {}))
+
     passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
@@ -349,9 +362,7 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
-        for name in _ASKING_METHODS:
-            method = inside(getattr(torch.Tensor, name))
-            stack.enter_context(patch(torch.Tensor, name, method))
+        stack.enter_context(MethodCalls())
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield

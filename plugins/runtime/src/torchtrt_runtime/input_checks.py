@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError, kind_of
-from torchtrt.expressions import evaluate
+from torchtrt.graphs.expressions import holds
 from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.report_rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
@@ -386,14 +386,6 @@ class _Sizes:
         sizes = " or ".join(str(linear.size(each)) for each in found if each is not None)
         other = " if the other sizes stay as they are" if len(self._values) > 1 else ""
         return sizes and f"{place.input}.shape[{place.dim}] may be {sizes}{other}. "
-
-
-def holds(guard: Any, values: Mapping[Any, int]) -> bool:
-    """Returns whether a condition is true for values of its symbols. Remainders are Python's, as in a model's code."""
-    try:
-        return bool(evaluate(guard, values))
-    except (KeyError, ZeroDivisionError):  # a size that no input determines, or no number
-        return False
 
 
 def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:

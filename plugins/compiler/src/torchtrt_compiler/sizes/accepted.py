@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import sympy
 
 from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
-from torchtrt.expressions import CompiledExpression
+from torchtrt.graphs.expressions import CompiledExpression
 
 Values = Mapping[Any, int]
 """A value for each symbol."""
-_EVALUATIONS = 2**18
+_EVALUATIONS = 2**16
 """How often all conditions are evaluated together: a quarter of a second on a slow processor."""
 _FEWEST, _MOST = 2**6, 2**16
 """For how many combinations of values a condition is evaluated at least, and at most."""

@@ -20,7 +20,7 @@ from torchtrt.conversion.size_ranges import (
     union_of_profiles,
 )
 from torchtrt.errors import InputError
-from torchtrt.expressions import holds
+from torchtrt.graphs.expressions import holds
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point

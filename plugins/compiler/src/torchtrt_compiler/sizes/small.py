@@ -23,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import Profile, SizeRange, union_of_profiles
-from torchtrt.expressions import evaluate, holds
+from torchtrt.graphs.expressions import evaluate, holds
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing

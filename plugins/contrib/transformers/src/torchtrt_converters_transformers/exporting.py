@@ -56,9 +56,8 @@ def without_harmless_questions() -> Iterator[None]:
             wrapped = _attention(attention)
             type(functions).register("sdpa", wrapped)
             stack.callback(type(functions).register, "sdpa", attention)
-            if (
-                functions["sdpa"] is not wrapped
-            ):  # somebody has set one that goes before those registered
+            # A function that the user's code has set goes before those registered.
+            if functions["sdpa"] is not wrapped:
                 functions["sdpa"] = wrapped
                 stack.callback(functions.__setitem__, "sdpa", attention)
         masks = sys.modules.get(_MASKS)
