@@ -51,10 +51,12 @@ def _numbers_middle(self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sorted_and_median_of_none(flat: Tensor) -> Tensor:
-    """Returns the elements in order, and behind them the median of no elements: NaN, as an integer the least one."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true  # slow to import
+    """Returns the elements in order, and behind them the median of none, where there may be none.
 
-    if statically_known_true(flat.shape[0] > 0):
+    It is NaN, and the least integer. A TensorRT of 32 bits has no such integer.
+    """
+    size: Any = flat.shape[0]
+    if size.node.expr.is_positive:
         return flat.sort(stable=True)[0]
     is_floating = flat.dtype.is_floating_point
     none = math.nan if is_floating else torch.iinfo(flat.dtype).min
