@@ -43,9 +43,9 @@ from tests.parallel_parts import (  # noqa: F401  (checks)
 from tests.support.modules import Function
 from tests.support.parallel_models import Block, Perceptron, parallel_perceptron
 from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
-from torchtrt_compiler import tuning
-from torchtrt_runtime.meetings import agreed
-from torchtrt_runtime.process_groups import Processes
+from torchtrt_compiler.measuring import tuning
+from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.processes.meetings import agreed
 
 LIMIT = datetime.timedelta(seconds=60)
 ops = torch.ops._c10d_functional

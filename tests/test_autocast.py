@@ -9,7 +9,7 @@ import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.errors import SettingsError
 from torchtrt.packs import AutocastRule, local_pack
-from torchtrt_compiler.exporting import export
+from torchtrt_compiler.exporting.export import export
 from torchtrt_reference import VERSIONS
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)

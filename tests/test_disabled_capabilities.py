@@ -16,7 +16,7 @@ from torchtrt.errors import SettingsError
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.probes import disabling
-from torchtrt_runtime.report_rows import LayerUse
+from torchtrt_runtime.reports.rows import LayerUse
 from torchtrt_testing.building import BUILT, build
 
 ATTENTION = "aten.scaled_dot_product_attention.default"

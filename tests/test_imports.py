@@ -1,4 +1,4 @@
-"""Structure inside packages: no circles, layers of the core, which modules name ops. Between them: test_boundaries."""
+"""Structure inside packages: no circles, layers, which modules name ops. Between them: test_boundaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
 OPS_OF_THE_COMPILER = {
     "trial_calls": "the numbers of tokens in an engine's inputs are rows of the table that an embedding reads",
-    "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
+    "exporting/parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "the copies that it adds",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write, which their schemas do not declare",
@@ -30,10 +30,12 @@ OPS_OF_THE_COMPILER = {
     "lowering/equal_values": "what stands between the weight of a product and the product",
     "lowering/retracing": "composites that are views, which their schemas do not declare, and ``copy``",
     "lowering/row_rules": "which ops compute row by row: rows are divided behind all packs' passes",
-    "tuning": "casts, which cost an engine nothing",
+    "measuring/tuning": "casts, which cost an engine nothing",
 }
 """The modules of the compiler that name ops, and why no other can."""
 COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
+RUNTIME = Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime")
+LAYERED = (CORE, RUNTIME, COMPILER)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
@@ -42,30 +44,27 @@ def test_no_module_imports_itself_through_others(package):
     assert [] == circles(package.dependencies())
 
 
-def test_a_layer_of_the_core_imports_only_from_layers_below():
+@pytest.mark.parametrize("package", LAYERED, ids=lambda package: package.name)
+def test_a_layer_imports_only_from_layers_below(package):
     """The layers are those that docs/design.md lists, from the ground up."""
-    text = (
-        (ROOT / "docs/design.md")
-        .read_text()
-        .split("## The layers of the core")[1]
-        .split("\n## ")[0]
-    )
+    text = (ROOT / "docs/design.md").read_text()
+    table = text.split(f"## The layers of `{package.name}`")[1].split("\n#")[0]
     layers = [
         re.findall(r"`(\w+)`", line.split("|")[1])
-        for line in text.splitlines()
+        for line in table.splitlines()
         if line.startswith("| `")
     ]
     height = {name: number for number, layer in enumerate(layers) for name in layer}
-    direct = CORE.dependencies()
+    direct = package.dependencies()
     upward = [
         f"{module} -> {name}"
         for module, names in direct.items()
         for name in names
-        if CORE.top_level(module) != CORE.top_level(name)
-        and height[CORE.top_level(name)] >= height[CORE.top_level(module)]
+        if package.top_level(module) != package.top_level(name)
+        and height[package.top_level(name)] >= height[package.top_level(module)]
     ]
 
-    assert set(height) == {CORE.top_level(module) for module in direct}
+    assert set(height) == {package.top_level(module) for module in direct}
     assert [] == upward
 
 
@@ -180,10 +179,7 @@ def test_a_function_of_ten_lines_needs_no_docstring():
     assert ["long"] == undocumented_functions("def long(x):\n" + body * 10)
 
 
-USERS_OF_PYTORCH = [
-    Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime"),
-    COMPILER,
-]
+USERS_OF_PYTORCH = [RUNTIME, COMPILER]
 INTERNALS = "torch_internals"
 """The module of a distribution that names what PyTorch may change in any version."""
 STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")

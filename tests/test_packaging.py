@@ -150,7 +150,7 @@ def test_loading_all_packs_imports_nothing_slow():
         "rich",
         "sympy",
         "tensorrt",
-        "torchtrt_compiler.compiler",
+        "torchtrt_compiler.api",
         "torchtrt_compiler.lowering",
         "torchtrt_reference",
     )

@@ -12,8 +12,8 @@ from tests.support.compiled import assert_same, engines_of
 from tests.support.small import Small
 from torchtrt.errors import BuildError
 from torchtrt.tensorrt import trt
-from torchtrt_compiler.building import build_plan
-from torchtrt_compiler.engine_checks import EngineChecks
+from torchtrt_compiler.building.engine import build_plan
+from torchtrt_compiler.building.engine_checks import EngineChecks
 from torchtrt_compiler.record import layer_information, record_compilation
 
 
@@ -40,7 +40,7 @@ def refuse_networks_above(monkeypatch, layers):
             raise BuildError("could not build the engine: too large")
         return build_plan(builder, interpreted, *given)
 
-    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_small_plan)
+    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_small_plan)
 
 
 def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, monkeypatch):
@@ -75,7 +75,7 @@ def test_what_is_built_stays_when_another_block_is_divided(monkeypatch):
             raise BuildError("could not build the engine: not this one")
         return build_plan(builder, interpreted, *given)
 
-    monkeypatch.setattr("torchtrt_compiler.building.build_plan", refuse_the_second)
+    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", refuse_the_second)
     compiled = torchtrt.compile(model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8))
 
     assert len(compiled.report.splits) == 1
@@ -177,7 +177,7 @@ def refuse_layers(monkeypatch, kind):
             raise BuildError(f"could not find any implementation for node {kind}")
         return build_plan(builder, interpreted, *given)
 
-    monkeypatch.setattr("torchtrt_compiler.building.build_plan", build_plan_without)
+    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_plan_without)
 
 
 def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):

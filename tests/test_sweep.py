@@ -10,7 +10,7 @@ import torch
 
 import torchtrt
 from tools.sweep import steps, sweeping, together
-from torchtrt_compiler import building
+from torchtrt_compiler.building import engine as building
 from torchtrt_testing.op_info import samples_of
 
 WORKER = """

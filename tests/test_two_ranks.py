@@ -12,7 +12,7 @@ import torch
 
 from tests.support.processes import TESTING, run_python
 from torchtrt.errors import EngineError, ProcessGroupError
-from torchtrt_runtime.process_groups import Processes, as_broken_exchange, engine_failure
+from torchtrt_runtime.processes.groups import Processes, as_broken_exchange, engine_failure
 
 PROGRAMS = [Path(__file__).with_name(f"parallel_{name}.py") for name in ("parts", "program")]
 PROCESSES = Processes(2, 1, {"0": (0, 1)})
@@ -93,7 +93,7 @@ def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
     monkeypatch.setattr(dist, "get_process_group_ranks", list)
     known = {"0": (0, 1)}
     monkeypatch.setattr(
-        "torchtrt_runtime.process_groups.named_process_group", lambda name: known[name]
+        "torchtrt_runtime.processes.groups.named_process_group", lambda name: known[name]
     )
     PROCESSES.check()
 

@@ -13,7 +13,7 @@ from tests.support.processes import run_python
 from tests.support.warned import warning_in
 from torchtrt_cli import main
 from torchtrt_compiler.refit import refitting
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization import saving
 
 MODEL = """

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import torchtrt
 from torchtrt.tensorrt import Capability
-from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.reports.report import CompilationReport
 
 TENSORRTS = ("reference@11.4.0", "rtx")
 LAYERS = tuple(

@@ -36,7 +36,7 @@ from tools.sweep import sweeping
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt.tensorrt.selection import current
 from torchtrt.testing import PackConformance, first_party_cases
-from torchtrt_compiler.exporting import export
+from torchtrt_compiler.exporting.export import export
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
 from torchtrt_testing.cases import OpCase
 

@@ -37,7 +37,7 @@ def warn() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["torchtrt", "torchtrt_compiler.engines", "torchtrt_converters_vision", "torch._dynamo", "pluggy._callers", None],
+    ["torchtrt", "torchtrt_compiler.api", "torchtrt_converters_vision", "torch._dynamo", "pluggy._callers", None],
 )  # fmt: skip
 def test_lines_between_are_left_out(package: str | None) -> None:
     """Of torchtrt and all packs, of PyTorch, of pluggy, and of code that PyTorch generates."""

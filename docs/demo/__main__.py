@@ -22,7 +22,7 @@ from torchtrt.packs.listing import IN_USE, list_packs
 from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.report_tables import (
+from torchtrt_runtime.reports.tables import (
     block_table,
     converter_table,
     stage_table,

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.tensorrt import is_real
-from torchtrt_compiler.exporting import export
+from torchtrt_compiler.exporting.export import export
 
 TOLERANCE = 1e-4
 """The largest difference, relative to the largest value."""

@@ -20,7 +20,7 @@ from docs.demo.models import ResNet18
 from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from tests.benchmarks._measure import Row, run_python, seconds_in_turn
 from torchtrt_reference import VERSIONS
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 _START = """
 import importlib, re, torch

@@ -165,7 +165,7 @@ class Work:
 
 def export(work: Work) -> None:
     """Writes a model's program, its inputs and results, and its ONNX file."""
-    from torchtrt_compiler.exporting import export as export_program
+    from torchtrt_compiler.exporting.export import export as export_program
 
     model, inputs = work.model()
     with torch.no_grad():
@@ -199,7 +199,7 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     """Gets torchtrt's columns ready."""
     import torchtrt
     from torchtrt.tensorrt.selection import describe
-    from torchtrt_compiler import tuning
+    from torchtrt_compiler.measuring import tuning
 
     tuning.TRIES = TRIES
     tuning.ALL_IN_TORCH = {mode: how for mode, how in tuning.ALL_IN_TORCH.items() if mode in MODES}
@@ -268,7 +268,7 @@ def build(work: Work) -> None:
 def inductor(work: Work) -> Callable[[], dict[str, Any]]:
     """Has Inductor cache what ``tune=True`` tries, which takes minutes: it is to measure alone."""
     import torchtrt
-    from torchtrt_compiler.tuning import ops_of
+    from torchtrt_compiler.measuring.tuning import ops_of
 
     program, inputs, _ = work.loaded()
     ops = ops_of(program)

@@ -144,7 +144,7 @@ class Work:
 
 def export(work: Work) -> None:
     """Writes the programs of a model, its inputs, and its results in float16 and in int8."""
-    from torchtrt_compiler.exporting import export as export_program
+    from torchtrt_compiler.exporting.export import export as export_program
 
     model, inputs = work.model()
     # PyTorch's one op for attention in inference would hide its linear layers.

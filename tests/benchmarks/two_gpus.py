@@ -31,7 +31,7 @@ import torchtrt
 from tests.benchmarks._llama import SMALL, Sizes, llama
 from tests.support.parallel_models import small_parts
 from torchtrt.tensorrt.selection import describe
-from torchtrt_compiler import tuning
+from torchtrt_compiler.measuring import tuning
 
 ROUNDS = 11
 PHASES = (

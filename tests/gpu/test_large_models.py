@@ -10,7 +10,7 @@ import torchtrt
 from tests.support.compiled import assert_same
 from torchtrt.errors import RefitError
 from torchtrt.tensorrt import Capability, is_real, supports
-from torchtrt_compiler import engines
+from torchtrt_compiler.building import blocks as engines
 
 pytestmark = [
     pytest.mark.tensorrt,

@@ -19,10 +19,8 @@ def engines_of(compiled: torch.nn.Module) -> list[EngineModule]:
 def exports_of_followed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Returns a list that has an entry for each export of a followed model from now on."""
     exports: list[Any] = []
-    export = programs.export_traced
-    monkeypatch.setattr(
-        programs, "export_traced", lambda *args: exports.append(args) or export(*args)
-    )
+    export = programs.export
+    monkeypatch.setattr(programs, "export", lambda *args: exports.append(args) or export(*args))
     return exports
 
 

@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.compiler import export_traced
-from torchtrt_compiler.groups import group_of
+from torchtrt_compiler.exporting.export import export
+from torchtrt_compiler.exporting.parallel_models import wait_before_engines
 from torchtrt_compiler.lowering import equal_values, lower
-from torchtrt_compiler.parallel_models import wait_before_engines
+from torchtrt_compiler.lowering.groups import group_of
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 
 ops = torch.ops._c10d_functional
@@ -128,7 +128,7 @@ def reduced(x, kind="sum"):
 def exported(model, *inputs):
     """Returns the exported program of a model."""
     with torch.no_grad():
-        return export_traced(model.eval(), inputs, {}, None)
+        return export(model.eval(), inputs, {}, None)
 
 
 def lowered(program, **settings):

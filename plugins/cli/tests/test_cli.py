@@ -16,7 +16,7 @@ import torchtrt
 from plugins.cli.tests.example import convert
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
-from torchtrt_runtime.tables import Listing
+from torchtrt_runtime.reports.text_tables import Listing
 
 
 def rows(output: str) -> list[list[str]]:

@@ -21,8 +21,8 @@ from torchtrt.errors import TorchOp
 from torchtrt.registry.candidate import RejectionCode
 from torchtrt_cli import main
 from torchtrt_cli.page import fill, page_data
-from torchtrt_runtime.advice import BY_CODE, advice
-from torchtrt_runtime.report import BlockReport, CompilationReport
+from torchtrt_runtime.reports.advice import BY_CODE, advice
+from torchtrt_runtime.reports.report import BlockReport, CompilationReport
 
 ROOT = Path(__file__).parents[3]
 MARKUP = '<b onclick="x">\'&amp;&\u2028\\</b></script> {{data}} {{title}} <!--<script>'

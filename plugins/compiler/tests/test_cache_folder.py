@@ -24,7 +24,7 @@ from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, CacheWarning, SettingsError
 from torchtrt_cli import main
-from torchtrt_compiler import building
+from torchtrt_compiler.building import engine as building
 from torchtrt_compiler.cache import EngineCache, store
 
 
@@ -197,13 +197,13 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
 
 def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):
     """The next compilation is free to try."""
-    import torchtrt_compiler.building
+    import torchtrt_compiler.building.engine
 
     def fail(*_):
         raise BuildError("no")
 
     with monkeypatch.context() as patched:
-        patched.setattr(torchtrt_compiler.building, "build_plan", fail)
+        patched.setattr(torchtrt_compiler.building.engine, "build_plan", fail)
         with pytest.raises(BuildError):
             compiled(nn.Sequential(nn.Linear(4, 4)), tmp_path, [VARYING])
     assert [] == EngineCache(tmp_path).entries()

@@ -11,10 +11,10 @@ from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import BuildError, ConversionWarning, NoEngineWarning
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import disabling
-from torchtrt_compiler import engine_checks
-from torchtrt_compiler.engine_checks import sizes_to_compare
+from torchtrt_compiler.building import engine_checks
+from torchtrt_compiler.building.engine_checks import sizes_to_compare
 from torchtrt_compiler.trial_calls import ProgramInputs
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 VARYING = torchtrt.Input(min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8))
 OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8))

@@ -10,7 +10,9 @@ from torch import nn
 import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from torchtrt.errors import BuildError
-from torchtrt_compiler import building, engine_checks, engines
+from torchtrt_compiler.building import blocks as engines
+from torchtrt_compiler.building import engine as building
+from torchtrt_compiler.building import engine_checks
 from torchtrt_runtime.serialization.archive import Archive
 from torchtrt_runtime.serialization.inspection import inspect_file
 

@@ -10,7 +10,8 @@ import torch
 
 import torchtrt
 from torchtrt.errors import BuildError
-from torchtrt_compiler import engines, offloading
+from torchtrt_compiler import offloading
+from torchtrt_compiler.building import blocks as engines
 
 X = torch.rand(3, 16)
 

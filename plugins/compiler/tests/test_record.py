@@ -11,7 +11,7 @@ import torch
 import torchtrt
 from tests.support.modules import Function
 from torchtrt.errors import BuildError, SettingsError, UnwritableFileError
-from torchtrt_compiler import engines
+from torchtrt_compiler.building import blocks as engines
 
 X = torch.rand(3, 4)
 

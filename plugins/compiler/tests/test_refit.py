@@ -17,7 +17,8 @@ from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compil
 from tests.support.shards import some
 from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import EngineError, InputError, RefitError
-from torchtrt_compiler import building, compiler
+from torchtrt_compiler import pipeline
+from torchtrt_compiler.building import engine as building
 
 # PyTorch's own, where what it calls a tree is copied.
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")
@@ -297,7 +298,7 @@ def test_refitting_neither_lowers_nor_builds(monkeypatch):
     old, new = (nn.Sequential(nn.Linear(8, 8), nn.GELU()).eval() for _ in range(2))
     x = torch.rand(2, 8)
     done = []
-    for module, name in ((compiler, "lower"), (building, "build_plan")):
+    for module, name in ((pipeline, "lower"), (building, "build_plan")):
         call = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *args, _call=call, _name=name: done.append(_name) or _call(*args)

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt_compiler import building, tuning
+from torchtrt_compiler.building import engine as building
+from torchtrt_compiler.measuring import tuning
 
 
 def test_attempts_share_their_engines(monkeypatch):

@@ -11,8 +11,9 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import BuildError, SettingsError
-from torchtrt_compiler import compiler, tuning
-from torchtrt_runtime.executors.plain import PlainExecutor
+from torchtrt_compiler import api
+from torchtrt_compiler.measuring import tuning
+from torchtrt_runtime.modules.execution import PlainExecutor
 
 aten = torch.ops.aten
 LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
@@ -420,14 +421,14 @@ def test_an_attempt_that_fails_is_passed_over(times, monkeypatch):
     """The others are made, and the report says what happened."""
     times[frozenset()] = 10
     times[frozenset({CONVOLUTION})] = 4
-    build = compiler.compile
+    build = api.compile
 
     def failing(*args, **settings):
         if LINEAR in map(str, settings.get("torch_executed_ops", ())):
             raise BuildError("no room\nfor it")
         return build(*args, **settings)
 
-    monkeypatch.setattr(compiler, "compile", failing)
+    monkeypatch.setattr(api, "compile", failing)
     compiled = tuned(Model().eval())
     assert in_torch(compiled) == {CONVOLUTION}
     assert compiled.report.tried[1] == f"with {LINEAR} in PyTorch: fails, no room"

@@ -9,7 +9,7 @@ import torchtrt
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
-from torchtrt_runtime.engine_module import LoadedEngine
+from torchtrt_runtime.modules.engine import LoadedEngine
 
 X = torch.rand(2, 3)
 NO_ROOM = "Requested amount of GPU memory (1024 bytes) could not be allocated."

@@ -14,7 +14,7 @@ from torchtrt.tensorrt.shims import context_without_memory
 from torchtrt_reference.running.execution_memory import LentMemory
 from torchtrt_reference.semantics.tensor_facts import RefusedError
 from torchtrt_runtime import RuntimeSettings
-from torchtrt_runtime.execution_memory import ExecutionMemory
+from torchtrt_runtime.modules.execution_memory import ExecutionMemory
 
 SHARING = {"share_execution_memory": True, "min_block_size": 1}
 ROWS = torchtrt.Input(min_shape=(1, 16), opt_shape=(4, 16), max_shape=(100, 16))

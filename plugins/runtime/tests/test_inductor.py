@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import torchtrt
 from torchtrt.errors import SettingsError
-from torchtrt_compiler.exporting import TRACING
+from torchtrt_compiler.exporting.export import TRACING
 from torchtrt_runtime.executors import inductor as torch_parts
 
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")

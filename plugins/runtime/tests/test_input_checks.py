@@ -11,7 +11,7 @@ import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.graphs.expressions import holds
-from torchtrt_runtime.input_checks import InputChecks, make_tensor_matcher
+from torchtrt_runtime.checks.inputs import InputChecks, make_tensor_matcher
 from torchtrt_runtime.torch_internals import sympy_functions
 
 

@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torchtrt.errors import EngineError
-from torchtrt_runtime import shifts
+from torchtrt_runtime.processes import shifts
 
 CPU = torch.device("cpu")
 shift = torch.ops.torchtrt_collectives.shift

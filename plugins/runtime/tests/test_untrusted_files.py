@@ -12,7 +12,7 @@ from torch import nn
 import torchtrt
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt_runtime import inspect_file
-from torchtrt_runtime.serialization.call_safety import reason_against
+from torchtrt_runtime.call_safety import reason_against
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.weights.recipe import Recipe
 

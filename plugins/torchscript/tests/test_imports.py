@@ -32,7 +32,7 @@ def test_importing_the_package_is_light():
     program = (
         "import sys, torch; before = 'sympy' in sys.modules; "
         f"import {PACKAGE.name}, {PACKAGE.name}._frontend; {PACKAGE.name}.torchscript_converter; "
-        "print('torchtrt_compiler.compiler' in sys.modules, 'sympy' in sys.modules and not before)"
+        "print('torchtrt_compiler.api' in sys.modules, 'sympy' in sys.modules and not before)"
     )
 
     done = run_python("-c", program, libraries=ONLY_TORCH, check=True)

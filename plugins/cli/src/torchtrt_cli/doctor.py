@@ -21,7 +21,7 @@ from torchtrt_cli.installation import installation_problems, pieces
 from torchtrt_cli.loading_effects import Watch
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.parser import NO_LOAD
-from torchtrt_runtime.tables import Listing
+from torchtrt_runtime.reports.text_tables import Listing
 
 NO_TENSORRT = "none can be used"
 

@@ -77,7 +77,7 @@ _SUFFIXES = {
 
 def explain_model(path: Path, arguments: argparse.Namespace) -> int:
     """Prints, or writes as a page, which converters a saved program's nodes get, and what stays in PyTorch and why."""
-    from torchtrt_compiler.compiler import compile
+    from torchtrt_compiler.api import compile
     from torchtrt_compiler.record import check_empty
 
     as_json: bool = arguments.json
@@ -112,9 +112,9 @@ def explain_model(path: Path, arguments: argparse.Namespace) -> int:
 
 def keep(program: ExportedProgram, settings: Mapping[str, Any], folder: Path) -> None:
     """Records the compilation of a program in a folder, and the profile of its calls where its engines run here."""
-    from torchtrt_compiler.comparison import running_objection
-    from torchtrt_compiler.compiler import compile
-    from torchtrt_compiler.profiling import profile
+    from torchtrt_compiler.api import compile
+    from torchtrt_compiler.checking.comparison import running_objection
+    from torchtrt_compiler.measuring.profiling import profile
 
     with keeping(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the dry run has warned already

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchtrt_cli.output import console, print_json, table
-from torchtrt_runtime.report_tables import in_torch_title
+from torchtrt_runtime.reports.tables import in_torch_title
 from torchtrt_runtime.serialization.inspection import inspect_file
 
 _COMPATIBLE = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchtrt.errors import UnwritableFileError
 from torchtrt_cli.output import console
-from torchtrt_compiler.profiling import CallProfile
+from torchtrt_compiler.measuring.profiling import CallProfile
 from torchtrt_compiler.record import record_compilation
 
 TRACE = "profile.trace.json"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from torchtrt_runtime.tables import Listing
+    from torchtrt_runtime.reports.text_tables import Listing
 
 _OUTPUT, _ERRORS = 1, 2
 _ESCAPING = "backslashreplace"
@@ -103,6 +103,8 @@ def print_json(value: Any) -> None:
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Listing:
     """Returns a table to print, which no width breaks a name of."""
-    from torchtrt_runtime.tables import Listing  # of a distribution that may be missing
+    from torchtrt_runtime.reports.text_tables import (
+        Listing,  # of a distribution that may be missing
+    )
 
     return Listing(title, headings, rows)

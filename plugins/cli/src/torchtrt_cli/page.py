@@ -29,9 +29,9 @@ from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_cli.converters import pack_as_json
 from torchtrt_cli.coverage import coverages, named
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.advice import advice
-from torchtrt_runtime.report import CompilationReport
-from torchtrt_runtime.report_tables import torch_groups
+from torchtrt_runtime.reports.advice import advice
+from torchtrt_runtime.reports.report import CompilationReport
+from torchtrt_runtime.reports.tables import torch_groups
 
 TEMPLATE = "explain.html"
 IN_TORCH = "PyTorch"

@@ -16,7 +16,7 @@ from torchtrt_cli.explain import is_saved_model, read_program
 from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.settings import parse_settings
-from torchtrt_compiler.profile_tables import lines_of, tables_of
+from torchtrt_compiler.measuring.tables import lines_of, tables_of
 from torchtrt_runtime import CompiledModule
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from torchtrt_compiler.compiler import compile, explain
+    from torchtrt_compiler.api import compile, explain
     from torchtrt_compiler.following import follow
     from torchtrt_compiler.inputs import Input
-    from torchtrt_compiler.profiling import CallProfile, ProfileEntry, profile
+    from torchtrt_compiler.measuring.profiling import CallProfile, ProfileEntry, profile
     from torchtrt_compiler.record import record_compilation
     from torchtrt_compiler.refit import refit_module_weights
 
@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 _LAZY = {
-    "torchtrt_compiler.compiler": ("compile", "explain"),
+    "torchtrt_compiler.api": ("compile", "explain"),
     "torchtrt_compiler.following": ("follow",),
     "torchtrt_compiler.inputs": ("Input",),
-    "torchtrt_compiler.profiling": ("CallProfile", "ProfileEntry", "profile"),
+    "torchtrt_compiler.measuring.profiling": ("CallProfile", "ProfileEntry", "profile"),
     "torchtrt_compiler.record": ("record_compilation",),
     "torchtrt_compiler.refit": ("refit_module_weights",),
 }

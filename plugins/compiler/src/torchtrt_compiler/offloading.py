@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.refit.watchers import ProgramWatcher
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_runtime.weights.given_weights import inner_tensors
 
 OFFLOADED = frozenset({"cuda"})

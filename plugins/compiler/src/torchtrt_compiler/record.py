@@ -20,8 +20,8 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe, is_real, use_module
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.report import BlockReport, CompilationReport
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.reports.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization.files import check_path
 
 LOG = "compilation.log"

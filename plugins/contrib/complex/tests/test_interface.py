@@ -11,7 +11,7 @@ import torchtrt
 from tests.support.modules import Function
 from torchtrt.errors import InputError
 from torchtrt.testing import run_compiled
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 C64 = torch.complex64
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}

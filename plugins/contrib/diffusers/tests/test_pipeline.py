@@ -11,7 +11,7 @@ import torch
 from tests.support.compiled import exports_of_followed
 from tests.support.warned import warning_in
 from torchtrt.errors import InputError
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 from . import models
 from .models import SIZE, compile_pipeline, diffusers, programs

@@ -19,7 +19,7 @@ from torchtrt.errors import (
 )
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import disabling
-from torchtrt_runtime import process_groups
+from torchtrt_runtime.processes import groups as process_groups
 from torchtrt_testing.building import BUILT, build
 
 ops = torch.ops._c10d_functional

@@ -15,9 +15,9 @@ from torchtrt.errors import (
     RefitError,
 )
 from torchtrt.tensorrt import Capability
-from torchtrt_compiler import tuning
+from torchtrt_compiler.measuring import tuning
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 from .conftest import (
     CONFIGS,

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torchtrt.callers import warn_caller
 from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
 from torchtrt.packs.preferences import settings_from
-from torchtrt_compiler.compiler import compile as compile_model
+from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.refit import refit_with_memory
 from torchtrt_runtime import CompiledModule

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
-    from torchtrt_runtime.engine_module import EngineModule
+    from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
+    from torchtrt_runtime.modules.engine import EngineModule
     from torchtrt_runtime.plans.exporting import export_engine
     from torchtrt_runtime.runtime_settings import RuntimeSettings
     from torchtrt_runtime.serialization.inspection import inspect_file
@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 _LAZY = {
-    "torchtrt_runtime.compiled_module": ("CallInterface", "CompiledModule"),
-    "torchtrt_runtime.engine_module": ("EngineModule",),
+    "torchtrt_runtime.modules.compiled": ("CallInterface", "CompiledModule"),
+    "torchtrt_runtime.modules.engine": ("EngineModule",),
     "torchtrt_runtime.plans.exporting": ("export_engine",),
     "torchtrt_runtime.runtime_settings": ("RuntimeSettings",),
     "torchtrt_runtime.serialization.inspection": ("inspect_file",),

@@ -8,8 +8,8 @@ from torchtrt.errors import EngineError, InputError, kind_of
 from torchtrt.setting_checks import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import ErrorLog
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
 

@@ -247,7 +247,7 @@ SLOW = (
     "torch.onnx",
     "torch.testing",
     "torch.utils.tensorboard",
-    "torchtrt_compiler.compiler",
+    "torchtrt_compiler.api",
     "torchtrt_compiler.lowering",
     "torchtrt_reference",
     "torchtrt_testing",

@@ -19,9 +19,9 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, kind_of
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import parse_target
-from torchtrt_compiler import compiler
-from torchtrt_compiler.exporting import TRACING
-from torchtrt_compiler.exporting import export as export_module
+from torchtrt_compiler.api import compile as compile_program
+from torchtrt_compiler.exporting.export import TRACING
+from torchtrt_compiler.exporting.export import export as export_module
 from torchtrt_runtime import CompiledModule
 from torchtrt_torchscript.graph_runner import STRUCTURE, has_no_evaluator
 from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
@@ -64,7 +64,7 @@ def compile(
     exported = export(
         model, inputs, method=method, kwarg_inputs=kwarg_inputs, dynamic_shapes=dynamic_shapes
     )
-    return compiler.compile(exported, inputs, kwarg_inputs=kwarg_inputs, **settings)
+    return compile_program(exported, inputs, kwarg_inputs=kwarg_inputs, **settings)
 
 
 def export(

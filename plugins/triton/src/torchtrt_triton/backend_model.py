@@ -17,7 +17,7 @@ from torch.utils.dlpack import from_dlpack
 
 import torchtrt
 from torchtrt.errors import InputError
-from torchtrt_runtime.input_checks import TensorCheck
+from torchtrt_runtime.checks.inputs import TensorCheck
 
 
 class TritonPythonModel:

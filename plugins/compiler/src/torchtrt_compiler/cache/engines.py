@@ -11,8 +11,8 @@ from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.settings import CompilationSettings
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.report import BlockReport
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.reports.report import BlockReport
 
 FOLDER_VARIABLE = "TORCHTRT_CACHE"
 

@@ -29,7 +29,7 @@ from torchtrt.tensorrt import selection
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT
-from torchtrt_runtime.process_groups import groups_in
+from torchtrt_runtime.processes.groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 from torchtrt_runtime.weights.recipe import digest
 

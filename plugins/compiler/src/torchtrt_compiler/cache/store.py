@@ -39,7 +39,7 @@ from torchtrt_compiler.cache.files import UNFINISHED, open_regular, write_comple
 from torchtrt_compiler.cache.key import engine_key
 from torchtrt_compiler.refit.refitting import engine_changes
 from torchtrt_compiler.refit.stripping import attributes_of
-from torchtrt_runtime.report import BlockReport
+from torchtrt_runtime.reports.report import BlockReport
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
     check_description,

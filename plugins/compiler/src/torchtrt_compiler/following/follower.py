@@ -47,7 +47,7 @@ from torchtrt_compiler.following.tracing import (
     is_observed,
     traced_copy,
 )
-from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.serialization.folders import folder_of
 
 _STRUCTURES = 8

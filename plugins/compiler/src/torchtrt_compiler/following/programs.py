@@ -14,16 +14,17 @@ from torch.fx import GraphModule
 from torchtrt.errors import InputError, RefitError, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import writes
-from torchtrt_compiler.compiler import compile as compile_model
-from torchtrt_compiler.compiler import compile_exported, export_traced
+from torchtrt_compiler.api import compile as compile_model
+from torchtrt_compiler.api import compile_exported
+from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.following.adapters import as_tensor, merged_adapters, named_numbers
 from torchtrt_compiler.following.calls import Call
 from torchtrt_compiler.following.fingerprint import Fingerprint, fingerprint
 from torchtrt_compiler.following.sizes import Shapes
 from torchtrt_compiler.following.state import ModelState, address_of, place_of, version_of
 from torchtrt_compiler.refit.refitting import refit_with_memory
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 
 class Program:
@@ -274,7 +275,7 @@ def bind(
     with warnings.catch_warnings(), torch.inference_mode(False):
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
-        exported = export_traced(model, args, kwargs, None)
+        exported = export(model, args, kwargs, None)
         new = None if options.get("tune") else fingerprint(exported)
         names, constants = _weights(exported, state)
         for program in known:

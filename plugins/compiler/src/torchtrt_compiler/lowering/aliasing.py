@@ -28,7 +28,7 @@ Conclusions
       and results that may share memory with an input or an earlier result of another origin. It copies results that may
       repeat where their origin does not, and values to be written that may lie in memory that a write changes.
     * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
-      (``torchtrt_runtime.memory_checks``).
+      (``torchtrt_runtime.checks.memory``).
 """
 
 from __future__ import annotations

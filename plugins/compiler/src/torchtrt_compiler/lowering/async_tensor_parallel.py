@@ -35,7 +35,7 @@ from torchtrt_compiler.lowering.row_rules import (
     rows_of,
     sizes_of,
 )
-from torchtrt_runtime.process_groups import ranks_of
+from torchtrt_runtime.processes.groups import ranks_of
 
 aten = torch.ops.aten
 ALL_REDUCE = torch.ops._c10d_functional.all_reduce.default

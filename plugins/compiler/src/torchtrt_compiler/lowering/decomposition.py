@@ -37,10 +37,10 @@ from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
-from torchtrt_compiler.groups import group_of, put_into_group
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
+from torchtrt_compiler.lowering.groups import group_of, put_into_group
 from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.sizes.known import settle_sizes
 from torchtrt_compiler.torch_internals import (

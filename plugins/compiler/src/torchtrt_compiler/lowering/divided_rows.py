@@ -5,8 +5,8 @@ graph gets an order of *turns*. First comes what is whole, and the process's own
 come the parts: the process's own, up to the product before a sum, those of the other processes, and its own part of
 that product. The nodes of a turn are a *group*, and no engine has nodes of two groups.
 
-Rows travel by shifts (``torchtrt_runtime.shifts``): in each, all processes pass a tensor the same number of places
-along the group.
+Rows travel by shifts (``torchtrt_runtime.processes.shifts``): in each, all processes pass a tensor the same number of
+places along the group.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from torchtrt.contract import arguments_of
 from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
 from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
-from torchtrt_compiler.groups import put_into_group
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
 from torchtrt_compiler.lowering.equal_values import equal_digests
+from torchtrt_compiler.lowering.groups import put_into_group
 from torchtrt_compiler.lowering.row_rules import REARRANGEMENTS, RESHAPES, sizes_of
 from torchtrt_compiler.torch_internals import FakeTensor
-from torchtrt_runtime.process_groups import Processes
-from torchtrt_runtime.shifts import NAMESPACE
+from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.processes.shifts import NAMESPACE
 
 aten = torch.ops.aten
 _TAKE_ROWS = frozenset({aten.slice.Tensor, aten.select.int})

@@ -20,8 +20,8 @@ from torch.fx.node import map_aggregate
 from torchtrt.contract import constant_of
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, mutates
 from torchtrt_compiler.lowering.row_rules import is_product
-from torchtrt_runtime.meetings import agreed
-from torchtrt_runtime.process_groups import Processes, is_collective, ranks_of
+from torchtrt_runtime.processes.groups import Processes, is_collective, ranks_of
+from torchtrt_runtime.processes.meetings import agreed
 from torchtrt_runtime.torch_internals import is_fake
 from torchtrt_runtime.weights.recipe import digest
 

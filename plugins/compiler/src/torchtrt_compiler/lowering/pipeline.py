@@ -20,8 +20,8 @@ from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.divided_rows import divide_rows
 from torchtrt_compiler.lowering.pass_checks import Outline, check_pass
 from torchtrt_compiler.lowering.program import Program, open_program
+from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.record import current_record
-from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.sizes.known import known_sizes
 
 

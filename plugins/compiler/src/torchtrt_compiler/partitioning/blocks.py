@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.groups import group_of
+from torchtrt_compiler.lowering.groups import group_of
 from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
 
 

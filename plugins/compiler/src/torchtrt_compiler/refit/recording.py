@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.contract import constant_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.refit.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,
     FakeTensor,
@@ -28,7 +28,7 @@ from torchtrt_compiler.torch_internals import (
     is_functional_tensor,
     is_functorch_wrapped_tensor,
 )
-from torchtrt_runtime.serialization.dtype_names import dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.weights.given_weights import inner_tensors
 from torchtrt_runtime.weights.recipe import (
     SAME,

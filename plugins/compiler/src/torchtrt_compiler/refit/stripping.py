@@ -10,8 +10,8 @@ from torchtrt.errors import BuildError
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.loaded_engines import read_plan
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.modules.loaded_engines import read_plan
 from torchtrt_runtime.weights.recipe import Recipe
 from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped
 

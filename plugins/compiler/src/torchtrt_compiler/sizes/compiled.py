@@ -18,7 +18,7 @@ from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
-from torchtrt_runtime.report import NarrowedSize
+from torchtrt_runtime.reports.report import NarrowedSize
 
 
 @dataclass(frozen=True)

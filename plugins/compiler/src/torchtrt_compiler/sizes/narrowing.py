@@ -30,8 +30,8 @@ from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.questions import questions_as_asked
 from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
-from torchtrt_runtime.input_checks import InputChecks
-from torchtrt_runtime.report import CompilationReport, NarrowedSize
+from torchtrt_runtime.checks.inputs import InputChecks
+from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
 
 _MOST_GROUPS = 8
 """How many groups of excluded sizes a row of the report lists at most."""

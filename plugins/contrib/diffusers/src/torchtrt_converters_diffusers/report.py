@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.modules.compiled import CompiledModule
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,9 @@ def ranks_of(group: Any) -> list[int]:
     Raises:
         ProcessGroupError: There is no group of this name.
     """
-    from torchtrt_runtime import process_groups  # here, since importing a pack must be fast
+    from torchtrt_runtime.processes import (
+        groups as process_groups,  # here, since importing a pack must be fast
+    )
 
     return process_groups.ranks_of(group)
 

@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 
 from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.saving import empty_model, read_description
+from torchtrt_runtime.modules.supplying import Weights
 from torchtrt_runtime.serialization.folders import SavedFolder
-from torchtrt_runtime.weights.supplying import Weights
 
 
 class CompiledClass(EngineModel):

@@ -23,8 +23,8 @@ from torchtrt_converters_transformers.saving import (
     renamed,
     write_folder,
 )
+from torchtrt_runtime.modules.supplying import Weights
 from torchtrt_runtime.serialization.folders import SavedFolder
-from torchtrt_runtime.weights.supplying import Weights
 
 
 @dataclasses.dataclass

@@ -32,8 +32,8 @@ from torchtrt_converters_transformers.saving import (
     write_folder,
 )
 from torchtrt_converters_transformers.step import NO_IMAGES, ImageInputs
+from torchtrt_runtime.modules.supplying import Weights
 from torchtrt_runtime.serialization.folders import SavedFolder, folder_of
-from torchtrt_runtime.weights.supplying import Weights
 
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""

@@ -16,6 +16,7 @@ import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.engine_model import EngineModel
+from torchtrt_runtime.modules.supplying import Weights, state_dict_of
 from torchtrt_runtime.serialization.folders import (
     NewFolder,
     SavedFolder,
@@ -23,7 +24,6 @@ from torchtrt_runtime.serialization.folders import (
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
 from torchtrt_runtime.weights.given_weights import is_same, unfit
-from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 FORMAT = 4
 """The form of the folder. A reader takes its own only."""

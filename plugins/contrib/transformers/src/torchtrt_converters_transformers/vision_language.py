@@ -47,8 +47,8 @@ from torchtrt_converters_transformers.sized_towers import (
     sized_tower,
     takes_sizes,
 )
+from torchtrt_runtime.modules.supplying import Weights, state_dict_of
 from torchtrt_runtime.serialization.folders import SavedFolder
-from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 _mutual: ContextVar[tuple[Tensor | None, Tensor | None] | None] = ContextVar("mutual", default=None)
 """The mask of a call, and which of its tokens read each other in both directions."""

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.modules.engine import EngineModule
 
 
 def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:

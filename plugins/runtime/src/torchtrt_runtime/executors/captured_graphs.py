@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from torchtrt_runtime import torch_internals
+from torchtrt_runtime.checks.inputs import make_tensor_matcher
 from torchtrt_runtime.executors.capture_sources import addresses_of
-from torchtrt_runtime.input_checks import make_tensor_matcher
 
 _STAYS = 16
 """The calls in a row with an input at one place after which it is read there."""

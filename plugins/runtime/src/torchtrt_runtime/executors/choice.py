@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torchtrt.settings import CompilationSettings
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
 from torchtrt_runtime.executors.inductor import InductorFallback
-from torchtrt_runtime.executors.plain import Executor, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor, PlainExecutor
 
 _MODES: Mapping[bool | str, str | None] = {True: None, "max-autotune": "max-autotune-no-cudagraphs"}
 """The mode of ``torch.compile`` for a setting. CUDA graphs are a setting of their own."""

@@ -31,11 +31,11 @@ from torch.fx import GraphModule
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
+from torchtrt_runtime.checks.inputs import significant_strides
 from torchtrt_runtime.executors import captured_graphs
 from torchtrt_runtime.executors.capture_sources import Source, refusal_of
 from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes
-from torchtrt_runtime.executors.plain import Executor, PlainExecutor
-from torchtrt_runtime.input_checks import significant_strides
+from torchtrt_runtime.modules.execution import Executor, PlainExecutor
 
 _SHAPES = 8
 """The maximum number of combinations of shapes that are captured for one stream; the longest unused goes first."""

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
-from torchtrt_runtime.process_groups import is_collective
+from torchtrt_runtime.processes.groups import is_collective
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
 
 _LEAST = 2

@@ -20,11 +20,11 @@ from torchtrt.plugins.operators import keys_to_json
 from torchtrt.plugins.sizes import InexpressibleError, to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.input_checks import TensorCheck
+from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.dtype_names import dtype_to_json
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.whole_engine import WholeEngine
-from torchtrt_runtime.serialization.dtype_names import dtype_to_json
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 
 FORMAT = "torchtrt.plan"

@@ -10,12 +10,12 @@ from typing import Any
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
 from torchtrt.graphs.expressions import holds
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.input_checks import TensorCheck
+from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan
 from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
-from torchtrt_runtime.process_groups import collectives_in
+from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.files import complete_file
 

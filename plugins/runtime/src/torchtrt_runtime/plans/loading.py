@@ -22,17 +22,17 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.plugins import provide_all
-from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.input_checks import InputChecks, TensorCheck
+from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
+from torchtrt_runtime.dtype_names import dtype_from_json
+from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import (
     beside,
     contradicted,
     read_description,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
-from torchtrt_runtime.report import BlockReport, CompilationReport
-from torchtrt_runtime.serialization.dtype_names import dtype_from_json
+from torchtrt_runtime.reports.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.serialization.symbols import SymbolsByName
 

@@ -33,8 +33,8 @@ from torchtrt.errors import (
     UnwritableFileError,
     kind_of,
 )
+from torchtrt_runtime.call_safety import unsafe_call
 from torchtrt_runtime.serialization.archive_writer import ArchiveWriter
-from torchtrt_runtime.serialization.call_safety import unsafe_call
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file

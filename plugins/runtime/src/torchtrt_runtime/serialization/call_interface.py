@@ -19,12 +19,14 @@ from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, Unsuppo
 from torchtrt.plugins.sizes import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt_runtime.call_signature import CallSignature
-from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
+from torchtrt_runtime.checks.inputs import InputChecks, InputMemory, TensorCheck
+from torchtrt_runtime.checks.signature import CallSignature
+from torchtrt_runtime.checks.usage import UsageChecks
+from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.executors.choice import executor_for
-from torchtrt_runtime.input_checks import InputChecks, InputMemory, TensorCheck
-from torchtrt_runtime.process_groups import Processes
-from torchtrt_runtime.report import (
+from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
+from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.reports.report import (
     BlockReport,
     CompilationReport,
     ConvertedOps,
@@ -32,10 +34,8 @@ from torchtrt_runtime.report import (
     NarrowedSize,
     VerifiedOutput,
 )
-from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
 from torchtrt_runtime.serialization.symbols import SymbolsByName
-from torchtrt_runtime.usage_checks import UsageChecks
 
 _ROWS = {
     "blocks": BlockReport,

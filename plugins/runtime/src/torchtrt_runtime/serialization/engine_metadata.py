@@ -17,9 +17,9 @@ from torchtrt.plugins.operators import keys_from_json, keys_to_json
 from torchtrt.plugins.sizes import InexpressibleError, to_json
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.plugins import provide
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.process_groups import Collective
-from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.processes.groups import Collective
 from torchtrt_runtime.weights.recipe import digest
 from torchtrt_runtime.weights.refitter import Stripped
 

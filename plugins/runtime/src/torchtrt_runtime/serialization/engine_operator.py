@@ -12,8 +12,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torchtrt.errors import EngineError
 from torchtrt.plugins.sizes import check_size, evaluate
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.serialization.dtype_names import dtype_from_json
+from torchtrt_runtime.dtype_names import dtype_from_json
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import load_engine, parse_description
 
 _loaded: Any = (

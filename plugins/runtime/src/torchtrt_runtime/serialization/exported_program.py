@@ -30,9 +30,9 @@ from torchtrt.conversion.size_ranges import union
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt.graphs.nodes import assign, writes
 from torchtrt.graphs.symbols import shape_env_of
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.serialization.call_safety import unsafe_call
+from torchtrt_runtime.call_safety import unsafe_call
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
     describe_engine,

@@ -24,8 +24,9 @@ from torchtrt.errors import (
 )
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
-from torchtrt_runtime.compiled_module import CompiledModule
-from torchtrt_runtime.process_groups import Processes
+from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.supplying import Weights, supply
+from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.serialization.archive import Archive, File, skeleton_of, write
 from torchtrt_runtime.serialization.call_interface import (
     compiled_from,
@@ -35,7 +36,6 @@ from torchtrt_runtime.serialization.call_interface import (
 )
 from torchtrt_runtime.serialization.engine_operator import output_shapes
 from torchtrt_runtime.serialization.exported_program import RUN, from_program, to_program
-from torchtrt_runtime.weights.supplying import Weights, supply
 
 FORMAT = 1
 """The form of the metadata. A reader takes its own only."""

@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 
 from torchtrt.errors import RefitError, kind_of
 from torchtrt.graphs.nodes import writes
-from torchtrt_runtime.process_groups import is_distributed
-from torchtrt_runtime.serialization.dtype_names import dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_to_json
+from torchtrt_runtime.processes.groups import is_distributed
 from torchtrt_runtime.torch_internals import is_fake, is_traceable_wrapper_subclass
 from torchtrt_runtime.weights.recipe import Recipe, decode_tensor
 

@@ -13,8 +13,8 @@ from torch._ops import OpOverload
 
 from torchtrt.errors import RefitError, UnreadableFileError
 from torchtrt.targets import qualified_name
-from torchtrt_runtime.serialization.call_safety import reason_against
-from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.call_safety import reason_against
+from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 
 SAME = "same"
 """The step that computes nothing: a tensor's values had an effect that is compiled in, and must not change."""

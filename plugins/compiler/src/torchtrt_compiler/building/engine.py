@@ -1,0 +1,260 @@
+"""Builds a block into an engine: its network, the builder's configuration, the plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import GraphModule
+
+from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.size_ranges import Profile, engine_profiles
+from torchtrt.errors import BuildError, SettingsError
+from torchtrt.graphs.nodes import engine_names
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, lacking, trt
+from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.plugins import with_distributions
+from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt.shims import (
+    allow_precisions,
+    create_network,
+    preview_collectives,
+    share_profiles,
+)
+from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
+from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
+from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
+from torchtrt_compiler.partitioning.data_sizes import profile_of_input
+from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.refit.stripping import check_replaceable, strip
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.processes.groups import collectives_in
+from torchtrt_runtime.reports.report import BlockReport
+
+_FLAGS = {
+    "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),
+    "version_compatible": (True, Capability.VERSION_COMPATIBILITY, "VERSION_COMPATIBLE"),
+    "enable_weight_streaming": (True, Capability.WEIGHT_STREAMING, "WEIGHT_STREAMING"),
+    "immutable_weights": (False, Capability.REFIT, "REFIT"),
+    "strip_engine_weights": (True, Capability.STRIPPED_PLANS, "STRIP_PLAN"),
+}
+"""For a setting: the value that sets a flag, the capability that it needs, and the flag."""
+
+
+_BUILDING = threading.RLock()
+"""Held by the one build of the process. TensorRT 8.6 lets others wait, and 10.16 may crash
+(https://github.com/lightvector/KataGo/pull/1225)."""
+
+
+def builder_flags(settings: CompilationSettings) -> list[Any]:
+    """Returns the flags that settings set.
+
+    Raises:
+        SettingsError: The TensorRT in use lacks what a setting needs.
+    """
+    flags = []
+    for name, (value, capability, flag) in _FLAGS.items():
+        if getattr(settings, name) is not value:
+            continue
+        if problem := lacking(f"The setting {name}={value}", capability):
+            raise SettingsError(f"{problem}.")
+        flags.append(getattr(trt.BuilderFlag, flag))
+    if settings.strip_engine_weights and settings.immutable_weights:
+        flags.append(trt.BuilderFlag.REFIT_IDENTICAL)
+    if settings.nccl_in_engines:
+        capability = Capability.DISTRIBUTED_COLLECTIVES
+        if problem := lacking("The setting nccl_in_engines=True", capability):
+            raise SettingsError(f"{problem}.")
+    if allocates_nothing(settings):
+        if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
+            raise SettingsError(f"{problem}.")
+        flags.append(trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
+    return flags
+
+
+def build_plan(
+    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, cache: EngineStore
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
+
+    The cache gives TensorRT the timings of earlier builds, and keeps those of this one.
+
+    Raises:
+        BuildError: TensorRT refused the network; the message holds what it logged. Or a layer reads a cache into which
+            another one writes.
+    """
+    if objection := _cache_objection(interpreted):
+        raise BuildError(f"This network is not built: {objection}.")
+    config = builder.create_builder_config()
+    _add_profiles(builder, config, interpreted)
+    share_profiles(config)
+    preview_collectives(interpreted.network.raw, config)
+    _apply_settings(config, settings)
+    halves = interpreted.context.names_of(torch.float16)
+    held = allow_precisions(interpreted.network.raw, config, halves)
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    cache.use_timings(config)
+    with _BUILDING, ErrorLog() as log:
+        plan = builder.build_serialized_network(interpreted.network.raw, config)
+        if plan is None and held:
+            # Myelin of 8.6 builds some in float32 alone: where keys are appended to a cache.
+            for layer in held:
+                layer.reset_precision()
+            plan = builder.build_serialized_network(interpreted.network.raw, config)
+    if plan is None:
+        raise BuildError(f"{describe()} could not build the engine:\n  {log.text(_NEW_LINE)}")
+    cache.keep_timings(config)
+    return np.frombuffer(plan, dtype=np.uint8)
+
+
+_NEW_LINE = "\n  "
+
+
+def _cache_objection(interpreted: TRTInterpreter) -> str:
+    """Returns why a network with an updated cache is not built; ``""`` if it can be."""
+    network = interpreted.network
+    if network.updates_caches and interpreted.context.requires_output_allocator:
+        return "it updates a cache, and has outputs whose sizes depend on data"
+    return network.cache_objection()
+
+
+def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> None:
+    """Adds an optimization profile for each range of sizes.
+
+    There is always one, even an empty one: without it 8.6 makes no execution context for outputs whose sizes depend
+    on data.
+    """
+    for shapes in engine_profiles(interpreted.inputs):
+        profile = builder.create_optimization_profile()
+        for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
+            if -1 in spec.shape:
+                minimum, optimum, maximum = zip(*sizes, strict=True)
+                profile.set_shape(spec.name, minimum, optimum, maximum)
+        with _BUILDING, ErrorLog() as log:
+            index = config.add_optimization_profile(profile)
+        if index < 0:
+            message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
+            raise BuildError(message)
+
+
+def _apply_settings(config: Any, settings: CompilationSettings) -> None:
+    """Configures the build by the settings."""
+    if settings.workspace_size:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
+    if settings.optimization_level is not None:
+        config.builder_optimization_level = settings.optimization_level
+    config.avg_timing_iterations = settings.num_avg_timing_iters
+    if settings.disable_tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    set_targets(config, settings)
+    for flag in builder_flags(settings):
+        config.set_flag(flag)
+    if settings.hardware_compatible:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
+    if settings.tactic_sources is not None:
+        config.set_tactic_sources(settings.tactic_sources)
+
+
+@dataclass(frozen=True)
+class Services:
+    """The optional parts of a compilation. Each has an implementation that does nothing.
+
+    Attributes:
+        stages: Times the stages and shows their progress.
+        cache: Keeps engines.
+        watcher: Watches how weights are used, so that they can be replaced.
+    """
+
+    stages: Stages
+    cache: EngineStore
+    watcher: ProgramWatcher
+
+
+def build_engine(
+    name: str,
+    block: GraphModule,
+    profiles: Sequence[Profile],
+    settings: CompilationSettings,
+    services: Services,
+    waits: bool = True,
+) -> BuiltEngine:
+    """Returns one block's engine as a module, and its row in the report.
+
+    Args:
+        name: The block's name.
+        block: The block. Its calls carry their resolutions.
+        profiles: The sizes to build for.
+        settings: The settings of the compilation.
+        services: What accompanies it.
+        waits: Whether to wait for another process that builds the same engine.
+
+    Raises:
+        ConversionError: A converter failed.
+        BuildError: TensorRT refused the network.
+        BeingBuiltError: Another process builds the engine, and this one does not wait.
+    """
+    request, watcher = request_of(name, block, profiles, settings, services.watcher)
+    return services.cache.get_or_build(request, lambda: _build(request, watcher, services), waits)
+
+
+def request_of(
+    name: str,
+    block: GraphModule,
+    profiles: Sequence[Profile],
+    settings: CompilationSettings,
+    watcher: ProgramWatcher,
+) -> tuple[EngineRequest, BlockWatcher]:
+    """Returns all that the engine of a block follows from, and what watches its conversion."""
+    placeholders = block.graph.find_nodes(op="placeholder")
+    names = ["".join(engine_names(node)) or node.name for node in placeholders]
+    values = [node.meta["val"] for node in placeholders]
+    inputs = [profile_of_input(*each, profiles) for each in zip(names, values, strict=True)]
+    watching = watcher.block(block)
+    return EngineRequest(name, block, inputs, settings, watching.followed()), watching
+
+
+def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) -> BuiltEngine:
+    """Converts one block and builds its engine."""
+    block, inputs, settings = request.block, request.inputs, request.settings
+    stages = services.stages
+    count = sum(node.op == "call_function" for node in block.graph.nodes)
+    with stages.stage("TensorRT start"):
+        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+    with stages.stage("conversion", count):
+        network = create_network(builder)
+        interpreted = TRTInterpreter(
+            block, network, inputs, settings, stages.advance, watcher
+        ).run()
+    with stages.stage("building"):
+        plan = build_plan(builder, interpreted, settings, services.cache)
+        interpreted.context.clear_cpu_weights_reference_holder()
+    engine = EngineModule(
+        plan,
+        inputs,
+        interpreted.output_dtypes,
+        interpreted.context.requires_output_allocator,
+        request.name,
+        interpreted.converted_by,
+        weights=watcher.recipe(),
+        compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+        compute_capabilities=compute_capabilities(settings),
+        collectives=collectives_in(block),
+        plugins=with_distributions(interpreted.context.plugins),
+    )
+    if settings.strip_engine_weights:
+        strip(engine, request.followed, takes_others=not settings.immutable_weights)
+    elif not settings.immutable_weights:
+        check_replaceable(engine)
+    row = BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
+    return BuiltEngine(engine, row)
+
+
+def _compatibility(settings: CompilationSettings) -> dict[str, bool]:
+    return {"version": settings.version_compatible, "hardware": settings.hardware_compatible}

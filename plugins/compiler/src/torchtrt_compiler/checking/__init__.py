@@ -1,0 +1,1 @@
+"""Compiled models beside eager PyTorch: the differences of their results."""

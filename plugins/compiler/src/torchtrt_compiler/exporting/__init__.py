@@ -1,0 +1,1 @@
+"""From a model to an exported program: by ``torch.export``, or by the front end of another format."""

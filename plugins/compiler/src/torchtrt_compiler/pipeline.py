@@ -1,0 +1,278 @@
+"""From an exported program to a compiled model: lowering, choosing sizes, partitioning, building, assembling."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from torchtrt.conversion.size_ranges import union_of_profiles
+from torchtrt.errors import PackError
+from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.selection import describe
+from torchtrt_compiler.building.blocks import EngineBuilder
+from torchtrt_compiler.building.engine import Services, builder_flags
+from torchtrt_compiler.building.engine_checks import engine_checks_for
+from torchtrt_compiler.building.equal_blocks import extract_distinct_blocks
+from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.checking.verification import VerifiedProgram, closest_reference, verify
+from torchtrt_compiler.exporting.export import tracing
+from torchtrt_compiler.exporting.parallel_models import wait_before_engines
+from torchtrt_compiler.gpu_targets import compute_capabilities
+from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.lowering import (
+    Program,
+    clone_aliased_outputs,
+    decompose_added_ops,
+    input_memory,
+    lower,
+)
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
+from torchtrt_compiler.offloading import offloaded
+from torchtrt_compiler.partitioning import Partition, partition_nodes
+from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.record import current_record
+from torchtrt_compiler.refit import watcher_of
+from torchtrt_compiler.reporting.partitions import (
+    check_complete,
+    describe_partition,
+    warn_without_engines,
+)
+from torchtrt_compiler.reporting.unused_settings import (
+    warn_of_large_weights,
+    warn_of_unused_settings,
+)
+from torchtrt_compiler.sizes.compiled import CompiledSizes, compiled_sizes
+from torchtrt_compiler.sizes.declared import declared_limits, size_profiles
+from torchtrt_compiler.sizes.known import settle_sizes
+from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
+from torchtrt_compiler.torch_internals import sizes_of_two_unknown
+from torchtrt_runtime.checks.inputs import InputChecks, check_decidable
+from torchtrt_runtime.checks.signature import CallSignature
+from torchtrt_runtime.checks.usage import UsageChecks
+from torchtrt_runtime.executors.choice import executor_for
+from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
+from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.reports.report import CompilationReport
+from torchtrt_runtime.runtime_settings import RuntimeSettings
+
+
+class Built(NamedTuple):
+    """The engines of a program.
+
+    Attributes:
+        graph_module: The graph that calls them.
+        blocks: The graph of each engine, by its name; none in a dry run.
+    """
+
+    graph_module: GraphModule
+    blocks: Mapping[str, GraphModule]
+
+
+class Compilation:
+    """One compilation of a model, after its export.
+
+    Args:
+        model: The model, or the program that the user exported.
+        inputs: The inputs that it is compiled for.
+        settings: The settings.
+
+    Attributes:
+        report: What the stages find out.
+        stages: Times them.
+
+    Raises:
+        SettingsError: The TensorRT in use does not have a setting.
+        PackError: No converter pack is in use.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | ExportedProgram,
+        inputs: CallInputs,
+        settings: CompilationSettings,
+    ) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.settings = settings
+        self.report = _new_report(settings)
+        self.stages = Stages(self.report.seconds, settings.progress)
+
+    def run(self, exported: ExportedProgram) -> CompiledModule:
+        """Returns the compiled model of an exported program.
+
+        No size may be taken for 2 that may be 1 meanwhile.
+        """
+        with sizes_of_two_unknown(shape_env_of(exported.graph)):
+            watcher = watcher_of(exported, self.settings)
+            program = self._lower(exported, watcher)
+            weights = _constants(exported, program)
+            sizes = self._choose_sizes(exported, program)
+            partition = self._partition(program)
+            built = self._build(exported, program, sizes, partition, watcher)
+            compiled = self._assemble(
+                exported, program, sizes, built.graph_module, weights, watcher
+            )
+            if self.settings.verify == "reference" and not self.settings.dryrun:
+                self._verify(compiled, built, sizes)
+            return compiled
+
+    def _lower(self, exported: ExportedProgram, watcher: ProgramWatcher) -> Program:
+        """Returns the program as a graph whose nodes all have their resolution."""
+        with tracing(), self.stages.stage("lowering"):
+            program = lower(exported, self.settings, watcher)
+            self.report.passes, self.report.divided = program.passes, program.divided
+            warn_of_unused_settings(self.settings, exported, program)
+            return program
+
+    def _choose_sizes(self, exported: ExportedProgram, program: Program) -> CompiledSizes:
+        """Returns the declared sizes for which the program computes what the model does.
+
+        Raises:
+            InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
+        """
+        with tracing(), self.stages.stage("sizes"):
+            limits = declared_limits(exported)
+            declared = size_profiles(program.placeholders, program.ranges, self.inputs, limits)
+            check_decidable(tuple(program.guards), declared)
+            sizes = compiled_sizes(
+                exported,
+                program.placeholders,
+                program.guards,
+                declared,
+                self.inputs,
+                not isinstance(self.model, ExportedProgram),
+            )
+            settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
+            self.report.narrowed = list(sizes.narrowed)
+            warn_of_narrowed(self.report, self.settings)
+            return sizes
+
+    def _partition(self, program: Program) -> Partition:
+        """Returns the blocks of a program, and reports what stays in PyTorch.
+
+        Raises:
+            FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
+        """
+        with self.stages.stage("partitioning"):
+            partition = partition_nodes(program.graph_module.graph, self.settings)
+            warn_of_large_weights(partition, self.settings.max_engine_bytes)
+            describe_partition(self.report, partition)
+            if self.settings.require_full_compilation:
+                check_complete(self.report)
+            if not (self.report.blocks or self.settings.dryrun):
+                warn_without_engines(self.report, self.settings.min_block_size)
+            return partition
+
+    def _build(
+        self,
+        exported: ExportedProgram,
+        program: Program,
+        sizes: CompiledSizes,
+        partition: Partition,
+        watcher: ProgramWatcher,
+    ) -> Built:
+        """Returns the graph with an engine for each block; in a dry run, with the blocks themselves."""
+        profiles = sizes.profiles
+        if self.settings.dryrun:
+            distinct = extract_distinct_blocks(program, partition, profiles, self.settings, watcher)
+            self.report.blocks = distinct.rows(partition)
+            return Built(distinct.graph_module, {})
+        services = Services(self.stages, cache_for(self.settings.engine_cache), watcher)
+        checks = engine_checks_for(program, profiles, self.inputs, self.settings)
+        builder = EngineBuilder(
+            program, partition, profiles, self.settings, self.report, services, checks
+        )
+        with offloaded(self.settings, (self.model, exported, program.graph_module), watcher):
+            return Built(builder.run(), builder.blocks)
+
+    def _assemble(
+        self,
+        exported: ExportedProgram,
+        program: Program,
+        sizes: CompiledSizes,
+        graph_module: GraphModule,
+        weights: Mapping[str, torch.Tensor],
+        watcher: ProgramWatcher,
+    ) -> CompiledModule:
+        """Returns the module around a graph of engines: what it takes, checks and returns."""
+        decompose_added_ops(graph_module, exported)
+        wait_before_engines(graph_module)
+        current_record().graph("compiled", graph_module)
+        placeholders = program.placeholders
+        memory = input_memory(exported, placeholders)
+        checks = InputChecks.of(
+            placeholders, sizes.profiles, sizes.conditions, memory, sizes.narrowed
+        )
+        watched = weights if self.report.blocks else _held_elsewhere(weights, graph_module)
+        interface = CallInterface(
+            program.input_tree,
+            program.output_tree,
+            checks,
+            clone_aliased_outputs(graph_module, program.origins),
+            UsageChecks(watched, model=self.model),
+            _signature(self.model, program),
+            Processes.of(graph_module),
+        )
+        recipes = watcher.attributes(program.graph_module)
+        executor = executor_for(self.settings)
+        return CompiledModule(
+            graph_module, interface, self.report, self.settings, recipes, executor
+        )
+
+    def _verify(self, compiled: CompiledModule, built: Built, sizes: CompiledSizes) -> None:
+        """Compares the compiled model with eager PyTorch on the reference.
+
+        Raises:
+            VerificationError: A difference exceeds its tolerance.
+        """
+        with self.stages.stage("verifying"):
+            verified = VerifiedProgram(
+                self.model, built.blocks, sizes.profiles, self.inputs, self.settings
+            )
+            self.report.verified = verify(compiled, verified)
+
+
+def _new_report(settings: CompilationSettings) -> CompilationReport:
+    """Returns an empty report. Errors of the settings are raised here, before the export."""
+    builder_flags(settings)
+    RuntimeSettings.of(settings).check()
+    targets = list(compute_capabilities(settings))
+    if settings.verify == "reference":
+        closest_reference()
+    if not DYNAMO_CONVERTERS.unique_targets():
+        raise PackError(
+            "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
+            "`torchtrt packs` to list what is installed and why it is not loaded."
+        )
+    return CompilationReport(describe(), inductor=settings.inductor, compute_capabilities=targets)
+
+
+def _held_elsewhere(
+    weights: Mapping[str, torch.Tensor], graph_module: GraphModule
+) -> dict[str, torch.Tensor]:
+    """Returns the weights that a graph does not read: those that its constants were computed from."""
+    own = set(map(storage_of, graph_module.state_dict().values()))
+    return {name: weight for name, weight in weights.items() if storage_of(weight) not in own}
+
+
+def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
+    """Returns the weights that no call changes, under any of their names or through any of their views."""
+    named = {**exported.state_dict, **exported.constants}.items()
+    tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+    written = {storage_of(tensors[name]) for name in program.mutated if name in tensors}
+    return {name: value for name, value in tensors.items() if storage_of(value) not in written}
+
+
+def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
+    """Returns what the model's ``forward`` takes; None where only the exported program has it."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
+        return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
+    return None

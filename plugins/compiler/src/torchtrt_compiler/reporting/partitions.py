@@ -1,0 +1,164 @@
+"""Fills in the report of a compilation, and raises or warns about what stays in PyTorch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.callers import warn_caller
+from torchtrt.capability import Capability
+from torchtrt.errors import FullCompilationError, NoEngineWarning, TorchOp
+from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resolution_of
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.tensorrt.probes import DISABLED, disabled
+from torchtrt_compiler.partitioning import Partition, TorchNode
+from torchtrt_compiler.record import current_record
+from torchtrt_runtime.reports.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
+
+
+def describe_partition(report: CompilationReport, partition: Partition) -> None:
+    """Fills in the parts of a report that partitioning decides."""
+    members = [node for block in partition.blocks.values() for node in block]
+    report.converted = list(count_converters(members))
+    report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
+    report.in_torch = list(map(_torch_op, partition.torch_nodes))
+    sizes = map(len, partition.blocks.values())
+    report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
+    current_record().partition(report)
+
+
+def _torch_op(entry: TorchNode) -> TorchOp:
+    """Returns the report's row of a node that stays in PyTorch."""
+    rejections = entry.rejections
+    return TorchOp(
+        node=entry.node.name,
+        op=qualified_name(entry.node.target),
+        reason=entry.reason,
+        codes=tuple(dict.fromkeys(rejection.code for rejection in rejections)),
+        advice=tuple(dict.fromkeys(filter(None, (rejection.advice for rejection in rejections)))),
+        model_line=model_line(entry.node),
+        reasons=tuple(rejection.reason for rejection in rejections),
+    )
+
+
+def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
+    """Yields the number of nodes of each op that each converter handles, most frequent first."""
+    dtypes: dict[tuple[str, str, str], Counter[str]] = {}
+    for node in nodes:
+        if (resolution := resolution_of(node)) and (chosen := resolution.chosen):
+            pack = chosen.pack.label
+            key = qualified_name(node.target), pack, chosen.qualified_function
+            first = next(iter(pytree.tree_leaves(node.meta.get("val"))), None)
+            name = dtype_name(first.dtype) if isinstance(first, torch.Tensor) else "size"
+            dtypes.setdefault(key, Counter())[name] += 1
+    for (op, pack, converter), counts in sorted(dtypes.items(), key=lambda item: -item[1].total()):
+        yield ConvertedOps(op, pack, converter, counts.total(), dict(counts.most_common()))
+
+
+def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerUse]:
+    """Returns which layers of current TensorRT a partition uses, and why nodes do not become them.
+
+    A node uses the layers that its converter requires. A converter that requires one and rejects a node, and a pass
+    that finds nearly the pattern of one, give the reasons.
+
+    Args:
+        members: The nodes of blocks.
+        in_torch: The nodes that stay in PyTorch.
+    """
+    nodes: dict[Capability, list[Node]] = {}
+    missed: dict[Capability, dict[str, list[str]]] = {each: {DISABLED: []} for each in disabled()}
+    inside = list(_with_inner(members))
+    for node in inside:
+        for capability in _layers_of(node):
+            nodes.setdefault(capability, []).append(node)
+    for node in (*inside, *in_torch):
+        for capability, difference in _missed_by(node).items():
+            reason = DISABLED if capability in disabled() else difference
+            missed.setdefault(capability, {}).setdefault(reason, []).append(node.name)
+    return [
+        _layer_use(capability, nodes.get(capability, ()), missed.get(capability, {}))
+        for capability in Capability
+        if capability in nodes or capability in missed
+    ]
+
+
+def _layer_use(
+    capability: Capability, nodes: Sequence[Node], missed: Mapping[str, Sequence[str]]
+) -> LayerUse:
+    """Returns the report's row of a layer: the nodes that become it, and by reason the names of those that do not."""
+    lines = filter(None, map(model_line, nodes))
+    return LayerUse(
+        capability.name,
+        capability.title,
+        tuple(node.name for node in nodes),
+        tuple(dict.fromkeys(lines)),
+        {reason: tuple(names) for reason, names in missed.items()},
+    )
+
+
+def _with_inner(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yields nodes, and the calls of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph_module in inner_graphs(node):
+            calls = (each for each in graph_module.graph.nodes if each.op == "call_function")
+            yield from _with_inner(calls)
+
+
+def _layers_of(node: Node) -> tuple[Capability, ...]:
+    """Returns the layers that a node's converter requires."""
+    resolution = resolution_of(node)
+    if resolution is None or resolution.chosen is None:
+        return ()
+    return tuple(each for each in resolution.chosen.support.requires if each.group == "layers")
+
+
+def _missed_by(node: Node) -> dict[Capability, str]:
+    """Returns the layers that a node nearly becomes, and what is different."""
+    resolution = resolution_of(node)
+    missed = dict(missed_layers(node))
+    for rejection in () if resolution is None else resolution.rejections:
+        if rejection.candidate is not None:
+            for capability in rejection.candidate.support.requires:
+                if capability.group == "layers" and capability not in _layers_of(node):
+                    missed.setdefault(capability, rejection.reason)
+    return missed
+
+
+def check_complete(report: CompilationReport) -> None:
+    """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
+    missing = tuple(each for each in report.in_torch if not {"write", "view"} & {*each.codes})
+    if not missing:
+        return
+    lines = []
+    for each in missing:
+        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
+        lines += [f"  model  {each.model_line}"] if each.model_line else []
+    message = (
+        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        + "\n".join(lines)
+        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
+    )
+    raise FullCompilationError(message, missing)
+
+
+def warn_without_engines(report: CompilationReport, smallest: int) -> None:
+    """Warns that all ops stay in PyTorch, unless they must, or the settings name each of them."""
+    ops = [
+        each
+        for each in report.in_torch
+        if not {"write", "view", "no-input", "user-excluded"} & {*each.codes}
+    ]
+    small = sum("block-too-small" in each.codes for each in ops)
+    message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
+    if small:
+        message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
+        message += "require_full_compilation=True, which leaves none in PyTorch"
+    message += ". The report says why for each: rich.print(compiled.report), or torchtrt.explain(model, inputs)."
+    if ops:
+        warn_caller(message, NoEngineWarning)

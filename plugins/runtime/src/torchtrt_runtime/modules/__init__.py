@@ -1,0 +1,1 @@
+"""Modules that run engines: one for each engine, and one for the model around them."""

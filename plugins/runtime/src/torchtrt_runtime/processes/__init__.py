@@ -1,0 +1,1 @@
+"""Groups of processes that compute together, and how they exchange tensors."""

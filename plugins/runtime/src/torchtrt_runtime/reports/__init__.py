@@ -1,0 +1,1 @@
+"""The report of a compilation, as data and as tables."""
