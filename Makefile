@@ -11,10 +11,14 @@ PEER := .cache/torch-tensorrt
 SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
+# Tests that compile models of libraries: half of the time, and few changes can break them.
+TESTS_OF_MODELS := plugins/contrib/diffusers plugins/contrib/quantization plugins/contrib/transformers tests/architectures tests/models
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
+QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
+.PHONY: demo check test test-models test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
 .PHONY: check-lint check-tests quick-tests all-tests
 # mypy and textlint use one core each, the tests all cores: together they take less time than one after the other.
 BESIDE := $(MAKE) --no-print-directory --jobs=2
@@ -26,8 +30,11 @@ demo: $(VENV)/ready
 check: $(VENV)/ready $(MODELS)/ready
 	$(BESIDE) check-lint check-tests
 
-test: $(VENV)/ready $(MODELS)/ready
+test: $(VENV)/ready
 	$(BESIDE) lint quick-tests
+
+test-models: $(VENV)/ready $(MODELS)/ready
+	$(PYTEST) $(QUICK) $(TESTS_OF_MODELS) $(PYTEST_ARGS)
 
 test-all: $(VENV)/ready $(MODELS)/ready
 	$(BESIDE) lint all-tests
@@ -36,10 +43,10 @@ check-tests:
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.changed_tests $(PYTEST_ARGS)
 
 quick-tests:
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --tensorrt=one -n auto --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) $(QUICK) $(TESTS_OF_MODELS:%=--ignore=%) $(PYTEST_ARGS)
 
 all-tests:
-	OMP_NUM_THREADS=1 FRESH_PROCESSES=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	FRESH_PROCESSES=1 $(PYTEST) -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

@@ -14,7 +14,7 @@ from tests.support.models import FOLDER, import_models
 
 transformers = pytest.importorskip("transformers")
 if not (FOLDER / "torchvision").exists():
-    pytest.skip("`make test` downloads the libraries of models", allow_module_level=True)
+    pytest.skip("`make test-models` downloads the libraries of models", allow_module_level=True)
 vision = importlib.import_module("plugins.contrib.torchvision.tests.vision").vision
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

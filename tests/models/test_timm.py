@@ -115,7 +115,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 
 
 QUICK = ("cspnext", "hiera")
-"""Families that ``make test`` compiles; all of them take 12 minutes."""
+"""Families that ``make test-models`` compiles; all of them take 12 minutes."""
 
 
 @pytest.mark.parametrize(
