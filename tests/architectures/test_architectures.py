@@ -28,7 +28,7 @@ def full_precision(monkeypatch):
 
 
 FIXED_IN = 12
-"""``make test-models`` compiles each architecture for dynamic sizes, and one of so many for fixed sizes, which are easier."""
+"""``make test-models`` compiles each architecture for dynamic sizes, and one of so many for fixed ones."""
 
 
 def ways():

@@ -7,7 +7,7 @@ import warnings
 from rich.console import Console
 from rich.progress import track
 
-from tests.benchmarks import architectures, compiling, executing, registry
+from tests.benchmarks import architectures, compiling, dynamic_sizes, executing, registry
 from tests.benchmarks._measure import Row, circumstances, write_section
 
 
@@ -26,6 +26,7 @@ def main() -> None:
         (
             ("Registry and import", registry),
             ("Compiling", compiling),
+            ("Dynamic sizes", dynamic_sizes),
             ("Converting architectures", architectures),
             ("Running on the reference TensorRT", executing),
         ),

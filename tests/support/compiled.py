@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchtrt_compiler.following import programs
+from torchtrt_follow import programs
 from torchtrt_runtime import EngineModule
 
 

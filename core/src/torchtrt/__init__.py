@@ -20,11 +20,11 @@ if TYPE_CHECKING:
         Input,
         compile,
         explain,
-        follow,
         profile,
         record_compilation,
         refit_module_weights,
     )
+    from torchtrt_follow import follow
     from torchtrt_runtime import (
         CompiledModule,
         RuntimeSettings,
@@ -50,8 +50,9 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        "Input", "compile", "explain", "follow", "profile", "record_compilation", "refit_module_weights",
+        "Input", "compile", "explain", "profile", "record_compilation", "refit_module_weights",
     ),
+    "torchtrt_follow": ("follow",),
     "torchtrt_runtime": (
         "CompiledModule", "RuntimeSettings", "export_engine", "load", "save", "weight_streaming",
     ),

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from types import FrameType
 from typing import Any, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -21,10 +20,11 @@ from torchtrt.contract import (
     Validator,
     accept_every_node,
     looks_like_converter,
+    qualified_function,
     with_table_value,
 )
 from torchtrt.errors import PackError, UnknownTargetError
-from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
+from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
     Decomposition,
     LoweringPass,
@@ -42,13 +42,9 @@ from torchtrt.targets import Target, canonical_spelling, parse_target, parse_tar
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""
 
-_KINDS = (
-    "_converters", "decompositions", "lowering_passes", "never_folded", "export_contexts", "autocast_rules", "plugins",
-)  # fmt: skip
-"""The attributes that registrations are in."""
-
 ExportContext = Callable[[], AbstractContextManager[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
+Library = TypeVar("Library")
 
 
 class ConverterPack:
@@ -100,8 +96,8 @@ class ConverterPack:
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
         self.plugins: tuple[PluginOp, ...] = ()
+        self.followed_libraries: tuple[Any, ...] = ()
         self.modules = tuple(modules)
-        self._source_modules: dict[str, list[str]] = {kind: [] for kind in _KINDS}
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -376,25 +372,37 @@ class ConverterPack:
         self._changed()
         return context
 
+    def followed_library(self, library: type[Library]) -> type[Library]:
+        """Registers a class that knows a library's models for ``torchtrt.follow``, and returns it.
+
+        The class takes no arguments. ``torchtrt_follow.libraries.Library`` describes it.
+        """
+        self._check_open()
+        self.followed_libraries += (library(),)
+        self._changed()
+        return library
+
     @property
     def is_sealed(self) -> bool:
         """True once registration has ended."""
         return self._sealed
 
     def seal(self) -> None:
-        """Ends registration: from now on, each reader gets the same contents."""
+        """Ends registration: from now on, each reader gets the same contents, in the order of the modules."""
         self._sealed = True
-        for kind, sources in self._source_modules.items() if self.modules else ():
-            entries = getattr(self, kind)
-            pairs = zip(sources, entries, strict=True)
-            in_order = sorted(pairs, key=lambda pair: self._place_of(pair[0]))
-            setattr(self, kind, type(entries)(entry for _, entry in in_order))
+        self._converters.sort(
+            key=lambda entry: self._place_of(entry.support.converter_implementation)
+        )
+        self.decompositions = tuple(sorted(self.decompositions, key=self._place_of))
+        self.lowering_passes = tuple(sorted(self.lowering_passes, key=self._place_of))
+        self.export_contexts = tuple(sorted(self.export_contexts, key=self._place_of))
 
-    def _place_of(self, module: str) -> tuple[int, str]:
-        """Returns the place of one of the pack's modules: what is in none of ``modules`` comes first."""
-        name = f"{module.partition('.')[2]}."
+    def _place_of(self, registered: Any) -> int:
+        """Returns the number of the module that a registered function is in; -1 if it is in none of ``modules``."""
+        function = qualified_function(getattr(registered, "function", registered))
+        name = f"{function.partition(':')[0].partition('.')[2]}."
         places = (place for place, each in enumerate(self.modules) if name.startswith(f"{each}."))
-        return next(places, -1), module
+        return next(places, -1)
 
     def _priority(self, value: Any, target: Target | str) -> ConverterPriority:
         try:
@@ -419,13 +427,7 @@ class ConverterPack:
             )
 
     def _changed(self) -> None:
-        """Is called after each registration. Notes which module of the pack's package is being imported.
-
-        ``seal`` puts the entries into the order of ``modules`` by these notes: one for each entry of each kind.
-        """
-        source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
-        for kind, sources in self._source_modules.items():
-            sources += [source] * (len(getattr(self, kind)) - len(sources))
+        """Is called after each registration."""
 
 
 def _plugin_converter(plugin: PluginOp, module: str) -> Converter:
@@ -450,17 +452,6 @@ def _each_op(
                 yield op, with_table_value(function, value)
         else:
             yield target, function
-
-
-def _module_being_imported(package: str) -> str:
-    """Returns the module of a package whose own code runs, or an empty string."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__"))
-        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == package:
-            return name
-        frame = frame.f_back
-    return ""
 
 
 def _is_module_name(name: object) -> bool:

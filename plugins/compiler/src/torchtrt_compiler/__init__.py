@@ -1,4 +1,4 @@
-"""From a PyTorch model to a compiled one: exporting, lowering, partitioning, building, and what follows."""
+"""From a PyTorch model to a compiled one: exporting, lowering, partitioning, building."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt_compiler.api import compile, explain
-    from torchtrt_compiler.following import follow
     from torchtrt_compiler.inputs import Input
     from torchtrt_compiler.measuring.profiling import CallProfile, ProfileEntry, profile
     from torchtrt_compiler.record import record_compilation
@@ -20,7 +19,6 @@ __all__ = [
     "ProfileEntry",
     "compile",
     "explain",
-    "follow",
     "profile",
     "record_compilation",
     "refit_module_weights",
@@ -28,7 +26,6 @@ __all__ = [
 
 _LAZY = {
     "torchtrt_compiler.api": ("compile", "explain"),
-    "torchtrt_compiler.following": ("follow",),
     "torchtrt_compiler.inputs": ("Input",),
     "torchtrt_compiler.measuring.profiling": ("CallProfile", "ProfileEntry", "profile"),
     "torchtrt_compiler.record": ("record_compilation",),

@@ -77,7 +77,7 @@ def compile_exported(
     kwarg_inputs: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> CompiledModule:
-    """Compiles a model of which ``export`` made a program; otherwise as ``compile``, without ``tune``."""
+    """Compiles a model that has been exported by ``export``; otherwise as ``compile``, without ``tune``."""
     compilation_settings = settings_from(settings)
     with disabling(compilation_settings.disabled_capabilities):
         compilation = Compilation(model, CallInputs(inputs, kwarg_inputs), compilation_settings)

@@ -11,4 +11,5 @@ pack = ConverterPack(
     summary="pipelines of diffusers",
     torch=">=2.9",
     tensorrt=">=8.6",
+    modules=("followed",),
 )

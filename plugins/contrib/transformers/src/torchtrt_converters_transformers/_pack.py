@@ -8,5 +8,5 @@ pack = ConverterPack(
     summary="attention over a cache and mixtures of experts of transformers",
     torch=">=2.9",
     tensorrt=">=8.6",
-    modules=("decompositions", "exporting", "limits"),
+    modules=("decompositions", "exporting", "followed", "limits"),
 )

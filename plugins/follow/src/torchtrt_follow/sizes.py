@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_compiler.following.calls import Bounds
 from torchtrt_compiler.inputs import Input
+from torchtrt_follow.calls import Bounds
 
 Shapes = Sequence[Sequence[int]]
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from plugins.compiler.tests.following.followed import X, agree, followed, made, programs
+from plugins.follow.tests.followed import X, agree, followed, made, programs
 from torchtrt.errors import InputError
 
 

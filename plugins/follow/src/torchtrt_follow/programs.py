@@ -17,12 +17,21 @@ from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
-from torchtrt_compiler.following.adapters import as_tensor, merged_adapters, named_numbers
-from torchtrt_compiler.following.calls import Call
-from torchtrt_compiler.following.fingerprint import Fingerprint, fingerprint
-from torchtrt_compiler.following.sizes import Shapes
-from torchtrt_compiler.following.state import ModelState, address_of, place_of, version_of
 from torchtrt_compiler.refit.refitting import refit_with_memory
+from torchtrt_follow.calls import Call
+from torchtrt_follow.fingerprint import Fingerprint, fingerprint
+from torchtrt_follow.libraries import merged_weights
+from torchtrt_follow.scales import Scale, as_tensor, named_scales
+from torchtrt_follow.sizes import Shapes
+from torchtrt_follow.state import ModelState
+from torchtrt_follow.weights import (
+    WatchedWeights,
+    WeightMark,
+    counter_of,
+    is_strided,
+    layout_of,
+    with_neighbors,
+)
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 
@@ -65,29 +74,21 @@ class Program:
         return True
 
 
-_STATISTICS = ("running_mean", "running_var")
-_WatchedTensor = tuple[str, torch.Tensor, int, Any]
-"""A weight's name, its tensor, its version and its place."""
-_WatchedNumber = tuple[str, dict[str, Any], str, Any]
-"""The name of a number's tensor, where the number is, and its value."""
-
-
-class Watch:
+class ModelWeights:
     """The weights of a model at one moment.
 
     Args:
         model: The model.
         state: Its state.
+
+    Attributes:
+        marks: The marks of its tensors, by name.
+        scales: The scales of its adapters.
     """
 
     def __init__(self, model: torch.nn.Module, state: ModelState) -> None:
-        self.tensors: list[_WatchedTensor] = [
-            (name, tensor, version_of(tensor), place_of(tensor))
-            for name, tensor in state.weights.items()
-        ]
-        self.numbers: list[_WatchedNumber] = [
-            (name, holder, key, holder[key]) for name, holder, key in named_numbers(model)
-        ]
+        self.marks = {name: WeightMark.of(tensor) for name, tensor in state.weights.items()}
+        self.scales = list(named_scales(model))
 
 
 class Binding:
@@ -113,32 +114,22 @@ class Binding:
         self.written = frozenset(names[own] for own in program.written)
         self.ends = ends
         self.is_stale = False
-        self._odd: list[_WatchedTensor] = []
-        self._plain: list[torch.Tensor] = []
-        self._placed: list[torch.Tensor] = []
-        self._versions: list[int] = []
-        self._places: list[Any] = []
-        self._numbers: list[_WatchedNumber] = []
+        self._weights = WatchedWeights({}, ())
+        self._scales: list[Scale] = []
 
-    def watch(self, watched: Watch) -> None:
+    def watch(self, weights: ModelWeights) -> None:
         """Takes the program's weights for those of a moment."""
-        tensors = [each for each in watched.tensors if each[0] not in self.written]
-        own = [each for each in watched.tensors if each[0] in self.written]
-        self._numbers = watched.numbers
-        # PyTorch answers for all of these in C++.
-        plain = [each for each in tensors if each[2] >= 0 and each[3]]
-        self._odd = [each for each in tensors if each[2] < 0 or not each[3]]
-        self._plain = [each[1] for each in plain]
-        self._versions = [each[2] for each in plain]
-        self._placed = [each[1] for each in (*plain, *own)]
-        self._places = [each[3] for each in (*plain, *own)]
+        self._weights = WatchedWeights(weights.marks, self.written)
+        self._scales = weights.scales
         self.is_stale = False
 
     def is_current(self) -> bool:
         """Returns whether the program has the model's weights."""
         if self.is_stale or self.program.loaded is not self:
             return False
-        return not (self._has_changed() or self._scales_differ())
+        return not (
+            self._weights.have_changed() or any(scale.has_changed() for scale in self._scales)
+        )
 
     def refit(self, model: torch.nn.Module, state: ModelState) -> None:
         """Gives the model's weights to the program.
@@ -146,100 +137,61 @@ class Binding:
         Raises:
             RefitError: The program takes no such weights.
         """
-        watched = Watch(
-            model, state
-        )  # before values are read: the next call sees what changes meanwhile
-        program, marks = self.program, self.marks(watched)
-        if self._sharing(watched) != program.sharing:
+        # Before values are read: the next call sees what changes meanwhile.
+        weights = ModelWeights(model, state)
+        program, marks = self.program, self.marks(weights)
+        if self._sharing(weights) != program.sharing:
             raise RefitError("Weights that the program writes to share memory with others.")
-        # Adapters that are merged, or were with another scale, are written into weights through .data.
-        if self._scales_differ() or (merged_adapters(model) and self._has_changed()):
+        # Libraries write adapters that are merged, or were with another scale, into weights through .data.
+        is_merged = any(merged_weights(model)) and self._weights.have_changed()
+        if is_merged or any(scale.has_changed() for scale in self._scales):
             program.held = {}
-        changed = self._with_neighbors(
-            own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)
+        changed = with_neighbors(
+            (own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)),
+            self.names,
         )
         if changed and program.compiled is not None:
-            numbers = {name: as_tensor(value) for name, _, _, value in watched.numbers}
-            known = {**self.constants, **state.weights, **numbers}
-            weights = {own: known[self.names[own]] for own in marks}
-            changed = [own for own in changed if own in weights]
+            scales = {each.name: as_tensor(each.value) for each in weights.scales}
+            tensors = {**self.constants, **state.weights, **scales}
+            new = {own: tensors[self.names[own]] for own in marks}
             with torch.inference_mode(False), torch.no_grad():
-                refit_with_memory(program.compiled, weights, changed)
+                refit_with_memory(program.compiled, new, [own for own in changed if own in new])
         program.held = marks
         program.loaded = self
-        self.watch(watched)
+        self.watch(weights)
 
-    def load(self, watched: Watch) -> None:
+    def load(self, weights: ModelWeights) -> None:
         """Notes that the program was compiled with the weights of a moment."""
-        self.watch(watched)
+        self.watch(weights)
         self.program.loaded = self
-        self.program.held = self.marks(watched)
-        self.program.sharing = self._sharing(watched)
+        self.program.held = self.marks(weights)
+        self.program.sharing = self._sharing(weights)
 
-    def _sharing(self, watched: Watch) -> frozenset[frozenset[str]]:
+    def _sharing(self, weights: ModelWeights) -> frozenset[frozenset[str]]:
         """Returns the groups of weights that share memory with one that the program writes to."""
-        tensors = {name: tensor for name, tensor, *_ in watched.tensors}
         groups: dict[int, set[str]] = {}
         for own, name in self.names.items() if self.written else ():
-            tensor = tensors.get(name)
-            if tensor is not None and _is_strided(tensor):
-                groups.setdefault(storage_of(tensor), set()).add(own)
+            mark = weights.marks.get(name)
+            if mark is not None and is_strided(mark.tensor):
+                groups.setdefault(storage_of(mark.tensor), set()).add(own)
         return frozenset(
             frozenset(each)
             for each in groups.values()
             if any(self.names[own] in self.written for own in each)
         )
 
-    def _with_neighbors(self, changed: Iterable[str]) -> list[str]:
-        """Returns changed weights, and those that may have changed with them.
-
-        PyTorch does not count what batch normalization writes to its statistics.
-        """
-        modules = {self.names[own].rpartition(".")[0] for own in changed}
-        return [
-            own
-            for own, name in self.names.items()
-            if modules and (name.rpartition(".")[0] in modules or name.endswith(_STATISTICS))
-        ]
-
-    def marks(self, watched: Watch) -> dict[str, Any]:
+    def marks(self, weights: ModelWeights) -> dict[str, Any]:
         """Returns what identifies each weight of the program, by the program's names."""
-        marks: dict[str, Any] = {name: mark for name, *mark in watched.tensors}
-        marks |= {name: [value] for name, _, _, value in watched.numbers}
-        for name, tensor in self.constants.items():
-            marks.setdefault(name, [tensor, version_of(tensor), place_of(tensor)])
+        marks: dict[str, Any] = {
+            **{name: WeightMark.of(tensor) for name, tensor in self.constants.items()},
+            **weights.marks,
+            **{each.name: (each.value,) for each in weights.scales},
+        }
         return {
-            own: [*marks[name], *marks.get(_counter_of(name), ())]
+            own: (*marks[name], *marks.get(counter_of(name), ()))
             for own, name in self.names.items()
             if name in marks
         }
-
-    def _has_changed(self) -> bool:
-        """Returns whether a weight is another than it was: by its version, its address or its layout."""
-        try:
-            if [each._version for each in self._plain] != self._versions:
-                return True
-            placed = self._placed
-            if [(each.data_ptr(), each.shape, each.stride()) for each in placed] != self._places:
-                return True
-        except RuntimeError:  # one is another kind of tensor now
-            return True
-        return any(
-            version_of(tensor) != version or place_of(tensor) != place
-            for _, tensor, version, place in self._odd
-        )
-
-    def _scales_differ(self) -> bool:
-        return any(holder.get(key) != value for _, holder, key, value in self._numbers)
-
-
-def _counter_of(name: str) -> str:
-    """Returns the name of the number of batches that a statistic has seen; empty for any other weight.
-
-    PyTorch counts writes to this number, which no program reads, and not those to the statistic.
-    """
-    module, _, own = name.rpartition(".")
-    return f"{module}.num_batches_tracked".lstrip(".") if own in _STATISTICS else ""
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -290,7 +242,7 @@ def bind(
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
         else:
             compiled = compile_exported(model, exported, args, kwargs, options)
-    places = filter(None, map(place_of, _destinations(compiled.graph_module).values()))
+    places = filter(None, map(layout_of, _destinations(compiled.graph_module).values()))
     written = _at(list(places), {**state.weights, **constants}, names)
     return Binding(Program(_freed(compiled), new, written), names, constants, ())
 
@@ -306,24 +258,20 @@ def _weights(
     values = {**exported.constants, **exported.state_dict}
     tensors = {name: each for name, each in values.items() if isinstance(each, torch.Tensor)}
     constants = {name: each for name, each in tensors.items() if name not in state.weights}
-    own = {storage_of(each) for each in state.weights.values() if _is_strided(each)}
+    own = {storage_of(each) for each in state.weights.values() if is_strided(each)}
     for name, each in constants.items():
-        if name not in exported.state_dict and _is_strided(each) and storage_of(each) in own:
+        if name not in exported.state_dict and is_strided(each) and storage_of(each) in own:
             raise UnsupportedProgramError(
                 f"Its forward reads a weight through an object that is no module ({name}), so the weight is unknown."
             )
     return {name: name for name in tensors}, constants
 
 
-def _is_strided(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and address_of(tensor) != 0
-
-
 def _at(
     places: list[Any], weights: Mapping[str, torch.Tensor], names: Iterable[str]
 ) -> frozenset[str]:
     """Returns the names of weights that are in some places."""
-    return frozenset(name for name in names if place_of(weights[name]) in places)
+    return frozenset(name for name in names if layout_of(weights[name]) in places)
 
 
 def _destinations(graph_module: GraphModule) -> dict[str, torch.Tensor]:

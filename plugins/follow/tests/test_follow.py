@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from plugins.compiler.tests.following.followed import Block, X, agree, followed, made, programs
+from plugins.follow.tests.followed import Block, X, agree, followed, made, programs
 from torchtrt.errors import FollowWarning, InputError, SettingsError
 
 

@@ -12,12 +12,11 @@ import torch
 
 from torchtrt.errors import InputError, kind_of
 from torchtrt.settings import check_setting_names
-from torchtrt_compiler.following.follower import Follower
+from torchtrt_follow.follower import Follower
+from torchtrt_follow.libraries import weight_loaders
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
 _SLOT = "_torchtrt_follower"
-_LOADERS = ("load_lora_adapter", "load_adapter")
-"""The methods of diffusers, transformers and PEFT that may write an adapter through ``.data`` (``hotswap=True``)."""
 
 
 def follow(
@@ -110,7 +109,11 @@ def _members(model_class: Any) -> dict[str, Any]:
         "torchtrt": property(lambda self: object.__getattribute__(self, _SLOT)),
         "forward": property(read_forward, replace_forward, restore_forward),
         "load_state_dict": functools.wraps(model_class.load_state_dict)(load_state_dict),
-        **{each: _refreshing(model_class, each) for each in _LOADERS if hasattr(model_class, each)},
+        **{
+            name: _refreshing(model_class, name)
+            for name in weight_loaders()
+            if hasattr(model_class, name)
+        },
         "__copy__": lambda self: _again(copy.copy(self.torchtrt.model), _options(self)),
         "__deepcopy__": _deep_copied,
         "__reduce_ex__": lambda self, _: (_again, (self.torchtrt.model, _options(self))),

@@ -15,15 +15,11 @@ from typing import Any
 
 import torch
 
-from torchtrt_compiler.following.state import PLAIN, ModelState
+from torchtrt_follow.libraries import is_idle, only_collects
+from torchtrt_follow.state import PLAIN, ModelState
 from torchtrt_runtime.weights.recipe import digest
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-_COLLECTS = "transformers.utils.output_capturing"
-"""The module whose hooks only collect what modules return; models install them in their first call."""
-_OF_COLLECTING = "_output_capturing_hooks_installed"
-_REGISTRY = "diffusers.hooks.hooks", "HookRegistry"
-"""The class of the object to which models of diffusers add their hooks; they make it in their first call."""
 
 
 def describe(model: torch.nn.Module, state: ModelState) -> list[str]:
@@ -45,12 +41,12 @@ def describe(model: torch.nn.Module, state: ModelState) -> list[str]:
         if any(f"{path}.".startswith(f"{place}.") for place in idle):
             continue
         if kind in _HOOKS:
-            hooks = [text_of(each) for each in values if _module_of(each) != _COLLECTS]
+            hooks = [text_of(each) for each in values if not only_collects(each)]
             lines |= {f"{path}: {each}" for each in hooks if owner}
         else:
             lines |= _entries(path, keys, values, is_fixed)
     lines |= {f"form of {name}: {text_of(form)}" for name, form in state.forms()}
-    unnamed = ", ".join(digest(tensor) for tensor, _, _ in state.unnamed)
+    unnamed = ", ".join(digest(tensor) for tensor, *_ in state.unnamed)
     memory = ", ".join(hashlib.sha256(each).hexdigest() for each in state.contents())
     devices = {str(each.device) for each in state.weights.values()}
     lines |= {f"tensors in containers: {unnamed}", f"arrays: {memory}"}
@@ -63,14 +59,8 @@ def _idle(path: str, keys: Sequence[Any] | None, values: Sequence[Any]) -> list[
     return [
         f"{path}.{key}".lstrip(".")
         for key, value in zip(keys or (), values, strict=False)
-        if _is_idle(value)
+        if is_idle(value)
     ]
-
-
-def _is_idle(value: Any) -> bool:
-    if (type(value).__module__, type(value).__qualname__) != _REGISTRY:
-        return False
-    return not value.hooks and not getattr(value, "_child_registries_cache", None)
 
 
 def _order(state: ModelState) -> Iterator[tuple[str, list[str]]]:
@@ -89,7 +79,7 @@ def _entries(
     return {
         f"{path}.{name if isinstance(name, str) else text_of(name)} = {text_of(value) if is_fixed else ''}"
         for name, value in zip(names, values, strict=True)
-        if name != _OF_COLLECTING and not _is_idle(value)
+        if not is_idle(value)
     }
 
 
@@ -122,8 +112,9 @@ def _code(model: torch.nn.Module, state: ModelState) -> Iterator[str]:
     """Yields the versions of the libraries, and the digests of the files, whose code a model runs."""
     places = {type(each).__module__ for each in model.modules()}
     for _, _, values, _ in state.containers():
-        places |= {each.__module__ for each in values if isinstance(each, FunctionType)}
-    for place in sorted(filter(None, places - {_COLLECTS})):
+        functions = [value for value in values if isinstance(value, FunctionType)]
+        places |= {each.__module__ for each in functions if not only_collects(each)}
+    for place in sorted(filter(None, places)):
         file = getattr(sys.modules.get(place), "__file__", None)
         content = Path(file).read_bytes() if file and Path(file).is_file() else b""
         yield f"code of {place}: {hashlib.sha256(content).hexdigest()}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-import sys
 from collections import OrderedDict, defaultdict, deque
 from types import MethodType
 from typing import Any
@@ -18,8 +17,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError, kind_of
-from torchtrt_compiler.following.adapters import replace_numbers
-from torchtrt_compiler.following.state import Change, ModelState
+from torchtrt_follow.libraries import only_collects
+from torchtrt_follow.scales import replace_scales
+from torchtrt_follow.state import Change, ModelState
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = (tuple, list, dict, OrderedDict, defaultdict, deque)
@@ -57,28 +57,21 @@ def check_traceable(model: torch.nn.Module) -> None:
 def _is_pure(hook: Any) -> bool:
     """Returns whether a hook does nothing besides: it computes a weight, or collects what the call returns."""
     place = getattr(hook, "__module__", None) or type(hook).__module__
-    return place.startswith(("torch.nn.utils", "transformers.utils.output_capturing"))
+    return place.startswith("torch.nn.utils") or only_collects(hook)
 
 
-def is_observed() -> bool:
-    """Returns whether hooks of transformers collect what modules inside of the model that is called return."""
-    capturing = sys.modules.get("transformers.utils.output_capturing")
-    collector = getattr(capturing, "_active_collector", None)
-    return collector is not None and collector.get() is not None
-
-
-def traced_copy(model: torch.nn.Module, state: ModelState, with_numbers: bool) -> torch.nn.Module:
+def traced_copy(model: torch.nn.Module, state: ModelState, with_scales: bool) -> torch.nn.Module:
     """Returns a copy of a model that can be exported while others use the model.
 
     Args:
         model: The model.
         state: Its state.
-        with_numbers: Whether numbers that can change like weights become buffers.
+        with_scales: Whether scales of adapters become buffers.
 
     Raises:
         UnsupportedProgramError: An attribute cannot be copied.
     """
-    tensors = [*state.weights.values(), *(tensor for tensor, _, _ in state.unnamed)]
+    tensors = [*state.weights.values(), *(mark.tensor for mark in state.unnamed)]
     try:
         copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
     except Exception as error:
@@ -87,8 +80,8 @@ def traced_copy(model: torch.nn.Module, state: ModelState, with_numbers: bool) -
         ) from error
     for name in _HOOKS:
         vars(copied)[name] = OrderedDict()
-    if with_numbers:
-        replace_numbers(copied)
+    if with_scales:
+        replace_scales(copied)
     _watch_forward(copied)
     return copied
 

@@ -11,11 +11,11 @@ import torch
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import FollowWarning, InputError
-from torchtrt_compiler.following.adapters import as_tensor
-from torchtrt_compiler.following.description import describe, differences
-from torchtrt_compiler.following.fingerprint import Fingerprint
-from torchtrt_compiler.following.programs import Binding, Program, Watch
-from torchtrt_compiler.following.state import ModelState
+from torchtrt_follow.description import describe, differences
+from torchtrt_follow.fingerprint import Fingerprint
+from torchtrt_follow.programs import Binding, ModelWeights, Program
+from torchtrt_follow.scales import as_tensor
+from torchtrt_follow.state import ModelState
 from torchtrt_runtime import load, save
 from torchtrt_runtime.serialization.folders import (
     NewFolder,
@@ -106,7 +106,7 @@ def save_programs(
     for old in (*folder.glob("program-*.pt2"), *folder.glob(f"{_CONSTANTS}-*.pt")):
         remove_file(old)
     rows, digests = [], {}
-    known = _known(Watch(model, state), state)
+    known = _known(ModelWeights(model, state), state)
     for number, (key, binding) in enumerate(entries):
         program = binding.program
         assert program.compiled is not None
@@ -172,7 +172,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     content = saved_files.content
     state = ModelState(model)
     _check_same_model(folder, model, differences(content["model"], describe(model, state)))
-    watched = Watch(model, state)  # before values are read
+    watched = ModelWeights(model, state)  # before values are read
     known = _known(watched, state)
     digests: dict[str, str] = content["weights"]
     other = {
@@ -227,9 +227,9 @@ def _check_same_model(folder: Path, model: torch.nn.Module, found: tuple[str, st
         )
 
 
-def _known(watched: Watch, state: ModelState) -> dict[str, torch.Tensor]:
-    """Returns the weights of a model, and the numbers that can change like weights, by name."""
-    return {**state.weights, **{name: as_tensor(value) for name, _, _, value in watched.numbers}}
+def _known(weights: ModelWeights, state: ModelState) -> dict[str, torch.Tensor]:
+    """Returns the weights of a model, and the scales of its adapters, by name."""
+    return {**state.weights, **{each.name: as_tensor(each.value) for each in weights.scales}}
 
 
 def _fingerprint_to_json(fingerprint: Fingerprint | None) -> Any:

@@ -1,5 +1,5 @@
 """Models whose calls run on engines, while their weights and their structure change."""
 
-from torchtrt_compiler.following.followed import follow
+from torchtrt_follow.followed import follow
 
 __all__ = ["follow"]

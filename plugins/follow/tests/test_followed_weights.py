@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from plugins.compiler.tests.following.followed import X, agree, followed, made, programs
+from plugins.follow.tests.followed import X, agree, followed, made, programs
 from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import FollowWarning
 

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from torchtrt_compiler.following.adapters import numbers_of
-from torchtrt_compiler.following.labels import labels_of
+from torchtrt_follow.libraries import labels_of, scales_of
+from torchtrt_follow.weights import WeightMark
 
 
 class NoState:
@@ -142,7 +142,7 @@ class ModelState:
 
     Attributes:
         weights: Its tensors by name: parameters, buffers and plain attributes.
-        unnamed: Its tensors in containers, which have no names, with their versions and places.
+        unnamed: Its tensors in containers, which have no names, as they were.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -155,7 +155,7 @@ class ModelState:
         self._seen |= {id(vars(module)): vars(module) for _, module in modules}
         self._modules = [module for _, module in modules]
         self._classes = [type(module) for module in self._modules]
-        self.unnamed: list[tuple[torch.Tensor, int, Any]] = []
+        self.unnamed: list[WeightMark] = []
         self.weights: dict[str, torch.Tensor] = {}
         for path, module in modules:
             self._add_module(path, module)
@@ -165,7 +165,7 @@ class ModelState:
         """Notes the attributes, tensors and containers of one module."""
         prefix = f"{path}." if path else ""
         attributes = vars(module)
-        numbers = numbers_of(module)
+        numbers = scales_of(module)
         self._values.append(_Values(path, attributes, labels=labels_of(module)))
         for name in _NAMESPACES:
             self._values.append(_Values(f"{prefix}{name}", attributes[name]))
@@ -211,7 +211,7 @@ class ModelState:
         if isinstance(value, torch.Tensor):
             if id(value) not in self._seen:
                 self._seen[id(value)] = value
-                self.unnamed.append((value, version_of(value), place_of(value)))
+                self.unnamed.append(WeightMark.of(value))
             return
         if isinstance(
             value, torch.nn.Module
@@ -253,10 +253,9 @@ class ModelState:
         return all(map(operator.is_, map(type, self._modules), self._classes))
 
     def _has_unnamed_changed(self) -> bool:
-        return any(
-            version_of(tensor) != version or place_of(tensor) != place
-            for tensor, version, place in self.unnamed
-        ) or any(_bytes_of(each) != content for each, content in self._buffers)
+        return any(mark.has_changed() for mark in self.unnamed) or any(
+            _bytes_of(each) != content for each, content in self._buffers
+        )
 
     def compare(self) -> tuple[Change, str]:
         """Returns how the model differs now, and the place of the first difference."""
@@ -372,28 +371,6 @@ class _Slots(Mapping[str, Any]):
         except AttributeError:
             return False
         return True
-
-
-def version_of(tensor: torch.Tensor) -> int:
-    """Returns a number that changes when a tensor is written to; tensors of inference mode have none."""
-    return -1 if tensor.is_inference() else tensor._version
-
-
-def address_of(tensor: torch.Tensor) -> int:
-    """Returns where a tensor's first element is; 0 for what has no memory of its own."""
-    try:
-        return tensor.data_ptr()
-    except RuntimeError:  # of a subclass that wraps others, or without memory
-        return 0
-
-
-def place_of(tensor: torch.Tensor) -> Any:
-    """Returns where a tensor's elements are; 0 as ``address_of`` does. ``.data`` may become a view of itself."""
-    try:
-        address = tensor.data_ptr()
-        return address and (address, tensor.shape, tensor.stride())
-    except RuntimeError:
-        return 0
 
 
 def form_of(tensor: Any) -> Any:

@@ -27,8 +27,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
-from torchtrt_compiler.following.adapters import hotswaps, merged_adapters
-from torchtrt_compiler.following.calls import (
+from torchtrt_follow.calls import (
     Call,
     CallReader,
     UnsupportedCallError,
@@ -36,15 +35,15 @@ from torchtrt_compiler.following.calls import (
     is_traced,
     text_of_call,
 )
-from torchtrt_compiler.following.files import SavedPrograms, load_programs, save_programs
-from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
-from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
-from torchtrt_compiler.following.state import Change, ModelState, NoState
-from torchtrt_compiler.following.structures import Structure, holds, steady
-from torchtrt_compiler.following.tracing import (
+from torchtrt_follow.files import SavedPrograms, load_programs, save_programs
+from torchtrt_follow.libraries import is_collecting, merged_weights
+from torchtrt_follow.programs import Binding, ModelWeights, Program, bind
+from torchtrt_follow.sizes import SeenSizes, as_input, end_shapes, fixed
+from torchtrt_follow.state import Change, ModelState, NoState
+from torchtrt_follow.structures import Structure, holds, steady
+from torchtrt_follow.tracing import (
     ImpureForwardError,
     check_traceable,
-    is_observed,
     traced_copy,
 )
 from torchtrt_runtime.modules.compiled import CompiledModule
@@ -97,11 +96,10 @@ class Follower(NoState):
         self._saved: SavedPrograms | None = None
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
-        self._with_numbers = True
+        self._with_scales = True
         self._has_trained = False
         self._count = 0
-        self._merged: list[tuple[str, ...]] = []
-        self._swaps = hotswaps()
+        self._merged: list[Any] = []
         self._lock = threading.RLock()
         self._is_stable = threading.Condition(self._lock)
         self._changer: int | None = None
@@ -186,7 +184,7 @@ class Follower(NoState):
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
-        call = None if is_traced() or is_observed() else self._read(args, kwargs)
+        call = None if is_traced() or is_collecting() else self._read(args, kwargs)
         binding = None if call is None else self._binding_for(call)
         if call is None or binding is None or binding.program.compiled is None:
             return self.model.forward(*args, **kwargs)
@@ -247,7 +245,7 @@ class Follower(NoState):
             return self._find_binding(call, place)
 
     def _is_current(self, structure: Structure, binding: Binding | None) -> bool:
-        if self._has_trained or self._swaps != hotswaps() or not holds(structure.state):
+        if self._has_trained or not holds(structure.state):
             return False
         return binding is None or binding.is_current()
 
@@ -258,8 +256,8 @@ class Follower(NoState):
         """
         if self._impure[call.key] > 1:
             return None
-        if self._has_trained or self._swaps != hotswaps():  # PyTorch does not count what they write
-            self._has_trained, self._swaps = False, hotswaps()
+        if self._has_trained:  # PyTorch does not count what training writes to statistics
+            self._has_trained = False
             self.refresh()
         structure = self._current_structure()
         if any(each.is_inference() for each in structure.state.weights.values()):
@@ -319,8 +317,8 @@ class Follower(NoState):
         return self._structures[-1]
 
     def _note_merged(self) -> None:
-        """Takes all weights again if adapters were merged or unmerged, which writes to them through ``.data``."""
-        merged = merged_adapters(self.model)
+        """Takes all weights again after a library has written to them through ``.data``, as PEFT does to merge."""
+        merged = merged_weights(self.model)
         if merged != self._merged:
             self.refresh()
             self._merged = merged
@@ -365,7 +363,7 @@ class Follower(NoState):
         if not (held and is_varying) and not self._has_room(structure, call):
             return None
         check_traceable(self.model)
-        watched = Watch(self.model, structure.state)  # before values are read
+        watched = ModelWeights(self.model, structure.state)  # before values are read
         binding = self._compile_for_sizes(structure, call, bounds) if is_varying else None
         if binding is None:
             if is_varying:
@@ -392,7 +390,7 @@ class Follower(NoState):
             if self._count > 1 or structure.bindings[call.key]:
                 warnings.simplefilter("ignore", NoEngineWarning)
             settings = {"immutable_weights": False, **self.settings}
-            model = traced_copy(self.model, structure.state, self._with_numbers)
+            model = traced_copy(self.model, structure.state, self._with_scales)
             try:
                 binding = bind(model, call, inputs, structure.state, settings, known)
             except (InputError, ExportError):  # sizes that broadcast, for one, must not vary

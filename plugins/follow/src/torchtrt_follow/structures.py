@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from torchtrt_compiler.following.files import SavedPrograms
-from torchtrt_compiler.following.programs import Binding
-from torchtrt_compiler.following.state import ModelState
+from torchtrt_follow.files import SavedPrograms
+from torchtrt_follow.programs import Binding
+from torchtrt_follow.state import ModelState
 
 _ATTEMPTS = 100
 """How often a state is read that other threads change meanwhile."""
