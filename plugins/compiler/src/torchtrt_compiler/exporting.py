@@ -31,6 +31,7 @@ from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
+from torchtrt_compiler.unchanged_models import unchanged
 from torchtrt_runtime.input_checks import check_strided
 from torchtrt_runtime.process_groups import is_distributed
 
@@ -103,7 +104,13 @@ def _exported(
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), math_attention, export_contexts(), warnings.catch_warnings():
+        with (
+            torch.no_grad(),
+            math_attention,
+            unchanged(model),
+            export_contexts(),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             if shapes is not None:
                 model, dynamic_shapes = _with_shapes(model, *shapes)
