@@ -247,3 +247,28 @@ def test_writes_through_data_are_writes(version):
 
     for _ in range(3):
         assert torch.equal(model(x), compiled(x))
+
+
+class Assigning(nn.Module):
+    """Gives a weight other memory in each call."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.linear, self.change = nn.Linear(8, 8), change
+
+    def forward(self, x):
+        """``(n, 8)`` to the same."""
+        self.linear.weight.data = self.change(self.linear.weight.data)
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("change", [torch.abs, torch.t, torch.clone], ids=["abs", "t", "clone"])
+def test_assigning_other_memory_to_data_is_refused_with_its_line(change, version):
+    """torch.export loses it."""
+    with pytest.raises(torchtrt.errors.ExportError, match=r"weight\.data = .*copy_\(values\)"):
+        torchtrt.compile(Assigning(change).eval(), [torch.ones(2, 8)], min_block_size=1)
+
+
+def test_assigning_the_same_memory_to_data_is_none(version):
+    """Libraries convert weights to the dtype that they have."""
+    check(Assigning(torch.Tensor.float).eval(), X[0])

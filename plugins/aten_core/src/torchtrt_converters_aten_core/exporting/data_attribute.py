@@ -9,13 +9,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from torchtrt.graphs.memory import storage_of
 from torchtrt_converters_aten_core import pack
 
 
 @pack.export_context
 @contextlib.contextmanager
 def recorded_data() -> Iterator[None]:
-    """Reads ``tensor.data`` as ``tensor.detach()`` in a ``with`` block, which is the same memory."""
+    """Reads ``tensor.data`` as ``tensor.detach()`` in a ``with`` block, which is the same memory.
+
+    An assignment of other memory to ``tensor.data`` is refused.
+    """
     with _RecordedData():
         yield
 
@@ -29,7 +33,24 @@ class _RecordedData(TorchFunctionMode):
         """Calls a function of PyTorch, or detaches its argument."""
         if func == _READ:
             return args[0].detach()
+        if func == _WRITE and not _is_same(*args):
+            raise RuntimeError(
+                "torch.export loses an assignment to tensor.data. Write tensor.copy_(values) in torch.no_grad(), or "
+                "compute with the new values instead."
+            )
         return func(*args, **(kwargs or {}))
 
 
+def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
+    """Returns whether two tensors are the same elements in memory."""
+    return (
+        storage_of(tensor) == storage_of(values)
+        and tensor.dtype == values.dtype
+        and tensor.shape == values.shape
+        and tensor.stride() == values.stride()
+        and tensor.storage_offset() == values.storage_offset()
+    )
+
+
 _READ = torch.Tensor.data.__get__
+_WRITE = torch.Tensor.data.__set__
