@@ -17,8 +17,8 @@ _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 def unchanged(model: torch.nn.Module) -> Iterator[None]:
     """Restores what the modules of a model hold, after a ``with`` block in which the model is exported.
 
-    A module that replaces its weights while it runs, as an attention with adapters of PEFT does, or that keeps a tensor
-    for the next call, would keep tensors without values. Attributes are restored, and what lists, dictionaries and sets
+    A module may replace its weights while it runs, as an attention with adapters of PEFT does, or keep a tensor for the
+    next call. It would keep tensors without values. Attributes are restored, and what lists, dictionaries and sets
     in them contain; objects of other classes are not entered.
     """
     classes = [(module, module.__class__) for module in model.modules()]

@@ -1,4 +1,4 @@
-"""Records what a model computes with ``weight.data``, of which ``torch.export`` loses track."""
+"""Records what a model computes with ``weight.data``, which ``torch.export`` loses."""
 
 from __future__ import annotations
 
