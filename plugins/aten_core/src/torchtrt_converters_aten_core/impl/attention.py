@@ -62,27 +62,33 @@ def operands(
     query: NetworkTensor | torch.Tensor,
     key: NetworkTensor | torch.Tensor,
     value: NetworkTensor | torch.Tensor,
-    mask: NetworkTensor | torch.Tensor | None,
-) -> tuple[NetworkTensor, NetworkTensor, NetworkTensor, NetworkTensor | torch.Tensor | None]:
-    """Returns the operands of the attention in conversion, in the dtype of its result.
+) -> list[NetworkTensor]:
+    """Returns query, keys and values of the attention in conversion, in the dtype of its result.
 
     Args:
         ctx: The conversion context.
         query: A network or PyTorch tensor.
         key: Likewise.
         value: Likewise.
-        mask: ``None``, or a network or PyTorch tensor. Booleans, and constants, stay as they are, and so do masks where
-            the scores are computed in float32.
     """
     result = types.output_value(ctx)
     dtype = (result[0] if isinstance(result, tuple) else result).dtype
-    queries, keys, values = (
-        types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)
-    )
-    is_added = is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool
-    if is_added and not matmul.is_summed_wide(ctx, queries, keys):
-        mask = types.cast(ctx, mask, dtype)
-    return queries, keys, values, mask
+    return [types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)]
+
+
+def added_mask(
+    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor | None, dtype: torch.dtype
+) -> NetworkTensor | torch.Tensor | None:
+    """Returns a mask that is added to scores of a dtype. Booleans, and constants, stay as they are.
+
+    Args:
+        ctx: The conversion context.
+        mask: ``None``, or a network or PyTorch tensor.
+        dtype: The dtype of the scores.
+    """
+    if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
+        return types.cast(ctx, mask, dtype)
+    return mask
 
 
 def attention(
@@ -113,11 +119,10 @@ def attention(
     is_wide = matmul.is_summed_wide(ctx, query, key)
     if is_wide:
         query, key = (types.cast(ctx, each, torch.float32) for each in (query, key))
-        if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
-            mask = types.cast(ctx, mask, torch.float32)
     has_mask = is_causal or mask is not None
     by_heads = has_mask and _is_slow_with_mask(ctx, query, key, value)
     dtype = ctx.dtype_of(query)
+    mask = added_mask(ctx, mask, dtype)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
