@@ -394,7 +394,7 @@ def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
 
 
 def _are_alike(first: Tensor, second: Tensor) -> bool:
-    """Returns whether two tensors have one shape and dtype, as far as the sizes of the example tell."""
+    """Returns whether two tensors have one shape and dtype. Equal dynamic sizes of the example become a condition."""
     return (
         first.dtype is second.dtype
         and first.dim() == second.dim()
