@@ -1,4 +1,4 @@
-"""What a file is that holds no exported program, and what to do with it. Nothing of it is executed."""
+"""Describes a file that holds no exported program, and how to make one. Nothing of the file is executed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CREATE = f"Create the model in Python, load the weights into it, and save its p
 _ORIGIN = f"Save the program of the PyTorch model that it was made of: {_SAVE}."
 _DICTIONARIES = {"collections OrderedDict", "builtins dict", "__builtin__ dict"}
 _OLD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""What ``torch.save`` wrote at the start of a file before PyTorch 1.6."""
+"""The first bytes of a file of ``torch.save`` from before PyTorch 1.6."""
 
 
 def is_torchscript(path: Path) -> bool:
