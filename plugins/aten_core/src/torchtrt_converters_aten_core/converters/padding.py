@@ -74,8 +74,8 @@ def pad(
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
     amounts = pad or padding
     rest = len(self.shape) - len(amounts) // 2
-    before: list[Size] = [0] * rest + list(amounts[::2][::-1])
-    after: list[Size] = [0] * rest + list(amounts[1::2][::-1])
+    before = [*[0] * rest, *amounts[::2][::-1]]
+    after = [*[0] * rest, *amounts[1::2][::-1]]
     return impl.pad(ctx, self, before, after, SAMPLES[kind or mode], 0 if value is None else value)
 
 

@@ -128,8 +128,9 @@ def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     places = torch.arange(size, device=device)
+    distances: Tensor = places - index
     if statically_known_true(index >= 0):
-        return places - index
+        return distances
     if isinstance(index, int):
         distances = torch.arange(-size, 0, device=device) - index
     else:

@@ -52,5 +52,5 @@ def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
     )
 
 
-_READ = torch.Tensor.data.__get__
-_WRITE = torch.Tensor.data.__set__
+_DATA: Any = torch.Tensor.data
+_READ, _WRITE = _DATA.__get__, _DATA.__set__
