@@ -118,14 +118,44 @@ def test_a_decomposition_with_other_results_than_the_op_is_not_used(
     assert reason in stayed.reason
 
 
-def test_a_decomposition_that_is_asked_for_is_used() -> None:
-    """Of attention, too, which may draw random numbers and does not."""
+ATTENTION = {
+    "plain": lambda x: F.scaled_dot_product_attention(x, x, x),
+    "causal": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "booleans": lambda x: F.scaled_dot_product_attention(x, x, x, x[0, 0] @ x[0, 0].T > 2),
+    "added": lambda x: F.scaled_dot_product_attention(x, x, x, x[0, 0] @ x[0, 0].T, scale=0.3),
+    "no-keys": lambda x: F.scaled_dot_product_attention(x, x, x, x[0, 0] @ x[0, 0].T > 99),
+    "fewer-heads": lambda x: F.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_decomposition_that_is_asked_for_is_used(name: str, version: str) -> None:
+    """Of attention, too, of which PyTorch chooses a kernel that is one op again."""
     x = torch.rand(2, 4, 8, 16)
     op = "aten.scaled_dot_product_attention.default"
-    model = Function(lambda x: F.scaled_dot_product_attention(x, x, x)).eval()
-    compiled = torchtrt.compile(model, (x,), torch_enabled_decompositions={op}, min_block_size=1)
+    compiled = torchtrt.compile(
+        Function(ATTENTION[name]).eval(),
+        (x,),
+        torch_enabled_decompositions={op},
+        require_full_compilation=True,
+    )
 
-    assert op not in {each.op for each in compiled.report.converted}
+    ops = {each.op for each in compiled.report.converted}
+    assert not [each for each in ops if "attention" in each]
+    assert {"aten.bmm.default", "aten._softmax.default"} <= ops
+    torch.testing.assert_close(compiled(x), ATTENTION[name](x))
+
+
+def test_a_decomposition_that_is_asked_for_is_more_than_another_name(version: str) -> None:
+    """``_scaled_dot_product_attention_math`` is no decomposition where the same converter takes it."""
+    op = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    x = torch.rand(2, 4, 8, 16)
+    model = Function(lambda x: op(x, x, x)[0]).eval()
+    compiled = torchtrt.compile(
+        model, (x,), torch_enabled_decompositions={op}, require_full_compilation=True
+    )
+
+    assert "aten._softmax.default" in {each.op for each in compiled.report.converted}
     torch.testing.assert_close(compiled(x), model(x))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = {0: torch.export.Dim("rows", min=1, max=8)}
     program = torch.export.export(model, (torch.ones(2, 4),), dynamic_shapes=(rows,))
     torch.export.save(program, made / "model.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is deprecated
+        convolution = torch.nn.Conv2d(3, 1, 64, 32).eval()
+        torch.jit.script(convolution).save(made / "scripted.ts")
     with torchtrt.use_tensorrt("reference"):
         compiled = torchtrt.compile(program, min_block_size=1)
         torchtrt.save(compiled, made / "compiled.pt2")

@@ -281,3 +281,77 @@ def test_storing_into_an_attribute_in_a_branch_is_an_error():
     for model in (Counting(), Adding()):
         with pytest.raises(ExportError, match="stores into its attribute 'count'"):
             torchscript.compile(script(model), (ONES,))
+
+
+def leave_by_data(x: Tensor) -> Tensor:
+    """Leaves a loop by data, and goes on by a size."""
+    i = 0
+    while i < 10:
+        if bool(x.sum() > 20):
+            break
+        x = x + 1
+        if x.size(0) == 4:
+            continue
+        i += 1
+        x = x * 1.1
+        if i > 4:
+            break
+    return x
+
+
+def return_by_data(x: Tensor) -> Tensor:
+    """Returns early by data, then by a size, then inside a loop."""
+    if bool(x.sum() > 0):
+        return x * 2
+    if x.size(0) > 3:
+        if bool(x.max() > 1):
+            return x + 3
+        for i in range(4):
+            if bool(x.sum() < -20):
+                return x - i
+            x = x - 1
+    return x - 1
+
+
+def skip_by_data(x: Tensor) -> Tensor:
+    """Counts trips by data, and leaves by data."""
+    i = 0
+    total = torch.zeros_like(x)
+    while i < x.size(0):
+        if bool(x[i].sum() > 0):
+            i += 2
+            continue
+        total = total + x
+        if bool(total.sum() < -30):
+            break
+        i += 1
+    return total
+
+
+@pytest.mark.parametrize("function", [leave_by_data, return_by_data, skip_by_data])
+def test_ways_out_depend_on_data_and_on_sizes_that_vary(function, version):
+    """Results that may be unset are chosen by element, and have the symbolic sizes of the input."""
+    inputs = [
+        (x + shift,) for count in (3, 2, 4, 5, 8) for (x,) in [rows(count)] for shift in (0, -3, 3)
+    ]
+    assert_compiles(function, *inputs, dynamic_shapes=(LENGTH,))
+
+
+def test_results_of_varying_sizes_that_may_be_unset_are_alike():
+    """Or there is no choice of elements between them."""
+
+    def unlike(x: Tensor) -> Tensor:
+        result = x
+        i = 0
+        while i < 10:
+            if bool(x.sum() > 20):
+                break
+            x = x + 1
+            result = torch.cat([x, x])
+            if x.size(0) == 4:
+                continue
+            i += 1
+        return result
+
+    with pytest.raises(ExportError, match=r"shapes"):
+        torchscript.compile(script(unlike), rows(3), dynamic_shapes=(LENGTH,), min_block_size=1)

@@ -24,6 +24,7 @@ from torchtrt.registry import decompositions
 from torchtrt.targets import Target, op_of_function, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
+from torchtrt_cli.file_kinds import other_kind
 from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         return explain_model(Path(subject), arguments)
     if Path(subject).exists():
         raise UnsupportedProgramError(
-            f"{subject} is no op, and no program: those are files of torch.export.save whose names end in .pt2."
+            f"{subject} is no op, and no program: those are files of torch.export.save whose names end in .pt2. "
+            f"{other_kind(Path(subject)) or ''}".rstrip()
         )
     if is_like_a_file(subject):
         raise UnsupportedProgramError(
@@ -151,8 +153,10 @@ def read_program(path: Path) -> ExportedProgram:
     Raises:
         UnsupportedProgramError: There is no such file, or it holds none.
     """
-    if not path.is_file():
+    if not path.exists():
         raise UnsupportedProgramError(f"There is no file {path}.")
+    if (kind := other_kind(path)) is not None:
+        raise UnsupportedProgramError(f"{path} holds no exported program. {kind}")
     with _logged_errors() as logged:
         try:
             return torch.export.load(path)

@@ -76,8 +76,10 @@ def _add_commands_on_models(commands: Commands) -> None:
 
     summary = "compile a program, write it to a file, and compare it with eager PyTorch"
     compile_ = _add(commands, "compile", summary, "torchtrt_cli.compile:run")
-    use = "a program saved by torch.export.save, whose sizes vary as it was exported"
+    use = "a program saved by torch.export.save, whose sizes vary as it was exported, or a TorchScript model"
     compile_.add_argument("model", metavar="MODEL.pt2", help=use)
+    use = "sizes and dtype of an input of a TorchScript model, such as 1-8,3,224,224:float16; one for each input"
+    compile_.add_argument("--input", action="append", default=[], metavar="SIZES", help=use)
     use = "write the compiled model, for torchtrt.load"
     compile_.add_argument("--output", type=Path, metavar="OUT.pt2", help=use)
     use = "write the plan of a model that is one engine, and its description in OUT.plan.json"

@@ -269,7 +269,8 @@ def asking_frame() -> traceback.FrameSummary | None:
 
     Where Dynamo interprets code, that is the interpreted line.
     """
-    if stack := torch._guards.TracingContext.extract_stack():
+    interpreted = torch._guards.TracingContext.extract_stack()
+    if stack := [each for each in interpreted if each.filename != __file__]:
         return stack[-1]
     passing = symbolic_shapes.uninteresting_files()
     frame: FrameType | None = sys._getframe(2)
@@ -363,6 +364,8 @@ def noting_size_questions(
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
         stack.enter_context(MethodCalls())
+        # PyTorch's own functions in Python, such as that of nn.MultiheadAttention, call it without modes.
+        stack.enter_context(patch(torch.Tensor, "contiguous", inside(torch.Tensor.contiguous)))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield

@@ -115,3 +115,39 @@ def test_a_model_with_a_derived_size_is_saved(tmp_path):
     for shapes in others:
         x = torch.rand(shapes[0])
         torch.testing.assert_close(loaded(x), function(x))
+
+
+class Patches(torch.nn.Module):
+    """Takes whole patches, and resizes what it makes of them to the size of the image."""
+
+    def __init__(self, size, is_written):
+        super().__init__()
+        self.size, self.is_written = size, is_written
+        self.convolution = torch.nn.Conv2d(3, 4, size, size)
+
+    def forward(self, x):
+        """``(n, 3, height, width)`` to ``(n, 4, height, width)``."""
+        patches = x.shape[2] // self.size
+        height = int(patches * self.size)
+        if self.is_written:
+            return x.new_zeros(height, 4).add_(x.mean())
+        return torch.nn.functional.interpolate(self.convolution(x), (height, x.shape[3]))
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("size", [2, 7, 14])
+def test_a_derived_size_that_the_model_fixes_is_narrowed_with_its_line(size, is_written, version):
+    """int() of a size is that number. The input keeps its symbol, by which the condition is decided."""
+    model = Patches(size, is_written).eval()
+    images = torch.rand(1, 3, 4 * size, 28)
+    height = size * torch.export.Dim("h", min=2, max=9)
+    with pytest.warns(UserWarning, match=f"Compiled for {4 * size}, where"):
+        compiled = torchtrt.compile(
+            model, [images], dynamic_shapes=({2: height},), min_block_size=1
+        )
+
+    (narrowed,) = compiled.report.narrowed
+    assert f'"{__file__}", line ' in str(narrowed)
+    torch.testing.assert_close(compiled(images), model(images), rtol=1e-4, atol=1e-5)
+    with pytest.raises(torchtrt.errors.InputError, match=f"compiled for {4 * size}"):
+        compiled(torch.rand(1, 3, 5 * size, 28))

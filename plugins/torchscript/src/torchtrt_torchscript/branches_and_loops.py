@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.fx.traceback import annotate
 
 from torchtrt.errors import ExportError, TorchTRTError
@@ -383,10 +384,22 @@ def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
     if first is Uninitialized or second is Uninitialized:
         return second if first is Uninitialized else first
     tensors = as_tensors(pair, (), node)
-    if len({(tensor.shape, tensor.dtype) for tensor in tensors}) > 1:
+    if not _are_alike(*tensors):
         message = (
             f"{node.kind()} depends on data and makes tensors of different shapes or dtypes: "
             f"{', '.join(f'{tensor.dtype} {list(tensor.shape)}' for tensor in tensors)}.\n{source_line(node)}"
         )
         raise ExportError(message)
     return torch.where(predicate, *tensors)
+
+
+def _are_alike(first: Tensor, second: Tensor) -> bool:
+    """Returns whether two tensors have one shape and dtype. Equal dynamic sizes of the example become a condition."""
+    return (
+        first.dtype is second.dtype
+        and first.dim() == second.dim()
+        and all(
+            guard_or_false(size == other)
+            for size, other in zip(first.shape, second.shape, strict=True)
+        )
+    )

@@ -53,6 +53,9 @@ CASES = [
         label="causal",
     ),
     kernel(CPU, Q, K, K, attn_mask=TensorSpec("batch 1 length length"), scale=0.3, label="mask"),
+    kernel(
+        CPU, "batch 4 length 4", "batch 2 length 4", "batch 2 length 4", label="fewer-heads-of-keys"
+    ),
     kernel(MATH, Q, K, K),
     kernel(MATH, Q, K, K, TensorSpec("length length"), label="added-mask"),
     kernel(

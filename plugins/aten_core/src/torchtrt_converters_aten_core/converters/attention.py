@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import attention as impl
-from torchtrt_converters_aten_core.impl import types
+from torchtrt_converters_aten_core.impl import sizes, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -25,7 +25,7 @@ def _unsupported_attention(node: Node) -> str | None:
         return "the width of a head must be fixed"
     if op.scale is not None and not isinstance(op.scale, (int, float)):
         return "the scale must be fixed"
-    if getattr(op, "enable_gqa", False) and not (
+    if _is_grouped(op, query, key) and not (
         query.dim() == 4
         and isinstance(query.shape[1], int)
         and isinstance(key.shape[1], int)
@@ -33,6 +33,13 @@ def _unsupported_attention(node: Node) -> str | None:
     ):
         return "grouped queries need a fixed number of heads in the second of four dimensions"
     return None
+
+
+def _is_grouped(op: Any, query: torch.Tensor, key: torch.Tensor) -> bool:
+    """Returns whether several heads of queries share one of keys. Most kernels have no argument for it."""
+    if hasattr(op, "enable_gqa"):
+        return bool(op.enable_gqa)
+    return query.dim() == 4 and not sizes.have_same_sizes(query.shape[1:2], key.shape[1:2])
 
 
 @converts(impl.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
@@ -44,14 +51,14 @@ def attention(
     attn_mask: NetworkTensor | torch.Tensor | None,
     is_causal: bool,
     scale: float | None,
-    enable_gqa: bool = False,
+    enable_gqa: bool | None = None,
     attn_bias: NetworkTensor | torch.Tensor | None = None,
     **_: Any,
 ) -> NetworkTensor:
     """Converts attention with any mask, causal or not, with as many or fewer heads of keys than of queries."""
     mask = attn_bias if attn_mask is None else attn_mask
-    queries, keys, values, mask = impl.operands(ctx, query, key, value, mask)
-    if enable_gqa:
+    queries, keys, values = impl.operands(ctx, query, key, value)
+    if enable_gqa or (enable_gqa is None and queries.shape[1] != keys.shape[1]):
         heads = queries.shape[1]
         keys = impl.repeat_heads(ctx, keys, heads // keys.shape[1])
         values = impl.repeat_heads(ctx, values, heads // values.shape[1])

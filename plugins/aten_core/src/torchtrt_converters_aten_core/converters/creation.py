@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,14 +83,31 @@ def _unclear_range(node: Node) -> str | None:
     """Returns why the engine cannot compute the length of a range, or ``None``. A fixed length is always known."""
     op = arguments_of(node)
     result = node.meta["val"]
+    numbers = [
+        value_of(getattr(op, name, absent))
+        for name, absent in (("start", 0), ("end", None), ("step", 1))
+    ]
+    if not all(isinstance(number, (int, float, torch.SymInt)) for number in numbers):
+        return "the bounds and the step of a range must be numbers or sizes"
+    if all(isinstance(number, (int, float)) for number in numbers):
+        return None
+    parts = math.lcm(*map(impl.parts_of, numbers))
+    if parts > 1 and not result.dtype.is_floating_point:
+        return "a range of whole numbers must have whole bounds and steps"
     if isinstance(result.shape[0], int):
         return None
-    bounds = [value_of(getattr(op, label, 0)) for label in ("start", "end")]
-    if all(isinstance(bound, (int, torch.SymInt)) for bound in bounds) and isinstance(
-        getattr(op, "step", 1), int
-    ):
-        return None
-    return "a range whose length is known only at run time must have whole bounds and a fixed whole step"
+    if isinstance(numbers[-1], torch.SymInt):
+        return "a range whose length is known only at run time must have a fixed step"
+    limits = [
+        sizes.maximum(each) if isinstance(each, torch.SymInt) else abs(each) for each in numbers
+    ]
+    if parts > 1 and (None in limits or parts * max(filter(None, limits)) > _EXACT):
+        return "a range whose length is known only at run time must have bounds and a step of few digits"
+    return None
+
+
+_EXACT = 1 << 24
+"""The numbers up to this one are exact in float32, and as sizes."""
 
 
 @converts(aten.arange.default, aten.arange.start, aten.arange.start_step, reject_if=_unclear_range)

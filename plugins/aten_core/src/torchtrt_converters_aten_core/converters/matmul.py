@@ -67,11 +67,15 @@ def _first(node: Node) -> torch.Tensor:
     return tensor
 
 
-def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
+def _factors(ctx: ConversionContext, *values: Operand) -> list[NetworkTensor]:
     dtype = types.output_dtype(ctx)
-    tensors = [types.operand(ctx, value, dtype, types.rank_of(value)) for value in (first, second)]
-    multiply = impl.multiply if dtype.is_floating_point else impl.multiply_whole
-    return multiply(ctx, *tensors)
+    return [types.operand(ctx, value, dtype, types.rank_of(value)) for value in values]
+
+
+def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
+    tensors = _factors(ctx, first, second)
+    is_whole = not types.output_dtype(ctx).is_floating_point
+    return (impl.multiply_whole if is_whole else impl.multiply)(ctx, *tensors)
 
 
 @converts(
@@ -101,8 +105,8 @@ def sum_of_product(
     **operands: Any,
 ) -> NetworkTensor:
     """Converts ``beta * self + alpha * (first @ second)``; the operands have names of their own in each op."""
-    result = _product(ctx, *operands.values())
-    return impl.add_scaled(ctx, self, result, beta, alpha, types.output_dtype(ctx))
+    first, second = _factors(ctx, *operands.values())
+    return impl.sum_of_product(ctx, self, first, second, beta, alpha)
 
 
 @converts(

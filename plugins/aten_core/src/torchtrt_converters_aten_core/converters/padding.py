@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import padding as impl
-from torchtrt_converters_aten_core.impl import shape, sizes, types
+from torchtrt_converters_aten_core.impl import shape, sizes, slicing, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -38,9 +38,9 @@ def _unsupported_padding(node: Node) -> str | None:
     """Returns why one TensorRT layer cannot pad this, or ``None``."""
     op = arguments_of(node)
     tensor, amounts = value_of(op.self), _amounts(op)
-    if not all(isinstance(amount, int) for amount in amounts):
-        return "how much to pad must be fixed"
     mode = MODES.get(node.target) or op.mode
+    if not all(isinstance(amount, int) for amount in amounts):
+        return _unclear_padding(tensor, amounts, mode)
     if mode in ("reflect", "replicate") and tensor.dtype not in (*impl.FILLABLE, torch.bool):
         return f"TensorRT has no {mode} padding of this dtype"
     if mode == "circular" and min(amounts) < 0:
@@ -48,12 +48,24 @@ def _unsupported_padding(node: Node) -> str | None:
     return None
 
 
+def _unclear_padding(tensor: torch.Tensor, amounts: Any, mode: str) -> str | None:
+    """Returns why one layer cannot pad by numbers that the engine computes, or ``None``."""
+    values = [value_of(amount) for amount in amounts]
+    if not all(isinstance(value, (int, torch.SymInt)) for value in values):
+        return "how much to pad must be whole numbers"
+    if mode in ("reflect", "replicate"):
+        return f"how much to pad must be fixed for {mode} padding"
+    if mode == "circular" and not all(map(slicing.is_never_negative, values)):
+        return "circular padding that may take elements away is not one TensorRT slice"
+    return None
+
+
 @converts(MODES | {aten.pad.default: None}, reject_if=_unsupported_padding, scalars_are_data=True)
 def pad(
     ctx: ConversionContext,
     self: NetworkTensor,
-    pad: Sequence[int] = (),
-    padding: Sequence[int] = (),
+    pad: Sequence[Size] = (),
+    padding: Sequence[Size] = (),
     mode: str = "",
     value: int | float | bool | None = None,
     *,
@@ -62,8 +74,8 @@ def pad(
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
     amounts = pad or padding
     rest = len(self.shape) - len(amounts) // 2
-    before = [0] * rest + list(amounts[::2][::-1])
-    after = [0] * rest + list(amounts[1::2][::-1])
+    before = [*[0] * rest, *amounts[::2][::-1]]
+    after = [*[0] * rest, *amounts[1::2][::-1]]
     return impl.pad(ctx, self, before, after, SAMPLES[kind or mode], 0 if value is None else value)
 
 

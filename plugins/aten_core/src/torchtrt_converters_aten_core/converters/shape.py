@@ -171,7 +171,9 @@ def squeeze(
     return impl.squeeze(ctx, self, ones)
 
 
-@converts(aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default)
+@converts(
+    aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default, supports_empty=True
+)
 def expand(
     ctx: ConversionContext, self: NetworkTensor, size: Sequence[Size], **_: Any
 ) -> NetworkTensor:
@@ -179,7 +181,7 @@ def expand(
     return impl.expand(ctx, self, size)
 
 
-@converts(aten.expand_as.default)
+@converts(aten.expand_as.default, supports_empty=True)
 def expand_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a broadcast to the shape of another tensor."""
     return impl.expand(ctx, self, sizes.lazy_shape(ctx, other))

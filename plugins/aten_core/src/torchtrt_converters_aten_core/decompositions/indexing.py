@@ -94,7 +94,10 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    from torch.fx.experimental.symbolic_shapes import (
+        free_unbacked_symbols,
+        statically_known_true,
+    )
 
     size = self.shape[dim]
     if step == 1 and statically_known_true(src.shape[dim] == size):
@@ -113,23 +116,32 @@ def slice_scatter(
     if step != 1:
         chosen = chosen & (offset % step == 0)
     rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
-    rows = torch.minimum(rows, torch.arange(src.shape[dim], device=self.device)[-1])
+    last = src.shape[dim] - 1
+    if free_unbacked_symbols(last):  # data may choose no rows, and none can be read then
+        src, last = torch.cat([src.to(self.dtype), self.narrow(dim, 0, 1)], dim), last + 1
+    rows = torch.minimum(rows, _number(last, self.device))
     return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
 
 
-def _distance_from(index: Any, size: int, device: torch.device) -> Tensor:
-    """Returns how far each place of a dimension is behind an index, which may count from the end."""
+def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
+    """Returns how far each place of a dimension is behind an index. It may count from the end, and be before all."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    if not isinstance(index, int):
-        if not statically_known_true(index >= 0):
-            raise NotImplementedError("an index known only at run time may count from the end")
-        distances: Tensor = torch.arange(size, device=device) - index
+    places = torch.arange(size, device=device)
+    distances: Tensor = places - index
+    if statically_known_true(index >= 0):
         return distances
-    places = (
-        torch.arange(-size, 0, device=device) if index < 0 else torch.arange(size, device=device)
-    )
-    return places - index
+    if isinstance(index, int):
+        distances = torch.arange(-size, 0, device=device) - index
+    else:
+        number = _number(index, device)
+        distances = places - torch.where(number < 0, number + size, number)
+    return torch.minimum(distances, places)
+
+
+def _number(value: Any, device: torch.device) -> Tensor:
+    """Returns a number, which may be known only at run time, as a tensor without dimensions."""
+    return torch.scalar_tensor(value, dtype=torch.int64, device=device)
 
 
 @pack.decomposition(aten.diagonal_scatter.default)

@@ -62,25 +62,33 @@ def operands(
     query: NetworkTensor | torch.Tensor,
     key: NetworkTensor | torch.Tensor,
     value: NetworkTensor | torch.Tensor,
-    mask: NetworkTensor | torch.Tensor | None,
-) -> tuple[NetworkTensor, NetworkTensor, NetworkTensor, NetworkTensor | torch.Tensor | None]:
-    """Returns the operands of the attention in conversion, in the dtype of its result.
+) -> list[NetworkTensor]:
+    """Returns query, keys and values of the attention in conversion, in the dtype of its result.
 
     Args:
         ctx: The conversion context.
         query: A network or PyTorch tensor.
         key: Likewise.
         value: Likewise.
-        mask: ``None``, or a network or PyTorch tensor. Booleans, and constants, stay as they are.
     """
     result = types.output_value(ctx)
     dtype = (result[0] if isinstance(result, tuple) else result).dtype
-    queries, keys, values = (
-        types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)
-    )
+    return [types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)]
+
+
+def added_mask(
+    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor | None, dtype: torch.dtype
+) -> NetworkTensor | torch.Tensor | None:
+    """Returns a mask that is added to scores of a dtype. Booleans, and constants, stay as they are.
+
+    Args:
+        ctx: The conversion context.
+        mask: ``None``, or a network or PyTorch tensor.
+        dtype: The dtype of the scores.
+    """
     if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
-        mask = types.cast(ctx, mask, dtype)
-    return queries, keys, values, mask
+        return types.cast(ctx, mask, dtype)
+    return mask
 
 
 def attention(
@@ -104,11 +112,17 @@ def attention(
         is_causal: Whether query ``i`` reads keys up to ``i`` only, in addition to the mask.
         scale: The factor; 1 over the root of the width without it.
 
-    A query whose mask leaves no key has a result of 0, as in PyTorch.
+    A query whose mask leaves no key has a result of 0, as in PyTorch. Where the settings ask for sums in float32, the
+    scores and their softmax are in float32, because scores may exceed the range of float16.
     """
+    result_dtype = ctx.dtype_of(query)
+    is_wide = matmul.is_summed_wide(ctx, query, key)
+    if is_wide:
+        query, key = (types.cast(ctx, each, torch.float32) for each in (query, key))
     has_mask = is_causal or mask is not None
     by_heads = has_mask and _is_slow_with_mask(ctx, query, key, value)
     dtype = ctx.dtype_of(query)
+    mask = added_mask(ctx, mask, dtype)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
@@ -116,6 +130,8 @@ def attention(
     behind = 1.0
     if has_mask and not supports(Capability.FREE_FORM_ATTENTION):
         behind = scale if scale > 1 else 2.0
+    if is_wide:
+        behind = scale  # TensorRT takes casts right in front of a product for its sum in float32
     if scale != behind:
         query = elementwise.arithmetic(ctx, "PROD", query, scale / behind, dtype)
     multiply: Any = matmul.multiply_heads if by_heads else matmul.multiply
@@ -134,11 +150,11 @@ def attention(
         else:
             bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
             scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
-    weights = softmax.softmax(ctx, scores, -1)
+    weights = types.cast(ctx, softmax.softmax(ctx, scores, -1), result_dtype)
     # Where the scores are transposed, this product need not be.
     result = multiply(ctx, weights, value, may_transpose=False)
     # Not a product: in float16, whose lowest is less low, what sees nothing may have become NaN.
-    return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
+    return result if keep is None else elementwise.select(ctx, keep, result, 0.0, result_dtype)
 
 
 def _is_slow_with_mask(ctx: ConversionContext, *operands: NetworkTensor) -> bool:

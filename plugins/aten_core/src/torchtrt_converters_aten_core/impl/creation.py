@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -68,7 +70,9 @@ def arange(
         extent = count
     else:
         extent = _count(ctx, start, end, step)
-    inner = engine_dtype(dtype if types.is_integer(dtype) else torch.int32)
+    is_whole = not any(isinstance(number, float) for number in (start, step))
+    whole = engine_dtype(dtype if types.is_integer(dtype) else torch.int32)
+    inner = whole if is_whole else torch.float32
     first = types.operand(ctx, start, inner, 0)
     distance = types.operand(ctx, step, inner, 1)
     size = sizes.to_tensor(ctx, [extent])
@@ -80,13 +84,30 @@ def arange(
 def _count(
     ctx: ConversionContext, start: Size | float, end: Size | float, step: Size | float
 ) -> Size:
-    if isinstance(start, float) or isinstance(end, float) or not isinstance(step, int):
-        message = "A range whose length is known only at run time must have whole bounds and steps."
+    if is_network_tensor(step):
+        message = "A range whose length is known only at run time must have a fixed step."
         raise ConversionError(message)
-    low, high = (start, end) if step > 0 else (end, start)
+    parts = math.lcm(*map(parts_of, (start, end, step)))
+    first, last, by = (_times(ctx, number, parts) for number in (start, end, step))
+    low, high = (first, last) if step > 0 else (last, first)
     span = sizes.combine(ctx, "SUB", high, low)
     span = sizes.combine(ctx, "MAX", span, 0)
-    return sizes.ceil_divide(ctx, span, abs(step))
+    return sizes.ceil_divide(ctx, span, abs(by))
+
+
+def parts_of(number: object) -> int:
+    """Returns into how many parts 1 is divided so that a number is a whole number of them.
+
+    Args:
+        number: A finite number, or a size, which is whole.
+    """
+    return number.as_integer_ratio()[1] if isinstance(number, float) else 1
+
+
+def _times(ctx: ConversionContext, number: Size | float, factor: int) -> Any:
+    if isinstance(number, float):
+        return int(number * factor)
+    return sizes.combine(ctx, "PROD", number, factor)
 
 
 def triangle_mask(

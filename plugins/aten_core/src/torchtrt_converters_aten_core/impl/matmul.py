@@ -129,7 +129,7 @@ def _multiply(
 ) -> NetworkTensor:
     """Returns the product as one layer, with as many batch dimensions as the operand that has more of them."""
     dtype = types.effective_dtype(ctx, first)
-    if ctx.compilation_settings.use_fp32_acc and _may_sum_in_half(ctx, dtype, first, second):
+    if is_summed_wide(ctx, first, second):
         # TensorRT takes casts around a product for a product of float16 that sums in float32.
         wide = [types.cast(ctx, operand, torch.float32) for operand in (first, second)]
         product = _multiply(ctx, wide[0], wide[1], transpose_first, transpose_second)
@@ -145,15 +145,19 @@ def _multiply(
     return add(ctx, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
 
 
-def _may_sum_in_half(ctx: ConversionContext, dtype: torch.dtype, *operands: NetworkTensor) -> bool:
-    """Returns whether TensorRT may sum up a product in float16.
+def is_summed_wide(ctx: ConversionContext, *operands: NetworkTensor) -> bool:
+    """Returns whether the settings ask for a sum in float32 and TensorRT may sum up a product in float16.
 
     It sums products of bfloat16 in float32. It computes a product of dequantized values in their format, unless a cast
     is between.
+
+    Args:
+        ctx: The conversion context.
+        operands: The network tensors that are multiplied, of one dtype.
     """
-    return dtype is torch.float16 and not any(
-        types.is_dequantized(ctx, operand) for operand in operands
-    )
+    is_half = types.effective_dtype(ctx, operands[0]) is torch.float16
+    is_plain = not any(types.is_dequantized(ctx, operand) for operand in operands)
+    return ctx.compilation_settings.use_fp32_acc and is_half and is_plain
 
 
 def _with_sizes(
@@ -246,7 +250,40 @@ def linear(
     return elementwise.arithmetic(ctx, "SUM", product, bias, dtype)
 
 
-def add_scaled(
+def sum_of_product(
+    ctx: ConversionContext,
+    addend: Operand,
+    first: NetworkTensor,
+    second: NetworkTensor,
+    beta: float,
+    alpha: float,
+) -> NetworkTensor:
+    """Returns ``beta * addend + alpha * (first @ second)`` in the dtype of the factors.
+
+    With ``beta`` 0 the addend is not read, whatever it holds. A product of float16 that only ``alpha`` makes small
+    enough for this dtype does not overflow.
+
+    Args:
+        ctx: The conversion context.
+        addend: A network tensor, a PyTorch tensor or a number. It broadcasts to the product.
+        first: A network tensor of at least one dimension.
+        second: A network tensor of the same dtype, likewise.
+        beta: A number.
+        alpha: A number.
+    """
+    dtype = types.effective_dtype(ctx, first)
+    if is_summed_wide(ctx, first, second):
+        first, second = (types.cast(ctx, operand, torch.float32) for operand in (first, second))
+        return types.cast(ctx, sum_of_product(ctx, addend, first, second, beta, alpha), dtype)
+    if dtype is torch.float16 and 0 < abs(alpha) < 1 and not types.is_dequantized(ctx, first):
+        factor = 2.0 ** math.floor(math.log2(abs(alpha)))  # it loses no digit
+        first = elementwise.arithmetic(ctx, "PROD", first, factor, dtype)
+        alpha /= factor
+    multiplied = multiply if dtype.is_floating_point else multiply_whole
+    return _add_scaled(ctx, addend, multiplied(ctx, first, second), beta, alpha, dtype)
+
+
+def _add_scaled(
     ctx: ConversionContext,
     addend: Operand,
     product: NetworkTensor,
@@ -254,16 +291,6 @@ def add_scaled(
     alpha: float,
     dtype: torch.dtype,
 ) -> NetworkTensor:
-    """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds.
-
-    Args:
-        ctx: The conversion context.
-        addend: A network tensor, a PyTorch tensor or a number. It broadcasts to the product.
-        product: A network tensor.
-        beta: A number.
-        alpha: A number.
-        dtype: The dtype of the result.
-    """
     if alpha != 1:
         product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype)
     if beta == 0:

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 
 import torch
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add_layer
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, Size, add, add_layer
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import creation, shape, sizes, slicing, types
+from torchtrt_converters_aten_core.impl import (
+    creation,
+    elementwise,
+    shape,
+    sizes,
+    slicing,
+    types,
+)
 
 FILLABLE = (torch.float32, torch.float16, torch.int32)
 """The dtypes that TensorRT extends with a value."""
@@ -17,12 +24,14 @@ FILLABLE = (torch.float32, torch.float16, torch.int32)
 def pad(
     ctx: ConversionContext,
     tensor: NetworkTensor,
-    before: Sequence[int],
-    after: Sequence[int],
+    before: Sequence[Size],
+    after: Sequence[Size],
     mode: str,
     value: Operand,
 ) -> NetworkTensor:
     """Returns ``tensor`` with elements added around it; negative numbers take elements away.
+
+    Numbers may be sizes of the engine: 0-d int32 network tensors.
 
     Args:
         ctx: The conversion context.
@@ -33,30 +42,69 @@ def pad(
         value: What to add, with ``"FILL"``.
     """
     dtype = ctx.dtype_of(tensor)
-    if not any(before) and not any(after):
+    if all(isinstance(number, int) and not number for number in (*before, *after)):
         return tensor
     if dtype is torch.bool:
         number = types.cast(ctx, tensor, torch.int32)
         padded = pad(ctx, number, before, after, mode, int(bool(value)))
         return types.cast(ctx, padded, torch.bool)
     if mode == "FILL" and dtype not in FILLABLE:
-        return _pad_by_joining(ctx, tensor, before, after, value)
-    extent = [
-        sizes.combine(ctx, "SUM", size, low + high)
-        for dim, (size, low, high) in enumerate(
-            zip(sizes.sizes_of(ctx, tensor), before, after, strict=True)
-        )
-    ]
-    rank = len(extent)
-    static = tuple(extent) if sizes.is_static(extent) else (0,) * rank
-    start = tuple(-number for number in before)
-    layer = add_layer(ctx, "slice", tensor, start, static, (1,) * rank)
+        if sizes.is_static(before) and sizes.is_static(after):
+            return _pad_by_joining(ctx, tensor, before, after, value)
+        return _pad_by_choosing(ctx, tensor, before, after, value)
+    rank = len(before)
+    start = [sizes.combine(ctx, "SUB", 0, number) for number in before]
+    extent = _padded_sizes(ctx, tensor, before, after)
+    parts = [tuple(part) if sizes.is_static(part) else (0,) * rank for part in (start, extent)]
+    layer = add_layer(ctx, "slice", tensor, *parts, (1,) * rank)
     layer.mode = getattr(trt.SampleMode, mode)
-    if not sizes.is_static(extent):
-        layer.set_input(2, sizes.to_tensor(ctx, extent))
+    for index, part in enumerate((start, extent), 1):
+        if not sizes.is_static(part):
+            layer.set_input(index, sizes.to_tensor(ctx, part))
     if mode == "FILL":
         layer.set_input(4, types.operand(ctx, value, dtype, 0))
     return layer.get_output(0)
+
+
+def _padded_sizes(
+    ctx: ConversionContext, tensor: NetworkTensor, before: Sequence[Size], after: Sequence[Size]
+) -> list[Size]:
+    added = (sizes.combine(ctx, "SUM", *pair) for pair in zip(before, after, strict=True))
+    extents = sizes.sizes_of(ctx, tensor)
+    return [sizes.combine(ctx, "SUM", *pair) for pair in zip(extents, added, strict=True)]
+
+
+def _pad_by_choosing(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    before: Sequence[Size],
+    after: Sequence[Size],
+    value: Operand,
+) -> NetworkTensor:
+    """Returns a tensor padded by numbers that the engine computes, each element chosen by its index.
+
+    The value is behind the elements of the tensor, so that there is an element to choose in an empty one.
+    """
+    dtype = ctx.dtype_of(tensor)
+    padded = _padded_sizes(ctx, tensor, before, after)
+    for dim, (low, high, size) in enumerate(zip(before, after, padded, strict=True)):
+        if isinstance(low, int) and isinstance(high, int) and not (low or high):
+            continue
+        extents = sizes.sizes_of(ctx, tensor)
+        length = extents[dim]
+        filling = creation.full(ctx, value, [*extents[:dim], 1, *extents[dim + 1 :]], dtype)
+        joined = slicing.concatenate(ctx, [tensor, filling], dim)
+        places = creation.arange(ctx, 0, size, 1, sizes.symbol_of(ctx, size), torch.int32)
+        places = elementwise.arithmetic(ctx, "SUB", places, low, torch.int32)
+        inside = elementwise.logical(
+            ctx,
+            "AND",
+            elementwise.compare(ctx, "ge", places, 0),
+            elementwise.compare(ctx, "lt", places, length),
+        )
+        chosen = elementwise.select(ctx, inside, places, length, torch.int32)
+        tensor = add(ctx, "gather", joined, chosen, dim)
+    return tensor
 
 
 def _pad_by_joining(

@@ -78,8 +78,9 @@ def scaled_dot_product_attention(
 ) -> NetworkTensor:
     """``softmax(query @ key.T * scale + mask) @ value`` in one operator, causal or not."""
     mask = attn_bias if attn_mask is None else attn_mask
-    query, key, value, mask = attention.operands(ctx, query, key, value, mask)
+    query, key, value = attention.operands(ctx, query, key, value)
     dtype = ctx.dtype_of(query)
+    mask = attention.added_mask(ctx, mask, dtype)
     if is_causal and not _is_square(ctx, query, key) and not supports(Capability.ATTENTION_V2):
         mask = attention.causal_mask(ctx, query, key) if mask is None else mask
     if is_causal and mask is not None:

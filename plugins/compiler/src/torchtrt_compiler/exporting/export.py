@@ -25,6 +25,7 @@ from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt_compiler.exporting.frontends import front_end_for
 from torchtrt_compiler.exporting.parallel_models import export_module
+from torchtrt_compiler.exporting.unchanged_models import unchanged
 from torchtrt_compiler.inputs import CallInputs, flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
@@ -106,7 +107,13 @@ def _exported(
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), math_attention, export_contexts(), warnings.catch_warnings():
+        with (
+            torch.no_grad(),
+            math_attention,
+            unchanged(model),
+            export_contexts(),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             if shapes is not None:
                 model, dynamic_shapes = _with_shapes(model, *shapes)

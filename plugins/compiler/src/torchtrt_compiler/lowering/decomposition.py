@@ -153,16 +153,26 @@ class _Resolver:
                 return late, None
         return resolution, parts
 
-    def _resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+    def _resolve(
+        self, node: Node, depth: int, wanted: bool = False
+    ) -> tuple[Resolution, GraphModule | None]:
         """Returns the resolution of a node that writes nothing, and the graph of its decomposition if that helps.
+
+        Args:
+            node: The node.
+            depth: The number of decompositions that the node is inside of.
+            wanted: Whether to decompose the node, if that can be done, although a converter accepts it.
 
         Raises:
             SettingsError: The settings name a decomposition that the node does not have.
         """
-        settings = self.settings
         resolution = self.ask(node)
-        forced = node.target in settings.torch_enabled_decompositions
-        if (resolution and not forced) or not self.may_decompose(node) or depth == _DEPTH_LIMIT:
+        forced = node.target in self.settings.torch_enabled_decompositions
+        if (
+            (resolution and not forced and not wanted)
+            or not self.may_decompose(node)
+            or depth == _DEPTH_LIMIT
+        ):
             return resolution, None
         decompose = decomposition_for(node.target)
         try:
@@ -178,6 +188,8 @@ class _Resolver:
             if part.op != "call_function" or part._erased:
                 continue
             part_resolution, part_parts = self.resolve(part, depth + 1)
+            if forced and _is_renamed(parts, part, resolution, part_resolution):
+                part_resolution, part_parts = self._resolve(part, depth + 1, wanted=True)
             if not part_resolution and not part_parts and not forced:
                 return _without_part(resolution, part_resolution, part), None
             remember_resolution(part, part_resolution)
@@ -230,6 +242,20 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
     is_op = isinstance(target, torch._ops.OpOverload)
     is_dispatched = is_op and has_kernel(target.name())
     return target.decompose if is_dispatched and target._can_decompose() else None
+
+
+def _is_renamed(
+    parts: GraphModule, part: Node, resolution: Resolution, part_resolution: Resolution
+) -> bool:
+    """Returns whether a decomposition is nothing but another op of the same converter, as ``mm`` is for ``matmul``."""
+    calls = [each for each in parts.graph.nodes if each.op == "call_function"]
+    first, second = resolution.chosen, part_resolution.chosen
+    return (
+        calls == [part]
+        and first is not None
+        and second is not None
+        and first.qualified_function == second.qualified_function
+    )
 
 
 class _NotDecomposedError(Exception):

@@ -24,18 +24,19 @@ def known_sizes(guards: Iterable[Any]) -> dict[Any, int]:
 def settle_sizes(
     graph: Graph, known: Mapping[Any, int], ranges: Mapping[Any, SizeRange] = MappingProxyType({})
 ) -> None:
-    """Gives a graph's values the sizes that are known.
+    """Gives a graph's values the sizes that are known. Its inputs keep their symbols, by which calls are checked.
 
     Args:
         graph: The graph.
         known: The number of each expression that a guard fixes.
         ranges: The values of each symbol, once it is known which are compiled: PyTorch adds no guard for what
-            follows from them, and takes none for 0 or 1 before. Inputs keep their symbols, by which calls are checked.
+            follows from them, and takes none for 0 or 1 before.
     """
-    settling = _Settling(known, ranges)
+    settling, settling_inputs = _Settling(known, ranges), _Settling({}, {})
     for node in graph.nodes:
-        if "val" in node.meta and not (ranges and node.op == "placeholder"):
-            node.meta["val"] = pytree.tree_map(settling.value, node.meta["val"])
+        if "val" in node.meta:
+            settle = (settling_inputs if node.op == "placeholder" else settling).value
+            node.meta["val"] = pytree.tree_map(settle, node.meta["val"])
 
 
 class _Settling:

@@ -1,0 +1,56 @@
+"""Records what a model computes with ``weight.data``, which ``torch.export`` loses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from torchtrt.graphs.memory import storage_of
+from torchtrt_converters_aten_core import pack
+
+
+@pack.export_context
+@contextlib.contextmanager
+def recorded_data() -> Iterator[None]:
+    """Reads ``tensor.data`` as ``tensor.detach()`` in a ``with`` block, which is the same memory.
+
+    An assignment of other memory to ``tensor.data`` is refused.
+    """
+    with _RecordedData():
+        yield
+
+
+class _RecordedData(TorchFunctionMode):
+    """Replaces reads of the attribute."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls a function of PyTorch, or detaches its argument."""
+        if func == _READ:
+            return args[0].detach()
+        if func == _WRITE and not _is_same(*args):
+            raise RuntimeError(
+                "torch.export loses an assignment to tensor.data. Write tensor.copy_(values) in torch.no_grad(), or "
+                "compute with the new values instead."
+            )
+        return func(*args, **(kwargs or {}))
+
+
+def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
+    """Returns whether two tensors are the same elements in memory."""
+    return (
+        storage_of(tensor) == storage_of(values)
+        and tensor.dtype == values.dtype
+        and tensor.shape == values.shape
+        and tensor.stride() == values.stride()
+        and tensor.storage_offset() == values.storage_offset()
+    )
+
+
+_DATA: Any = torch.Tensor.data
+_READ, _WRITE = _DATA.__get__, _DATA.__set__
