@@ -75,7 +75,7 @@ def show(found: Installed) -> None:
     """Prints the packs and everything that is wrong with them."""
     out = console()
     headings = ("pack", "from", "ops", "high", "status", "summary")
-    nothing = "No converter packs are installed. `pip install torchtrt` brings the first ones."
+    nothing = "No converter packs are installed. torchtrt-all brings the first ones."
     cells = [_cells(row) for row in found.rows]
     out.print(table("Converter packs", headings, cells) if cells else nothing)
     for problem in found.problems:

@@ -150,7 +150,7 @@ class PackConformance:
             re.split(r"[^\w.-]", line)[0] for line in requires(self.loaded.info.distribution) or ()
         ]
 
-        assert {"torchtrt-core", "torchtrt"} & {name.lower() for name in names}, (
+        assert {"torchtrt-core", "torchtrt-all"} & {name.lower() for name in names}, (
             f"dependencies of {self.loaded.info.distribution} are {names}, without torchtrt-core"
         )
 
