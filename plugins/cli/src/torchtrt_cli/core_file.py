@@ -22,12 +22,12 @@ CORE = "torchtrt-core"
 PLACEHOLDER = "torchtrt"
 _FILE = "torchtrt/__init__.py"
 _LINE = "from torchtrt.lazy import"
-"""What the core's file has, and no other file of this name."""
+"""A line of the core's file that no other file of this name has."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with the file.
+    """A fault of the file, or a danger to it.
 
     Attributes:
         what: What happened, as a clause.
@@ -39,7 +39,7 @@ class Fault:
 
     @property
     def hint(self) -> str:
-        """What to do, as a sentence."""
+        """The advice, as a sentence."""
         return f"Run {', then '.join(f'`{command}`' for command in self.commands)}."
 
 
@@ -55,12 +55,12 @@ def fault() -> Fault | None:
     if core is None:
         what = f"the distribution {CORE} is not installed"
     elif spec is None or not has_file:
-        what = f"{_FILE}, a file of {CORE}, is missing: pip deletes it with the placeholder {PLACEHOLDER}"
+        what = f"the file {_FILE} of {CORE} is missing: pip deletes it with the placeholder {PLACEHOLDER}"
     elif placeholder is None:
-        what = f"{spec.origin} is not the file of {CORE}"
+        what = f"the file {spec.origin} is not the one of {CORE}"
     else:
         verb = "hides" if _is_editable(core) else "has overwritten"
-        what = f"{_described(placeholder)} {verb} {_FILE}, a file of {CORE}"
+        what = f"{_described(placeholder)} {verb} the file {_FILE} of {CORE}"
     return Fault(what, tuple(_repair(core, placeholder)))
 
 
@@ -70,7 +70,7 @@ def threat() -> Fault | None:
     if placeholder is None:
         return None
     what = (
-        f"{_described(placeholder)} lists {_FILE}, a file of {CORE}: pip deletes that file with it"
+        f"{_described(placeholder)} lists the file {_FILE} of {CORE}: pip deletes the file with it"
     )
     return Fault(what, tuple(_repair(_installed(CORE), placeholder)))
 
@@ -95,14 +95,14 @@ def _installed(name: str) -> Distribution | None:
 
 
 def _placeholder() -> Distribution | None:
-    """Returns the distribution of somebody else that has a file of the core's name."""
+    """Returns the distribution on indexes that has a file of the core's name, where it is installed."""
     placeholder = _installed(PLACEHOLDER)
     files = () if placeholder is None else placeholder.files or ()
     return placeholder if _FILE in {file.as_posix() for file in files} else None
 
 
 def _described(placeholder: Distribution) -> str:
-    return f"the distribution {PLACEHOLDER} {placeholder.version}, a placeholder of somebody else,"
+    return f"the distribution {PLACEHOLDER} {placeholder.version}, an empty placeholder,"
 
 
 def _repair(core: Distribution | None, placeholder: Distribution | None) -> Iterator[str]:
