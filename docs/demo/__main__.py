@@ -116,7 +116,7 @@ def show(
         model, inputs, dynamic_shapes=dynamic_shapes, **settings
     )
     report = compiled.report
-    console.print(converter_table(report.tensorrt, report.converted))
+    console.print(converter_table(report.converted))
     console.print(block_table(report.blocks))
     console.print(torch_table(report.in_torch, report.inductor))
     console.print()

@@ -20,6 +20,7 @@ from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
+from torchtrt_runtime.input_lines import input_lines
 from torchtrt_runtime.meetings import Meeting
 from torchtrt_runtime.memory_checks import MemoryChecks
 from torchtrt_runtime.process_groups import Processes, as_broken_exchange
@@ -99,6 +100,7 @@ class CompiledModule(torch.nn.Module):
         executor: Executor | None = None,
     ) -> None:
         super().__init__()
+        report.inputs = [*input_lines(interface.checks)]
         self.report = report
         self.settings = settings
         self.weight_recipes = weight_recipes
@@ -122,6 +124,11 @@ class CompiledModule(torch.nn.Module):
         stated = RuntimeSettings.of(settings)
         if stated != RuntimeSettings():
             self.runtime_settings = stated
+
+    def __repr__(self) -> str:
+        """Returns one line; ``graph_module`` has the parts, and ``report`` says what became of each op."""
+        inputs = "".join(f"; {line}" for line in self.report.inputs)
+        return f"CompiledModule({self.report.summary}, for {self.report.tensorrt}{inputs})"
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Loads what PyTorch holds of the model, as any module does. Engines have weights of their own.

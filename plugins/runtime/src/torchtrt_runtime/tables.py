@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,22 @@ class Listing:
     def _text(self, width: int) -> str:
         rows = (_fields(zip(self.headings, row, strict=True), width) for row in self.rows)
         return "\n\n".join((self.title, *rows, ""))
+
+
+def as_html(part: Listing | str) -> str:
+    """Returns a table, or a line, as HTML."""
+    if isinstance(part, str):
+        return f"<p>{html.escape(part)}</p>"
+    rows = [
+        "".join(f"<td>{html.escape(_shown(cell))}</td>".replace("\n", "<br>") for cell in row)
+        for row in part.rows
+    ]
+    headings = "".join(f"<th>{html.escape(heading)}</th>" for heading in part.headings)
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        f"<table>\n<caption>{html.escape(part.title)}</caption>\n"
+        f"<thead><tr>{headings}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    )
 
 
 def _shown(cell: object) -> str:
