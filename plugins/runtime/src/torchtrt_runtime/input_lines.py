@@ -20,7 +20,7 @@ def input_lines(checks: InputChecks) -> Iterator[str]:
 
 
 def _sizes(size: Any, checks: InputChecks) -> str:
-    """Returns a size, the range of a size that varies, or the expression of one that follows from several."""
+    """Returns a fixed size, the range of a dynamic size, or the expression of a size that depends on several."""
     if isinstance(size, int):
         return str(size)
     linear = linear_size(size)
