@@ -417,7 +417,7 @@ def test_a_report_breaks_no_name_either() -> None:
 
     Console(file=shown, width=60).print(report)
 
-    assert "converters.activation:gelu" in shown.getvalue()
+    assert "activation:gelu" in shown.getvalue()
     assert max(map(len, shown.getvalue().splitlines())) <= 60
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -85,12 +86,13 @@ class Environment:
         """Installs distributions without those that they require."""
         self.pip("install", "--no-deps", "--no-build-isolation", *names)
 
-    def run(self, *command):
+    def run(self, *command, **variables):
         """Runs a program of this environment."""
         program, *arguments = command
-        path = str(self.folder / "bin" / program)
+        variables = self.variables | variables
+        command = [str(self.folder / "bin" / program), *arguments]
         return subprocess.run(
-            [path, *arguments], capture_output=True, text=True, env=self.variables, cwd=self.folder
+            command, capture_output=True, text=True, env=variables, cwd=self.folder
         )
 
     def repair(self, commands):
@@ -216,11 +218,37 @@ def test_the_doctor_warns_of_a_placeholder_that_did_no_harm_yet(environment):
 
 
 @pytest.mark.slow
-def test_a_core_from_a_folder_is_installed_again_from_there(environment):
-    """No index has it."""
+def test_a_core_is_installed_again_from_where_it_came(environment):
+    """From its folder; from the repository if the folder was a copy of one; else from an index."""
     environment.install(str(PARTS[0]))
     environment.install("torchtrt")
 
-    shown = environment.run("torchtrt", "packs").stderr
+    def source():
+        last = environment.run("torchtrt", "packs").stderr.splitlines()[-1]
+        return last.removeprefix("    pip install --force-reinstall --no-deps ")
 
-    assert shown.endswith(f"    pip install --force-reinstall --no-deps {PARTS[0]}\n")
+    assert source() == str(PARTS[0])
+    (metadata,) = environment.packages.glob("torchtrt_core-*.dist-info")
+    (metadata / "direct_url.json").write_text('{"url": "file:///tmp/gone/core", "dir_info": {}}')
+    assert source() == "torchtrt-core==0.1.0"
+    everything = environment.packages / "torchtrt_all-0.1.0.dist-info"
+    everything.mkdir()
+    (everything / "METADATA").write_text("Name: torchtrt-all\nVersion: 0.1.0\n")
+    cloned = {"url": "https://example.org/t.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}
+    (everything / "direct_url.json").write_text(json.dumps(cloned))
+    assert source() == "'git+https://example.org/t.git@c0ffee#subdirectory=core'"
+    (everything / "direct_url.json").write_text("[]")
+    assert source() == "torchtrt-core==0.1.0"
+    shutil.rmtree(everything)
+
+
+@pytest.mark.slow
+def test_a_placeholder_in_another_folder_hides_the_core(environment, tmp_path):
+    """As one in the folder of the user: without it, the core's file is there as before."""
+    environment.install("torchtrt-core")
+    environment.install("--target", str(tmp_path), "torchtrt")
+
+    done = environment.run("torchtrt", "doctor", PYTHONPATH=str(tmp_path))
+
+    assert "hides the file torchtrt/__init__.py" in done.stdout
+    assert [UNINSTALL] == re.findall("^    (.+)$", done.stdout, re.M)

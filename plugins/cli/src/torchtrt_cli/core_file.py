@@ -5,16 +5,17 @@ The standard library is all that is imported: without that file, it may be all t
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import json
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 CODE = "overwritten"
 """The code of the problem."""
@@ -45,45 +46,49 @@ class Fault:
 
 def fault() -> Fault | None:
     """Returns why ``import torchtrt`` does not import the core; ``None`` where it does."""
-    core, placeholder = _installed(CORE), _placeholder()
     spec = importlib.util.find_spec("torchtrt")
-    has_file = (
-        spec is not None and spec.origin is not None
-    )  # a folder without it is a namespace package
-    if spec is not None and has_file and _is_ours(spec):
+    origin = (
+        None if spec is None else spec.origin
+    )  # a folder without the file is a namespace package
+    if spec is not None and origin is not None and _is_ours(spec):
         return None
+    core, placeholder = _installed(CORE), _placeholder()
+    uninstall = () if placeholder is None else (f"pip uninstall --yes {PLACEHOLDER}",)
     if core is None:
         what = f"the distribution {CORE} is not installed"
-    elif spec is None or not has_file:
+        return Fault(what, (*uninstall, f"pip install {CORE}"))
+    if origin is None:
         what = f"the file {_FILE} of {CORE} is missing: pip deletes it with the placeholder {PLACEHOLDER}"
     elif placeholder is None:
-        what = f"the file {spec.origin} is not the one of {CORE}"
+        what = f"the file {origin} is not the one of {CORE}"
+    elif not _share_the_file(core, placeholder):
+        return Fault(f"{_described(placeholder)} hides the file {_FILE} of {CORE}", uninstall)
     else:
-        verb = "hides" if _is_editable(core) else "has overwritten"
-        what = f"{_described(placeholder)} {verb} the file {_FILE} of {CORE}"
-    return Fault(what, tuple(_repair(core, placeholder)))
+        what = f"{_described(placeholder)} has overwritten the file {_FILE} of {CORE}"
+    return Fault(what, (*uninstall, _reinstall(core)))
 
 
 def threat() -> Fault | None:
-    """Returns that the placeholder is installed, though the core's file is in place; ``None`` where it is not."""
-    placeholder = _placeholder()
-    if placeholder is None:
+    """Returns that the placeholder would take the core's file with it; ``None`` where it would not."""
+    core, placeholder = _installed(CORE), _placeholder()
+    if core is None or placeholder is None or not _share_the_file(core, placeholder):
         return None
     what = (
         f"{_described(placeholder)} lists the file {_FILE} of {CORE}: pip deletes the file with it"
     )
-    return Fault(what, tuple(_repair(_installed(CORE), placeholder)))
+    return Fault(what, (f"pip uninstall --yes {PLACEHOLDER}", _reinstall(core)))
 
 
 def editable_folder(distribution: Distribution) -> str | None:
     """Returns the folder that a distribution is imported from where pip installed it editable, otherwise ``None``."""
-    if not _is_editable(distribution):
-        return None
-    return str(_origin(distribution).get("url", "")).removeprefix("file://")
+    origin = _origin(distribution)
+    is_editable = origin.get("dir_info", {}).get("editable")
+    return str(origin.get("url", "")).removeprefix("file://") if is_editable else None
 
 
 def _is_ours(spec: importlib.machinery.ModuleSpec) -> bool:
-    source = spec.loader.get_source("torchtrt") if hasattr(spec.loader, "get_source") else None
+    get_source = getattr(spec.loader, "get_source", None)
+    source = None if get_source is None else get_source("torchtrt")
     return source is None or _LINE in source  # an installation may have compiled files only
 
 
@@ -101,31 +106,46 @@ def _placeholder() -> Distribution | None:
     return placeholder if _FILE in {file.as_posix() for file in files} else None
 
 
+def _share_the_file(core: Distribution, placeholder: Distribution) -> bool:
+    """Returns whether both distributions have one file of this name, which each overwrites and deletes."""
+    first, second = (Path(str(each.locate_file(_FILE))).resolve() for each in (core, placeholder))
+    return editable_folder(core) is None and first == second
+
+
 def _described(placeholder: Distribution) -> str:
-    return f"the distribution {PLACEHOLDER} {placeholder.version}, an empty placeholder,"
+    named = f"{PLACEHOLDER} {_version(placeholder)}".rstrip()
+    return f"the distribution {named}, an empty placeholder,"
 
 
-def _repair(core: Distribution | None, placeholder: Distribution | None) -> Iterator[str]:
-    """Yields the commands that remove the placeholder and write the core's file again."""
-    if placeholder is not None:
-        yield f"pip uninstall --yes {PLACEHOLDER}"
-    if core is None:
-        yield f"pip install {CORE}"
-    elif placeholder is None or not _is_editable(core):
-        yield f"pip install --force-reinstall --no-deps {shlex.quote(_source(core))}"
+def _reinstall(core: Distribution) -> str:
+    """Returns the command that writes the core's files again, from where it was installed."""
+    version = _version(core)
+    from_index = f"{CORE}=={version}" if version else CORE
+    everything = _installed("torchtrt-all")
+    source = _source(core) or (everything and _source(everything, "core")) or from_index
+    return f"pip install --force-reinstall --no-deps {shlex.quote(source)}"
 
 
-def _source(core: Distribution) -> str:
-    """Returns what pip installs the core from again: the folder or file that it came from, if it is still there."""
-    url = urlsplit(str(_origin(core).get("url", "")))
-    path = unquote(url.path)
-    is_there = url.scheme == "file" and Path(path).exists()
-    return path if is_there else f"{CORE}=={core.version}"
+def _source(distribution: Distribution, folder: str = "") -> str:
+    """Returns the folder, file or repository that a distribution, or what is in a folder of it, came from.
+
+    The result is empty for a distribution from an index, and for a folder that is gone.
+    """
+    origin = _origin(distribution)
+    url = str(origin.get("url", ""))
+    if version_control := origin.get("vcs_info"):
+        inner = folder or origin.get("subdirectory")
+        where = f"#subdirectory={inner}" if inner else ""
+        return f"{version_control.get('vcs')}+{url}@{version_control.get('commit_id')}{where}"
+    path = Path(url2pathname(urlsplit(url).path), folder)
+    return str(path) if url.startswith("file:") and path.exists() else ""
 
 
-def _is_editable(distribution: Distribution | None) -> bool:
-    origin = {} if distribution is None else _origin(distribution)
-    return bool(origin.get("dir_info", {}).get("editable"))
+def _version(distribution: Distribution) -> str:
+    try:
+        return distribution.version or ""
+    except Exception:  # its metadata has none
+        return ""
 
 
 def _origin(distribution: Distribution) -> dict[str, Any]:
