@@ -139,7 +139,7 @@ def test_nodes_with_one_reason_show_their_lines_once_and_not_all(monkeypatch):
         (CompilationReport("x"), "nothing to compute"),
         (CompilationReport("x", blocks=[BlockReport("b", 3, 1, 1)]), "1 engine runs all 3 nodes"),
         (CompilationReport("x", blocks=[BlockReport("b", 3, 1, 1, calls=4)]), "1 engine runs all 12 nodes"),
-        (CompilationReport("x", in_torch=[TorchOp("n", "o", "r")]), "no engine; PyTorch runs all 1 nodes"),
+        (CompilationReport("x", in_torch=[TorchOp("n", "o", "r")]), "no engine; PyTorch runs the only node"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

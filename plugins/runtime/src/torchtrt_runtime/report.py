@@ -93,11 +93,12 @@ class CompilationReport:
         total = compiled + len(self.in_torch)
         if not total:
             return "nothing to compute"
+        everything = f"all {total} nodes" if total > 1 else "the only node"
         if not self.blocks:
-            return f"no engine; PyTorch runs all {total} nodes"
+            return f"no engine; PyTorch runs {everything}"
         engines = "1 engine runs" if len(self.blocks) == 1 else f"{len(self.blocks)} engines run"
         if not self.in_torch:
-            return f"{engines} all {total} nodes"
+            return f"{engines} {everything}"
         return f"{engines} {compiled} of {total} nodes, PyTorch {len(self.in_torch)}"
 
     def __rich_console__(self, *_: object) -> Iterator[object]:
