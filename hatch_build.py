@@ -15,7 +15,7 @@ FOLDERS = ("core", "plugins/*", "plugins/contrib/*")
 """Where the other distributions of this project are: every such folder with a pyproject.toml."""
 
 FOR_TESTS = "Framework :: Pytest"
-"""The classifier of what only tests need: ``pip install torchtrt`` does not bring it."""
+"""The classifier of what only tests need: ``torchtrt-all`` does not bring it."""
 
 
 class SiblingDependencies(MetadataHookInterface):

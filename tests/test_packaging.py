@@ -52,8 +52,8 @@ def metadata_of(path):
 
 
 def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
-    """`pip install torchtrt` brings one tested set, and paths of a checkout never get into it."""
-    text = metadata(wheels, "torchtrt")
+    """It brings one tested set, and paths of a checkout never get into it."""
+    text = metadata(wheels, "torchtrt_all")
 
     required = [
         line
@@ -64,7 +64,7 @@ def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
     assert not [line for line in required if "torchtrt-testing" in line]  # and so no pytest
     assert all(line.endswith("==0.1.0") for line in required)
     assert "file:" not in text
-    (path,) = wheels.glob("torchtrt-0*.whl")
+    (path,) = wheels.glob("torchtrt_all-0*.whl")
     with zipfile.ZipFile(path) as archive:
         assert not [name for name in archive.namelist() if name.endswith(".py")]
 
@@ -119,7 +119,7 @@ def test_the_root_from_a_checkout_depends_on_the_folders_beside_it(tmp_path):
         "--wheel-dir", str(tmp_path), str(ROOT),
     )  # fmt: skip
 
-    assert f"torchtrt-core @ {(ROOT / 'core').as_uri()}" in metadata(tmp_path, "torchtrt")
+    assert f"torchtrt-core @ {(ROOT / 'core').as_uri()}" in metadata(tmp_path, "torchtrt_all")
 
 
 def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
@@ -173,7 +173,7 @@ def test_loading_all_packs_imports_nothing_slow():
         (
             "aten_core aten_experimental special quantization distributed",
             "torch.nn.Tanh()",
-            "pip install torchtrt",
+            "Install torchtrt-all",
         ),
     ],
 )

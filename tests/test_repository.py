@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import run_python
+from tools.changed_tests import git
 from torchtrt.packs.info import ENTRY_POINT_GROUPS
 
 if sys.version_info >= (3, 11):
@@ -113,6 +114,27 @@ def test_the_reference_stands_alone():
     }
 
     assert all(name.startswith("torchtrt_reference") for name in imports), imports
+
+
+PLACEHOLDER = re.compile(r"pip3? install[^`\n]*?[ \"']torchtrt(?![-\w./])")
+"""A command that installs the empty package which somebody else has on the public index."""
+
+
+def test_nothing_tells_anyone_to_install_the_placeholder():
+    """No page, message or template; nor a link to its page on the index."""
+    texts = {
+        path: (ROOT / path).read_text(encoding="utf-8")
+        for path in git("ls-files", "*.md", "*.py", "*.toml", "*.template")
+        if path not in ("CHANGELOG.md", "tests/test_repository.py") and (ROOT / path).is_file()
+    }
+
+    assert len(texts) > 1000
+    assert PLACEHOLDER.search('pip install "torchtrt[rtx]"')
+    assert PLACEHOLDER.search("pip install --upgrade torchtrt")
+    assert not PLACEHOLDER.search("pip install torchtrt-all")
+    for path, text in texts.items():
+        assert not PLACEHOLDER.search(text), path
+        assert "pypi.org/project/torchtrt/" not in text, path
 
 
 MOST_LINES = 500

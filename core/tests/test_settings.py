@@ -4,11 +4,13 @@ import copy
 import dataclasses
 import operator
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from torchtrt import peer_settings
 from torchtrt.errors import SettingsError, UnknownTargetError
 from torchtrt.settings import CompilationSettings, check_setting_names
 
@@ -57,6 +59,39 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
     """A misspelt setting is not silently ignored."""
     with pytest.raises(SettingsError, match="Did you mean 'min_block_size'"):
         CompilationSettings.from_keywords(min_blocksize=1)
+
+
+@pytest.mark.parametrize("name", sorted(peer_settings.ADVICE))
+def test_a_setting_of_torch_tensorrt_is_answered_with_ours(name):
+    """In place of the name that happens to look like it."""
+    with pytest.raises(SettingsError) as caught:
+        CompilationSettings.from_keywords(**{name: True})
+
+    advice = peer_settings.ADVICE[name]
+    assert str(caught.value) == (
+        f"torchtrt has no setting named {name!r}. It is a setting of Torch-TensorRT. {advice}"
+    )
+    assert {*re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", advice)} <= {
+        *(setting.name for setting in dataclasses.fields(CompilationSettings)),
+        "record_compilation",
+    }
+
+
+def test_the_migration_page_has_each_setting_of_torch_tensorrt():
+    """In one table: those of another name, with what the error says, and those of the same."""
+    page = (Path(__file__).parents[2] / "docs/from-torch-tensorrt.md").read_text(encoding="utf-8")
+    section = page[page.index("## Settings") : page.index("## Adopt a module")]
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE)
+    named = {name: text for cell, text in rows for name in re.findall(r"`(\w+)`", cell)}
+    settings = {setting.name for setting in dataclasses.fields(CompilationSettings)}
+
+    assert {*peer_settings.ADVICE} == {*named} - settings - {"enabled_precisions"}
+    assert {"the same"} == {named[name] for name in named if name in settings}
+    for name, advice in peer_settings.ADVICE.items():
+        for ours in settings:
+            assert (re.search(rf"\b{ours}\b", advice) is None) == (
+                re.search(rf"`{ours}\b", named[name]) is None
+            ), (name, ours)
 
 
 def test_an_unknown_name_may_be_meant_for_an_argument_of_the_function():

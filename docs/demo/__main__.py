@@ -87,8 +87,9 @@ def main() -> None:
 def pack_table() -> Table:
     """Returns the packs that were found: what each provides, or why it is not in use."""
     table = Table(title="Converter packs", title_justify="left")
-    for heading in ("pack", "distribution", "version", "ops", "HIGH", "summary"):
-        right = heading in ("ops", "HIGH")
+    counts = ("converters", "HIGH", "decompositions", "passes")
+    for heading in ("pack", "distribution", "version", *counts, "summary"):
+        right = heading in counts
         table.add_column(
             heading, justify="right" if right else "left", overflow="fold"
         )
@@ -98,7 +99,8 @@ def pack_table() -> Table:
             note = f"[red]{row.status}: {row.reason}[/red]"
         info = row.info
         names = (info.name, info.distribution, info.version)
-        table.add_row(*names, str(row.ops), str(row.high), note)
+        numbers = (row.converters, row.high, row.decompositions, row.passes)
+        table.add_row(*names, *(str(number or "-") for number in numbers), note)
     return table
 
 
@@ -114,7 +116,7 @@ def show(
         model, inputs, dynamic_shapes=dynamic_shapes, **settings
     )
     report = compiled.report
-    console.print(converter_table(report.tensorrt, report.converted))
+    console.print(converter_table(report.converted))
     console.print(block_table(report.blocks))
     console.print(torch_table(report.in_torch, report.inductor))
     console.print()

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch._ops import OperatorBase
 
+from torchtrt import peer_settings
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError, did_you_mean
 from torchtrt.setting_checks import CHECKS, OPS, layers_named
@@ -248,8 +249,11 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
     listing = "help(torchtrt.CompilationSettings) lists all settings."
     for name in keywords:
         if name not in known and name != "enabled_precisions":
-            hint = did_you_mean(name, known, listing)
-            raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
+            if name in peer_settings.ADVICE:
+                advice = f"It is a setting of Torch-TensorRT. {peer_settings.ADVICE[name]}"
+            else:
+                advice = did_you_mean(name, known, listing)
+            raise SettingsError(f"torchtrt has no setting named {name!r}. {advice}")
 
 
 def _lowest(precisions: Any) -> torch.dtype | None:

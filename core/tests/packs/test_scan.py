@@ -79,15 +79,19 @@ def test_a_pack_is_known_from_its_metadata_alone(tmp_path: Path) -> None:
 
 
 def test_packs_come_in_pack_order(tmp_path: Path) -> None:
-    """Core, experimental, what the distribution torchtrt requires, then third parties by name."""
+    """Core, experimental, what the distribution torchtrt-all requires, then third parties by name.
+
+    The name torchtrt is somebody else's on the public index: what that distribution requires is not ours.
+    """
     for pack in ("zebra", "quantization", "aten_experimental", "abacus", "aten_core"):
         write_pack(tmp_path, pack)
-    root = tmp_path / "torchtrt-1.0.dist-info"
-    root.mkdir()
-    root.joinpath("METADATA").write_text(
-        "Metadata-Version: 2.1\nName: torchtrt\nVersion: 1.0\n"
-        "Requires-Dist: torchtrt-converters-quantization ==1.0\n"
-    )
+    for name, required in (("torchtrt-all", "quantization"), ("torchtrt", "zebra")):
+        root = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        root.mkdir()
+        root.joinpath("METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+            f"Requires-Dist: torchtrt-converters-{required} ==1.0\n"
+        )
 
     expected = ["aten_core", "aten_experimental", "quantization", "abacus", "zebra"]
     assert names(scan_folders(tmp_path)) == expected

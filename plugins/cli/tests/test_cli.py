@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,29 +36,26 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
         [
             "aten_core",
             "torchtrt-converters-aten-core 0.1.0",
-            "1",
-            "0",
+            *("1", "-", "1", "-"),
             "in use",
             "ATen [all of it]",
         ],
         [
             "asleep",
             "torchtrt-converters-asleep 2.0",
-            "-",
-            "-",
+            *("-", "-", "-", "-"),
             "disabled by TORCHTRT_PACKS_DISABLE",
             "",
         ],
         [
             "broken",
             "torchtrt-converters-broken 2.0",
-            "-",
-            "-",
+            *("-", "-", "-", "-"),
             "not loaded: ImportError: libfoo.so.2",
             "",
         ],
-        ["vision", "torchtrt-converters-vision 1.0", "2", "1", "in use", ""],
-        ["zebra", "torchtrt-converters-zebra 1.0", "2", "1", "in use", ""],
+        ["vision", "torchtrt-converters-vision 1.0", "2", "1", "1", "1", "in use", ""],
+        ["zebra", "torchtrt-converters-zebra 1.0", "2", "1", "1", "-", "in use", ""],
     ]
 
 
@@ -109,8 +108,10 @@ def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) ->
         "reason": "",
         "summary": "ATen [all of it]",
         "ops": 1,
+        "converters": 1,
         "high": 0,
         "decompositions": 1,
+        "passes": 0,
     }
     assert (answer["packs"][1]["status"], answer["packs"][1]["ops"]) == ("disabled", None)
     assert answer["conflicts"] == [
@@ -121,9 +122,77 @@ def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) ->
     assert [problem["code"] for problem in answer["problems"]] == ["import-failed"]
 
 
-def test_converters_lists_all_ops(ask: Callable[..., Any]) -> None:
-    """Without an op, the candidates of every op."""
+def test_converters_lists_one_op_in_a_line(ask: Callable[..., Any]) -> None:
+    """With its packs in their order: a search in a pipe finds an op, a pack, a conflict."""
     status, output, _ = ask("converters")
+
+    assert status == 0
+    assert output.splitlines()[:3] == [
+        "aten.gelu.default  zebra HIGH, vision HIGH, aten_core  (conflict)",
+        "aten.silu.default  zebra HIGH decomposition, vision HIGH decomposition, aten_core decomposition  (conflict)",
+        "pass fold  vision",
+    ]
+    assert [line.split()[0] for line in output.splitlines()[3:]] == ["conflict:", "conflict:"]
+
+
+@pytest.mark.parametrize("width", ["20", "80"])
+def test_no_terminal_breaks_the_line_of_an_op(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    """Terminals wrap long lines themselves, and search in the whole of them."""
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+
+    assert "zebra HIGH, vision HIGH, aten_core  (conflict)\n" in ask("converters")[1]
+
+
+def test_converters_takes_a_pattern(ask: Callable[..., Any]) -> None:
+    """The list of what matches; in the dispatcher's spelling, too."""
+    for pattern in ("aten.s*", "aten::si?u*"):
+        status, output, _ = ask("converters", pattern)
+        assert status == 0
+        assert ["aten.silu.default", "conflict:"] == [
+            line.split()[0] for line in output.splitlines()
+        ]
+    _, output, _ = ask("converters", "*", "--json")
+    assert ["aten.gelu.default"] == [*json.loads(output)["converters"]]
+
+    status, output, errors = ask("converters", "nosuch*")
+
+    assert (status, output) == (1, "")
+    assert errors == "torchtrt: No op that a pack provides matches nosuch*.\n"
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines of some ops, of the packs that are installed here."""
+    page = (Path(__file__).parents[3] / "docs/cli.md").read_text(encoding="utf-8")
+
+    main(["converters", "aten.index*"])
+
+    assert f"```\n{capsys.readouterr().out}```\n" in page
+
+
+def test_a_preference_for_an_op_is_marked_and_comes_first(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the line, in the details and as JSON."""
+    packs = dataclasses.replace(_state.packs, preferred_for=(("aten.gelu", "aten_core"),))
+    monkeypatch.setattr(_state, "packs", packs)
+
+    lines = ask("converters")[1].splitlines()
+    details = rows(ask("converters", "aten.gelu")[1])
+    candidates = json.loads(ask("converters", "--json")[1])["converters"]["aten.gelu.default"]
+
+    assert lines[0].startswith("aten.gelu.default  aten_core preferred, zebra HIGH, vision HIGH")
+    assert ["STANDARD, preferred", "HIGH", "HIGH"] == [row[2] for row in details]
+    assert [("aten_core", True), ("zebra", False), ("vision", False)] == [
+        (each["pack"], each["preferred"]) for each in candidates
+    ]
+
+
+def test_converters_lists_the_details_of_all_ops(ask: Callable[..., Any]) -> None:
+    """Without an op, the candidates of every op."""
+    status, output, _ = ask("converters", "--verbose")
 
     assert status == 0
     assert [row[:4] for row in rows(output)] == [
@@ -185,6 +254,7 @@ def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> 
         "distribution": "torchtrt-converters-zebra",
         "version": "1.0",
         "priority": "HIGH",
+        "preferred": False,
         "converter": f"{convert.__module__}:convert",
         "tensorrt": "",
         "requires": [],
@@ -293,7 +363,10 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
         ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
-        ("converters", ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"]),
+        (
+            "converters --verbose",
+            ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"],
+        ),
         ("packs --no-load", ["aten_experimental", "torchtrt-converters-aten-experimental"]),
         ("coverage nn.functional.pad", ["float32", "10.16.1"]),
         ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
@@ -344,7 +417,7 @@ def test_a_report_breaks_no_name_either() -> None:
 
     Console(file=shown, width=60).print(report)
 
-    assert "converters.activation:gelu" in shown.getvalue()
+    assert "activation:gelu" in shown.getvalue()
     assert max(map(len, shown.getvalue().splitlines())) <= 60
 
 

@@ -203,7 +203,7 @@ def test_a_collection_that_is_given_twice_has_the_elements_of_both():
         ("autocast=int8", "must be torch.float16"),
         ("converter_preferences=aten.gelu", "must be a dictionary"),
         ("optimisation_level=1", "Did you mean 'optimization_level'"),
-        ("device=cuda", "no setting named 'device'. help"),
+        ("device=cuda", "no setting named 'device'. It is a setting of Torch-TensorRT. Drop it"),
         ("=1", "write --set NAME=VALUE"),
         ("disabled_capabilities=FAST", "disabled_capabilities=.*ATTENTION"),
         ("torch_executed_ops=aten.nosuch", "--set torch_executed_ops=aten.nosuch: There is no op"),

@@ -248,7 +248,7 @@ def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(torchtrt_rtx.importlib, "import_module", missing)
 
-    with pytest.raises(TensorRTUnavailableError, match=r'pip install "torchtrt\[rtx\]"'):
+    with pytest.raises(TensorRTUnavailableError, match=r'pip install "torchtrt-rtx\[tensorrt\]"'):
         torchtrt_rtx.load()
 
 

@@ -95,11 +95,12 @@ def tried(site, tmp_path):
     """
 
     def run(
-        name, operation="SUM", more="    pass", page="", test=TEST, choice="", on="one", **variables
-    ):
+        name, operation="SUM", more="    pass", page="", test=TEST, choice="", on="one",
+        requires="torchtrt-core>=0.1", **variables,
+    ):  # fmt: skip
         site.unpack(site.wheel(name, GOOD.format(name=name, operation=operation, more=more)))
         metadata = next(site.path.glob(f"torchtrt_converters_{name}-*.dist-info")) / "METADATA"
-        metadata.write_text(metadata.read_text() + "Requires-Dist: torchtrt-core>=0.1\n")
+        metadata.write_text(metadata.read_text() + f"Requires-Dist: {requires}\n")
         folder = tmp_path / "project"
         folder.mkdir()
         (folder / "pyproject.toml").touch()
@@ -146,6 +147,21 @@ def test_a_pack_that_defines_ops_with_a_library_can_be_loaded_twice(tried):
 
     assert "test_loading_it_twice_gives_the_same" in outcomes["PASSED"]
     assert not outcomes["FAILED"] | outcomes["ERROR"], text
+
+
+@pytest.mark.parametrize(
+    ("requires", "said"),
+    [
+        ("TorchTRT[tensorrt]", "an empty placeholder on the public index"),
+        ("torch", "without torchtrt-core"),
+    ],
+)
+def test_a_pack_must_require_the_core_and_never_the_placeholder(tried, requires, said):
+    """Which pip would install beside the core, over its files."""
+    outcomes, text = tried("needy", requires=requires, choice="requires_torchtrt")
+
+    assert {"test_its_distribution_requires_torchtrt"} == outcomes["FAILED"], text
+    assert said in text
 
 
 RANGE = """

@@ -11,6 +11,9 @@ API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
 
 PROJECT = "torchtrt"
+"""The prefix of the groups of entry points, and the name under which hooks are marked."""
+
+ALL = "torchtrt-all"
 """The distribution without code that brings the first-party ones; what it requires is first-party."""
 
 LOCAL = "local"

@@ -27,8 +27,10 @@ class PackRow:
         reason: Why it is not in use.
         summary: What it is for, in its author's words.
         ops: How many ops it has a converter for.
+        converters: How many converters it has.
         high: How many of its converters are ``HIGH``.
         decompositions: How many decompositions it has.
+        passes: How many passes over the graph it has.
         tensorrt: The TensorRT versions that it works with; all, or not known, if empty.
     """
 
@@ -37,8 +39,10 @@ class PackRow:
     reason: str = ""
     summary: str = ""
     ops: int = 0
+    converters: int = 0
     high: int = 0
     decompositions: int = 0
+    passes: int = 0
     tensorrt: str = ""
 
     @property
@@ -72,8 +76,10 @@ def _used_row(loaded: LoadedPack) -> PackRow:
         IN_USE,
         summary=loaded.pack.summary,
         ops=len({registration.target for registration in registered}),
+        converters=len(registered),
         high=sum(registration.priority is ConverterPriority.HIGH for registration in registered),
         decompositions=len(loaded.pack.decompositions),
+        passes=len(loaded.pack.lowering_passes),
         tensorrt=loaded.pack.tensorrt,
     )
 

@@ -39,17 +39,17 @@ def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
     for op, name in keywords.get("converter_preferences", {}).items():
         if reason := _why_not_preferred(packs, op, normalize(name)):
             raise SettingsError(f"converter_preferences: {reason}")
-    preferences = {**_of_environment(packs), **preferences}
+    preferences = {**preferences_of(packs), **preferences}
     return dataclasses.replace(settings, converter_preferences=preferences)
 
 
 def preferred_by_environment() -> dict[Target, str]:
     """Returns the packs that the environment prefers for single ops, by op."""
-    return _of_environment(current_packs())
+    return preferences_of(current_packs())
 
 
-def _of_environment(packs: PackSet) -> dict[Target, str]:
-    """Returns the packs that the environment prefers, by op. One that cannot be preferred is a problem."""
+def preferences_of(packs: PackSet) -> dict[Target, str]:
+    """Returns the packs that the environment prefers for single ops. One that cannot be preferred is a problem."""
     found: dict[Target, str] = {}
     for op, name in packs.preferred_for:
         try:

@@ -17,6 +17,7 @@ import importlib_metadata
 from packaging.version import InvalidVersion, Version
 
 from torchtrt.packs.info import (
+    ALL,
     ENTRY_POINT_GROUPS,
     FIRST_PARTY_TIER,
     FIRST_TIERS,
@@ -89,7 +90,7 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         for distribution in distributions:
             try:
                 _read(distribution, found, problems)
-                if _folder(distribution).partition("-")[0] == PROJECT:
+                if _canonical(_folder(distribution).partition("-")[0]) == ALL:
                     first_party |= _required(distribution)
             except Exception as error:
                 problems.append(_unreadable(distribution, error))

@@ -62,6 +62,11 @@ def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tupl
     return tuple(ordered)
 
 
+def preferred_first(entries: Sequence[Entry], pack_name: str | None) -> tuple[Entry, ...]:
+    """Returns the entries of an op with those of one pack first, as a preference for the op puts them."""
+    return tuple(sorted(entries, key=lambda entry: entry.pack.name != pack_name))
+
+
 def find_conflicts(
     candidates: Mapping[Target, Sequence[Any]], preferred: Sequence[str] = ()
 ) -> tuple[Conflict, ...]:

@@ -27,8 +27,8 @@ from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
-from torchtrt.registry.listing import list_everything
-from torchtrt.registry.order import Conflict
+from torchtrt.registry.listing import OpRow, list_everything, op_rows
+from torchtrt.registry.order import Conflict, preferred_first
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name
@@ -240,9 +240,18 @@ class ConverterRegistry:
         named = {qualified_name(target): found for target, found in table.candidates.items()}
         return {name: _count_by_pack(named[name]) for name in sorted(named)}
 
-    def display_all_available_converters(self) -> str:
-        """Returns a listing of all packs, conflicts, converters and decompositions in their order, and passes."""
-        return list_everything(self._current_table(), problems())
+    def list_ops(self) -> tuple[OpRow, ...]:
+        """Returns for each op, by name, the packs that provide it, in the order in which they are tried."""
+        return op_rows(self._current_table())
+
+    def display_all_available_converters(self, verbose: bool = False) -> str:
+        """Returns a listing of all packs, and of each op on one line with the packs that provide it, in their order.
+
+        Args:
+            verbose: Whether to list each converter and decomposition by itself, with its distribution, function, dtypes
+                and checks. ``torchtrt converters OP`` shows the same for one op.
+        """
+        return list_everything(self._current_table(), problems(), verbose)
 
     def is_folding_disabled(self, target: Target) -> bool:
         """Returns whether a pack keeps an op in the network even where all that it reads is constant."""
@@ -369,11 +378,9 @@ def _prefer(
     candidates: tuple[Candidate, ...], pack_name: str
 ) -> tuple[tuple[Candidate, ...], tuple[Rejection, ...]]:
     """Returns the candidates with those of one pack first, or unchanged and the reason where the pack has none."""
-    preferred = tuple(candidate for candidate in candidates if candidate.pack.name == pack_name)
-    if not preferred:
+    if all(candidate.pack.name != pack_name for candidate in candidates):
         reason = (
             f"converter_preferences asks for pack {pack_name!r}, which has no converter for this op"
         )
         return candidates, (Rejection(None, reason, "no-such-preference"),)
-    others = tuple(candidate for candidate in candidates if candidate.pack.name != pack_name)
-    return preferred + others, ()
+    return preferred_first(candidates, pack_name), ()

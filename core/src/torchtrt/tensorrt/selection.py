@@ -176,7 +176,7 @@ def _load_real() -> Any:
     except Exception as error:
         raise TensorRTUnavailableError(
             f"The tensorrt package cannot be used here: {type(error).__name__}: {error}. Install it with "
-            "`pip install torchtrt[tensorrt]`, or run anywhere with torchtrt-reference installed and "
+            "`pip install tensorrt`, or run anywhere with torchtrt-reference installed and "
             f"{ENVIRONMENT_VARIABLE}=reference."
         ) from error
 

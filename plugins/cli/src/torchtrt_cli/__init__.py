@@ -1,22 +1,16 @@
 """The ``torchtrt`` command: what is installed, what becomes of an op or a model, and what is broken.
 
-Nothing is imported before it is needed: the commands that help when a pack, or PyTorch itself, is
+Nothing is imported before it is needed: the commands that help when a pack, PyTorch, or torchtrt itself is
 broken must start without them.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
+import json
 import sys
-import warnings
 from collections.abc import Sequence
 
-from torchtrt.errors import PackWarning, TorchTRTError
-from torchtrt.lazy import missing_distribution
-from torchtrt.packs.problem import describe
-from torchtrt_cli.output import standard_output, told_alone
-from torchtrt_cli.parser import make_parser
+from torchtrt_cli import core_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,58 +20,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command line after the program's name; the process's own if omitted.
 
     Returns:
-        0, or 1 when the answer is "there is none", or 2 when the question makes no sense.
+        0, or 1 when the answer is "there is none", or 2 when the question makes no sense or nothing can answer it.
     """
-    parsed = make_parser().parse_args(arguments)
-    try:
-        # Standard output is the answer's alone, whatever packs and libraries print.
-        with (
-            standard_output(),
-            told_alone(),
-            warnings.catch_warnings(),
-        ):
-            if parsed.lists_problems:
-                warnings.simplefilter("ignore", PackWarning)
-            if not (parsed.recovers or getattr(parsed, "no_load", False)):
-                _load_packs()
-            for library in parsed.imports:
-                _import(library)
-            module, _, function = parsed.run.partition(":")
-            return int(getattr(importlib.import_module(module), function)(parsed))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except TorchTRTError as error:
-        print(f"torchtrt: {error}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        missing = missing_distribution(error, "This command")
-        if missing is None:
-            raise
-        print(f"torchtrt: {missing}", file=sys.stderr)
-        return 2
+    fault = core_file.fault()
+    if fault is not None:
+        return _tell(fault, sys.argv[1:] if arguments is None else arguments)
+    from torchtrt_cli.command import run  # which imports torchtrt
+
+    return run(arguments)
 
 
-def _load_packs() -> None:
-    """Loads packs, and names each that is slow."""
-    try:
-        import torch  # noqa: F401
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever stops it
-        message = (
-            f"PyTorch cannot be imported: {describe(error)}. `torchtrt doctor` says what to do."
-        )
-        raise TorchTRTError(message) from error
-    import torchtrt.operators  # noqa: F401  # with the op that torch.export.load looks for
-    from torchtrt.packs import load_packs
-    from torchtrt_cli.loading_effects import named_if_slow
-
-    load_packs(named_if_slow)
-
-
-def _import(library: str) -> None:
-    try:
-        importlib.import_module(library)
-    except Exception as error:
-        raise TorchTRTError(f"--import {library}: {type(error).__name__}: {error}.") from error
+def _tell(fault: core_file.Fault, arguments: Sequence[str]) -> int:
+    """Prints the one thing that every command can say, for the doctor as its answer; returns the exit status."""
+    is_doctor = "doctor" in arguments
+    if is_doctor and "--json" in arguments:
+        nobody = dict.fromkeys(("pack", "distribution", "version", "location"), "")
+        problem = {"code": core_file.CODE, **nobody, "what": fault.what, "hint": fault.hint}
+        print(json.dumps({"problems": [problem]}, indent=2, ensure_ascii=False))
+    else:
+        sentence = f"torchtrt: {fault.what[0].upper()}{fault.what[1:]}. Run:"
+        stream = sys.stdout if is_doctor else sys.stderr
+        print(sentence, *(f"    {command}" for command in fault.commands), sep="\n", file=stream)
+    return 1 if is_doctor else 2

@@ -1,13 +1,16 @@
-"""``torchtrt converters [OP]``: the converters, decompositions and passes there are, in their order."""
+"""``torchtrt converters [OP]``: which packs provide which ops, in their order; the details of an op, or of all."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torchtrt.contract import check_names, qualified_function
+from torchtrt.packs.preferences import preferred_by_environment
+from torchtrt.packs.state import current_packs
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
     Candidate,
@@ -16,8 +19,9 @@ from torchtrt.registry import (
     PackPass,
     lowering_passes,
 )
-from torchtrt.registry.listing import notes, shadowed_by
-from torchtrt.targets import parse_targets, qualified_name
+from torchtrt.registry.listing import notes, op_lines, shadowed_by
+from torchtrt.registry.order import preferred_first
+from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.packs import conflict_as_json
 
@@ -25,14 +29,14 @@ CandidatesByName = Mapping[str, Sequence[Candidate]]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the converters and decompositions, of all ops with the passes too."""
+    """Prints the packs of all ops, one line an op, and the passes; the converters and decompositions of one op."""
     op = arguments.op
-    found = all_candidates() if op is None else candidates_for(op)
-    decompositions = decompositions_for(op)
+    is_pattern = op is None or any(character in op for character in "*?[")
+    names = _matching(op or "*") if is_pattern else _of_op(op)
+    rows = [row for row in DYNAMO_CONVERTERS.list_ops() if row.op in names]
+    found, decompositions = _candidates(names), _decompositions(names)
     conflicts = [
-        each
-        for each in DYNAMO_CONVERTERS.conflicts()
-        if op is None or each.target in parse_targets(op)
+        each for each in DYNAMO_CONVERTERS.conflicts() if qualified_name(each.target) in names
     ]
     passes = lowering_passes() if op is None else ()
     if arguments.json:
@@ -53,27 +57,55 @@ def run(arguments: argparse.Namespace) -> int:
                 "conflicts": [conflict_as_json(conflict) for conflict in conflicts],
             }
         )
-    else:
+    elif is_pattern and not arguments.verbose:
         out = console()
-        for shown in (
-            candidate_table(found),
-            decomposition_table(decompositions),
-            pass_table(passes),
-        ):
-            if shown is not None:
-                out.print(shown)
+        for line in (*op_lines(rows), *(f"pass {each.name}  {each.pack.name}" for each in passes)):
+            out.print(line, soft_wrap=True)  # a search finds an op and its packs in one line
+    else:
+        _print_details(found, decompositions, passes)
+    if not arguments.json:
         for conflict in conflicts:
-            out.print(f"conflict: {conflict}", style="yellow")
-    if op is not None and not found and not decompositions:
-        print(f"torchtrt: No pack has a converter for {op}.", file=sys.stderr)
+            console().print(f"conflict: {conflict}", style="yellow")
+    if op is not None and not rows:
+        none = (
+            f"No op that a pack provides matches {op}"
+            if is_pattern
+            else f"No pack has a converter for {op}"
+        )
+        print(f"torchtrt: {none}.", file=sys.stderr)
         return 1
     return 0
 
 
-def all_candidates() -> CandidatesByName:
-    """Returns the candidates for every op that has any, by name."""
-    targets = {qualified_name(target): target for target in DYNAMO_CONVERTERS.unique_targets()}
-    return {name: DYNAMO_CONVERTERS.candidates(targets[name]) for name in sorted(targets)}
+def _print_details(
+    found: CandidatesByName,
+    decompositions: Mapping[str, Sequence[DecompositionCandidate]],
+    passes: Sequence[PackPass],
+) -> None:
+    tables = candidate_table(found), decomposition_table(decompositions), pass_table(passes)
+    for shown in tables:
+        if shown is not None:
+            console().print(shown)
+
+
+def _matching(pattern: str) -> Mapping[str, Target]:
+    """Returns the ops that a pack provides whose names match a pattern with ``*`` and ``?``, by name."""
+    targets = (
+        *DYNAMO_CONVERTERS.unique_targets(),
+        *DYNAMO_CONVERTERS.decomposition_candidates(),
+    )
+    named = sorted({qualified_name(target): target for target in targets}.items())
+    pattern = pattern.replace("::", ".")
+    return {name: target for name, target in named if fnmatchcase(name, pattern)}
+
+
+def _of_op(op: str) -> Mapping[str, Target]:
+    """Returns the ops of a name in any spelling, by name: a packet stands for all its overloads.
+
+    Raises:
+        UnknownTargetError: There is no such op.
+    """
+    return dict(sorted((qualified_name(target), target) for target in parse_targets(op)))
 
 
 def candidates_for(op: str) -> CandidatesByName:
@@ -82,17 +114,29 @@ def candidates_for(op: str) -> CandidatesByName:
     Raises:
         UnknownTargetError: There is no such op.
     """
-    named = sorted((qualified_name(target), target) for target in parse_targets(op))
-    found = {name: DYNAMO_CONVERTERS.candidates(target) for name, target in named}
+    return _candidates(_of_op(op))
+
+
+def _candidates(names: Mapping[str, Target]) -> CandidatesByName:
+    """Returns the candidates of those ops that have any, in the order in which they are tried."""
+    preferred = preferred_by_environment()
+    found = {
+        name: preferred_first(DYNAMO_CONVERTERS.candidates(target), preferred.get(target))
+        for name, target in names.items()
+    }
     return {name: candidates for name, candidates in found.items() if candidates}
 
 
-def decompositions_for(op: str | None) -> Mapping[str, Sequence[DecompositionCandidate]]:
-    """Returns the decompositions of an op in any spelling, or of all, by name and in order."""
+def _decompositions(names: Mapping[str, Target]) -> Mapping[str, Sequence[DecompositionCandidate]]:
+    """Returns the decompositions of those ops that have any, in order."""
     found = DYNAMO_CONVERTERS.decomposition_candidates()
-    targets = found if op is None else parse_targets(op)
-    by_name = {qualified_name(target): found[target] for target in targets if target in found}
-    return {name: by_name[name] for name in sorted(by_name)}
+    return {name: found[target] for name, target in names.items() if target in found}
+
+
+def _is_preferred(candidate: Candidate) -> bool:
+    """Returns whether the environment puts a candidate before those of other packs."""
+    preferred = preferred_by_environment().get(candidate.target)
+    return candidate.pack.name in (preferred, *current_packs().preferred)
 
 
 def candidate_table(found: CandidatesByName) -> Any:
@@ -101,7 +145,7 @@ def candidate_table(found: CandidatesByName) -> Any:
         (
             name if position == 0 else "",
             position + 1,
-            candidate.priority.name,
+            candidate.priority.name + ", preferred" * _is_preferred(candidate),
             candidate.pack.name,
             candidate.pack.origin,
             candidate.qualified_function,
@@ -160,6 +204,7 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
         {
             **pack_as_json(candidate.pack),
             "priority": candidate.priority.name,
+            "preferred": _is_preferred(candidate),
             "converter": candidate.qualified_function,
             "tensorrt": candidate.tensorrt,
             "requires": [each.name for each in candidate.support.requires],

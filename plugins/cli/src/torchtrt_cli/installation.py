@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 from torchtrt.packs.problem import Problem, describe
+from torchtrt_cli import core_file
 
-OURS = re.compile(r"torchtrt(-.+)?")
+OURS = re.compile(r"torchtrt-.+")
 """The names of distributions of torchtrt, and of packs."""
-WATCHED = re.compile(r"torchtrt(-.+)?|torch|tensorrt([-_].+)?|pluggy")
+WATCHED = re.compile(r"torchtrt-.+|torch|tensorrt([-_].+)?|pluggy")
 """The distributions that are a problem if there are two of them."""
 
 
@@ -55,8 +55,18 @@ def pieces() -> tuple[Piece, ...]:
 
 
 def installation_problems() -> tuple[Problem, ...]:
-    """Returns what is wrong with what is installed: unreadable, there twice, or not what others require."""
-    return (*_unreadable(), *_twice(), *_unmet())
+    """Returns what is wrong with what is installed: unreadable, there twice, not what others require, or a danger.
+
+    The danger is the placeholder that package indexes have under the project's name.
+    """
+    return (*_unreadable(), *_twice(), *_unmet(), *_threat())
+
+
+def _threat() -> Iterator[Problem]:
+    """Yields that the placeholder is installed, whose removal would break torchtrt."""
+    threat = core_file.threat()
+    if threat is not None:
+        yield Problem(threat.what, threat.hint, core_file.CODE)
 
 
 def _unreadable() -> Iterator[Problem]:
@@ -144,12 +154,9 @@ def _readable() -> Iterable[Distribution]:
 
 def _editable_source(distribution: Distribution) -> str | None:
     """Returns the folder that a distribution is imported from where it was installed editable, otherwise ``None``."""
-    try:
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-        if origin.get("dir_info", {}).get("editable"):
-            return str(origin["url"]).removeprefix("file://")
-    except (ValueError, KeyError, AttributeError):  # not written by pip
-        pass
+    source = core_file.editable_folder(distribution)
+    if source is not None:
+        return source
     folder = getattr(distribution, "_path", None)
     if str(folder).endswith(".egg-info"):
         return str(Path(str(folder)).parent)

@@ -74,8 +74,11 @@ def loaded(watch: Watch = nullcontext) -> Installed:
 def show(found: Installed) -> None:
     """Prints the packs and everything that is wrong with them."""
     out = console()
-    headings = ("pack", "from", "ops", "high", "status", "summary")
-    nothing = "No converter packs are installed. `pip install torchtrt` brings the first ones."
+    headings = (
+        *("pack", "from", "converters", "HIGH", "decompositions", "passes"),
+        *("status", "summary"),
+    )
+    nothing = "No converter packs are installed. torchtrt-all brings the first ones."
     cells = [_cells(row) for row in found.rows]
     out.print(table("Converter packs", headings, cells) if cells else nothing)
     for problem in found.problems:
@@ -107,7 +110,7 @@ def _told_missing(names: Sequence[str]) -> Iterator[str]:
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")
-_COUNTS = ("ops", "high", "decompositions")
+_COUNTS = ("ops", "converters", "high", "decompositions", "passes")
 
 
 def as_json(found: Installed) -> dict[str, Any]:
@@ -150,5 +153,6 @@ def problem_as_json(problem: Problem) -> dict[str, str]:
 
 
 def _cells(row: PackRow) -> tuple[object, ...]:
-    counts = (row.ops, row.high) if row.status == IN_USE else ("-", "-")
+    # A dash where there is none: a pack of decompositions alone has nothing to do with converters.
+    counts = (count or "-" for count in (row.converters, row.high, row.decompositions, row.passes))
     return (row.info.name, row.info.origin, *counts, row.state, row.summary)

@@ -52,10 +52,14 @@ def _add_commands_on_packs(commands: Commands) -> None:
     summary = f"write into ./{LOCK} who converts what, to keep and to compare"
     _add(commands, "lock", summary, "torchtrt_cli.lock:run")
 
-    summary = "list the converters and decompositions of all ops, or of one, and the passes"
+    summary = "list which packs provide which op, one line an op, or all about one op"
     converters = _add(commands, "converters", summary, "torchtrt_cli.converters:run")
-    examples = "an op in any spelling: aten.gelu, aten::add.Tensor"
+    examples = (
+        "an op in any spelling: aten.gelu, aten::add.Tensor; or a pattern for a list: 'aten.*pool*'"
+    )
     converters.add_argument("op", nargs="?", metavar="OP", help=examples)
+    use = "list every converter and decomposition, with its function, dtypes and checks"
+    converters.add_argument("--verbose", action="store_true", help=use)
 
     summary = "show how many of PyTorch's own samples of each op are converted, and what is not"
     coverage = _add(commands, "coverage", summary, "torchtrt_cli.coverage:run")

@@ -249,7 +249,7 @@ def _new_report(settings: CompilationSettings) -> CompilationReport:
         closest_reference()
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
-            "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
+            "No converter pack is loaded. Install torchtrt-all, which brings the first-party packs, or run "
             "`torchtrt packs` to list what is installed and why it is not loaded."
         )
     return CompilationReport(describe(), inductor=settings.inductor, compute_capabilities=targets)

@@ -70,8 +70,8 @@ def load(version: str | None = None) -> Any:
     except Exception as error:
         raise TensorRTUnavailableError(
             f"TensorRT for RTX cannot be used here: {type(error).__name__}: {error}. Install it with "
-            '`pip install "torchtrt[rtx]"`, on Linux or Windows for x86-64 processors, or choose another TensorRT with '
-            "TORCHTRT_TENSORRT."
+            '`pip install "torchtrt-rtx[tensorrt]"`, on Linux or Windows for x86-64 processors, or choose another '
+            "TensorRT with TORCHTRT_TENSORRT."
         ) from error
 
 

@@ -146,11 +146,13 @@ class PackConformance:
         """An installation brings a torchtrt that the pack works with."""
         from importlib.metadata import requires
 
-        names = [
-            re.split(r"[^\w.-]", line)[0] for line in requires(self.loaded.info.distribution) or ()
-        ]
+        lines = requires(self.loaded.info.distribution) or ()
+        names = [re.split(r"[^\w.-]", line)[0].lower() for line in lines]
 
-        assert {"torchtrt-core", "torchtrt"} & {name.lower() for name in names}, (
+        assert "torchtrt" not in names, (
+            "dependencies name 'torchtrt', an empty placeholder on the public index; write 'torchtrt-core'"
+        )
+        assert {"torchtrt-core", "torchtrt-all"} & {*names}, (
             f"dependencies of {self.loaded.info.distribution} are {names}, without torchtrt-core"
         )
 

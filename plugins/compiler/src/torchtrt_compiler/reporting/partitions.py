@@ -159,6 +159,6 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     if small:
         message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
         message += "require_full_compilation=True, which leaves none in PyTorch"
-    message += ". The report says why for each: rich.print(compiled.report), or torchtrt.explain(model, inputs)."
+    message += ". The report says why for each: print(compiled.report), or torchtrt.explain(model, inputs)."
     if ops:
         warn_caller(message, NoEngineWarning)

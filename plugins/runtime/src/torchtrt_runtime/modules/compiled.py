@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
+from torchtrt_runtime.checks.input_lines import input_lines
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.signature import CallSignature
@@ -99,6 +100,7 @@ class CompiledModule(torch.nn.Module):
         executor: Executor | None = None,
     ) -> None:
         super().__init__()
+        report.inputs = [*input_lines(interface.checks)]
         self.report = report
         self.settings = settings
         self.weight_recipes = weight_recipes
@@ -122,6 +124,11 @@ class CompiledModule(torch.nn.Module):
         stated = RuntimeSettings.of(settings)
         if stated != RuntimeSettings():
             self.runtime_settings = stated
+
+    def __repr__(self) -> str:
+        """Returns one line; ``graph_module`` has the parts, and ``report`` says what became of each op."""
+        inputs = "".join(f"; {line}" for line in self.report.inputs)
+        return f"CompiledModule({self.report.summary}, for {self.report.tensorrt}{inputs})"
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Loads what PyTorch holds of the model, as any module does. Engines have weights of their own.

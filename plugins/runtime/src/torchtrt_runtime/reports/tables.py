@@ -14,7 +14,7 @@ NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
 NOTHING_TO_COMPUTE = "In PyTorch: nothing. Every result is an input or a constant."
 
 
-def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing:
+def converter_table(converted: Sequence[ConvertedOps]) -> Listing:
     """Returns a table of the converted ops, their packs, and the dtypes in which they compute."""
     rows = [
         (
@@ -22,12 +22,13 @@ def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing
             row.count,
             ", ".join(row.dtypes),
             row.pack,
-            row.converter.partition(".")[2] or row.converter,
+            # The pack has the rest of the module's name.
+            (row.converter.partition(".")[2] or row.converter).removeprefix("converters."),
         )
         for row in converted
     ]
     headings = ("op", "nodes", "dtype", "pack", "converter")
-    return Listing(f"Converted for {tensorrt}", headings, rows)
+    return Listing("Converted", headings, rows)
 
 
 def block_table(blocks: Sequence[BlockReport]) -> Listing:
@@ -49,7 +50,7 @@ def block_table(blocks: Sequence[BlockReport]) -> Listing:
 
 
 _LINES = 3
-"""The maximum number of lines of a model that the table of layers shows for one layer."""
+"""The maximum number of lines of a model that a table shows in one row."""
 
 
 def layer_table(layers: Sequence[LayerUse]) -> Listing:
@@ -60,9 +61,7 @@ def layer_table(layers: Sequence[LayerUse]) -> Listing:
             f"{_counted(nodes)}: {reason}" if nodes else reason
             for reason, nodes in row.missed.items()
         ]
-        more = len(row.model_lines) - _LINES
-        lines = [*row.model_lines[:_LINES], *([f"and {more} more"] if more > 0 else [])]
-        rows.append((row.capability, len(row.nodes), "\n".join(lines), "\n".join(missed)))
+        rows.append((row.capability, len(row.nodes), _some(row.model_lines), "\n".join(missed)))
     headings = ("capability", "nodes", "lines of the model", "not used")
     return Listing("Layers of current TensorRT", headings, rows)
 
@@ -75,9 +74,23 @@ def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | 
     """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
     if not in_torch:
         return NOTHING_IN_TORCH
-    rows = [(each.op, count, each.reason, advice(each)) for each, count in torch_groups(in_torch)]
-    title = in_torch_title(inductor)
-    return Listing(title, ("op", "nodes", "reason", "what to do"), rows)
+    rows = [
+        (each.op, count, each.reason, _lines_of(each, in_torch), advice(each))
+        for each, count in torch_groups(in_torch)
+    ]
+    headings = ("op", "nodes", "reason", "lines of the model", "what to do")
+    return Listing(in_torch_title(inductor), headings, rows)
+
+
+def _lines_of(group: TorchOp, in_torch: Sequence[TorchOp]) -> str:
+    """Returns the first lines of the model that made the nodes of an op and a reason, each once."""
+    alike = (each for each in in_torch if (each.op, each.reason) == (group.op, group.reason))
+    return _some(tuple(dict.fromkeys(each.model_line for each in alike if each.model_line)))
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = len(lines) - _LINES
+    return "\n".join((*lines[:_LINES], *([f"and {more} more"] if more > 0 else [])))
 
 
 def in_torch_title(inductor: bool | str) -> str:

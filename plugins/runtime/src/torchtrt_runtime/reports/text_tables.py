@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.table import Table
@@ -24,15 +27,39 @@ class Listing:
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
         """Yields whichever fits."""
-        made, width = self._table(), options.max_width
-        wanted = Measurement.get(console, options.update(max_width=10_000), made).minimum
-        yield made if wanted <= width else Text(self._text(width))
+        widths = self._widths(options.max_width - 3 * len(self.headings) - 1)  # without the lines
+        yield Text(self._text(options.max_width)) if widths is None else self._table(widths)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Returns how wide the table is."""
-        return Measurement.get(console, options, self._table())
+        return Measurement.get(console, options, self._table([None] * len(self.headings)))
 
-    def _table(self) -> Table:
+    def _widths(self, available: int) -> list[int] | None:
+        """Returns the width of each column, at least that of its longest word; ``None`` where that does not fit."""
+        columns = [
+            [name, *map(_shown, cells)]
+            for name, *cells in zip(self.headings, *self.rows, strict=True)
+        ]
+        widths = [
+            max(cell_len(word) for cell in cells for word in (*cell.split(), ""))
+            for cells in columns
+        ]
+        wanted = [max(map(cell_len, cells)) for cells in columns]
+        spare = available - sum(widths)
+        if spare < 0:
+            return None
+        # Columns that want little get all of it; the others share the rest.
+        missing = sorted(
+            (most - least, index)
+            for index, (least, most) in enumerate(zip(widths, wanted, strict=True))
+        )
+        for position, (lacks, index) in enumerate(missing):
+            extra = min(lacks, spare // (len(missing) - position))
+            widths[index] += extra
+            spare -= extra
+        return widths
+
+    def _table(self, widths: Sequence[int | None]) -> Table:
         """Returns the table as rich shows it, with numbers to the right."""
         made = Table(title=Text(self.title), title_justify="left")
         for index, heading in enumerate(self.headings):
@@ -40,7 +67,8 @@ class Listing:
             numeric = bool(cells) and all(
                 cell == "-" or not isinstance(cell, str) for cell in cells
             )
-            made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+            justify: Literal["left", "right"] = "right" if numeric else "left"
+            made.add_column(heading, justify=justify, overflow="fold", width=widths[index])
         for row in self.rows:
             # Text, because a reason or a name may look like rich's markup.
             made.add_row(*(Text(_shown(cell)) for cell in row))
@@ -49,6 +77,22 @@ class Listing:
     def _text(self, width: int) -> str:
         rows = (_fields(zip(self.headings, row, strict=True), width) for row in self.rows)
         return "\n\n".join((self.title, *rows, ""))
+
+
+def as_html(part: Listing | str) -> str:
+    """Returns a table, or a line, as HTML."""
+    if isinstance(part, str):
+        return f"<p>{html.escape(part)}</p>"
+    rows = [
+        "".join(f"<td>{html.escape(_shown(cell))}</td>".replace("\n", "<br>") for cell in row)
+        for row in part.rows
+    ]
+    headings = "".join(f"<th>{html.escape(heading)}</th>" for heading in part.headings)
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return (
+        f"<table>\n<caption>{html.escape(part.title)}</caption>\n"
+        f"<thead><tr>{headings}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    )
 
 
 def _shown(cell: object) -> str:

@@ -1,0 +1,68 @@
+"""The settings of Torch-TensorRT that torchtrt does not have, with the setting that does the same or the way round.
+
+``docs/from-torch-tensorrt.md`` has them in a table.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+_CACHE = "Use engine_cache=True, or engine_cache='folder'."
+_DLA = "torchtrt builds engines for GPUs only, not for DLA."
+_LIMIT = "Use max_engine_bytes, the maximum number of bytes of weights of one engine."
+_MEASURED = "torchtrt measures no ranges. Keep nodes in float32 with autocast_excluded_ops or autocast_excluded_nodes."
+_REFIT = "Use immutable_weights=False."
+_TILING = "torchtrt leaves tiling to TensorRT's defaults."
+_TYPING = "Drop it: the dtypes of the model are those of its engines."
+
+ADVICE = MappingProxyType(
+    {
+        "arg_inputs": "Pass them as inputs, the second argument.",
+        "attn_bias_is_causal": "Drop it: engines add the mask that the model computes.",
+        "autocast_calibration_dataloader": _MEASURED,
+        "autocast_low_precision_type": "Use autocast=torch.float16 or autocast=torch.bfloat16.",
+        "autocast_max_depth_of_reduction": _MEASURED,
+        "autocast_max_output_threshold": _MEASURED,
+        "cache_built_engines": _CACHE,
+        "cpu_memory_budget": _LIMIT,
+        "custom_engine_cache": "Use engine_cache='folder'; other stores are not supported.",
+        "debug": "Use torchtrt.record_compilation; compiled.report says what became of each op.",
+        "decompose_attention": "Use disabled_capabilities=['ATTENTION'].",
+        "device": "Drop it: engines run on the device of the model.",
+        "disabled_constant_fold_exclusions": "Drop it: packs name the ops that are not computed while compiling.",
+        "dla_global_dram_size": _DLA,
+        "dla_local_dram_size": _DLA,
+        "dla_sram_size": _DLA,
+        "dynamically_allocate_resources": "Use share_execution_memory=True.",
+        "enable_autocast": "Use autocast=torch.float16 or autocast=torch.bfloat16.",
+        "enable_cross_compile_for_windows": "Drop it with TensorRT for RTX, whose engines run on Windows too. For "
+        "another TensorRT, compile on Windows.",
+        "enable_experimental_decompositions": "Name the ops in torch_enabled_decompositions.",
+        "enable_resource_partitioning": _LIMIT,
+        "engine_cache_dir": "Use engine_cache='folder'.",
+        "engine_cache_size": "Set the environment variable TORCHTRT_CACHE_SIZE.",
+        "engine_capability": "torchtrt builds engines of TensorRT's standard capability only.",
+        "fallback_data_dependent_ops": "Name the ops in torch_executed_ops, such as 'aten.nonzero'.",
+        "ir": "Drop it: torchtrt.compile exports the model, and torch.compile(model, backend='torchtrt') traces it.",
+        "l2_limit_for_tiling": _TILING,
+        "lazy_engine_init": "Drop it: the first call loads the engines.",
+        "make_refitable": _REFIT,
+        "make_refittable": _REFIT,
+        "pass_through_build_failures": "Drop it: an engine that cannot be built is an error. With "
+        "torch_executed_on_failure=True, PyTorch runs the op instead.",
+        "refit": _REFIT,
+        "refit_identical_engine_weights": "Drop it: with immutable_weights=False, all weights can be replaced.",
+        "reuse_cached_engines": _CACHE,
+        "tiling_optimization_level": _TILING,
+        "timing_cache_path": "Use engine_cache='folder', which has the timings, too.",
+        "torch_executed_modules": "Name the ops of the module in torch_executed_ops.",
+        "truncate_long_and_double": "Use truncate_double=True.",
+        "use_complex_decomposition": "Drop it: the pack complex replaces complex values by pairs of real ones.",
+        "use_distributed_mode_trace": "Drop it: torchtrt recognizes models with distributed weights.",
+        "use_explicit_typing": _TYPING,
+        "use_fast_partitioner": "Drop it: there is one way to partition.",
+        "use_python_runtime": "Drop it: the runtime is in Python.",
+        "use_strong_types": _TYPING,
+    }
+)
+"""For each name a sentence or two."""
