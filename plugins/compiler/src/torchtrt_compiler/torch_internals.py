@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch.nn.functional as F
 from torch._C import DisableTorchFunction, DispatchKey
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C._autograd import DeviceType
@@ -294,6 +295,22 @@ def is_guard_of_dynamo() -> bool:
     return False
 
 
+def _is_of_hidden_method() -> bool:
+    """Returns whether a method asks that a function of ``torch.nn.functional`` calls.
+
+    PyTorch calls such a function, as that of ``nn.MultiheadAttention``, without function modes. A question from C++ has
+    the name of a file; one of Python code has an empty one.
+    """
+    passing = symbolic_shapes.uninteresting_files()
+    frame: FrameType | None = sys._getframe(2)
+    is_of_code = True
+    while frame is not None and frame.f_code.co_filename in passing:
+        is_of_code = is_of_code and not frame.f_locals.get("file")
+        frame = frame.f_back
+    is_of_functions = frame is not None and frame.f_code.co_filename == F.__file__
+    return is_of_functions and not is_of_code
+
+
 _ASKING_METHODS = frozenset(
     {torch.Tensor.contiguous, torch.Tensor.__getitem__, torch.Tensor.__setitem__}
 )
@@ -333,7 +350,7 @@ def noting_size_questions(
 
     def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
         answer = evaluate(environment, question, *args, **options)
-        is_own = threading.get_ident() == own and not depth
+        is_own = threading.get_ident() == own and not depth and not _is_of_hidden_method()
         # Code that names an answer for unknown sizes takes either answer.
         is_decided = options.get("fallback_value") is None and answer in (True, False)
         symbols: Any = getattr(question, "free_symbols", ())

@@ -373,3 +373,23 @@ def test_a_call_without_rows_leads_to_an_input_with_a_range():
         compiled(torch.rand(0, 2))
     from_zero = torchtrt.compile(nn.ReLU().eval(), [ranged(0, 3, 8)], min_block_size=1)
     assert (0, 2) == from_zero(torch.rand(0, 2)).shape
+
+
+class Turned(torch.nn.Module):
+    """Dynamo interprets its branches."""
+
+    def forward(self, x):
+        """``(n, 3)`` to ``(3, n)``."""
+        return torch.cond(
+            x.sum() > 0, lambda x: x.t().contiguous() * 2, lambda x: x.t().contiguous() - 1, (x,)
+        )
+
+
+def test_a_question_of_a_branch_has_the_line_of_the_model():
+    """And not one of PyTorch's, or of a function mode."""
+    rows = torchtrt.Input(min_shape=(1, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    with pytest.warns(UserWarning, match="Compiled for 2 to 6"):
+        compiled = torchtrt.compile(Turned().eval(), [rows], min_block_size=1)
+
+    (narrowed,) = compiled.report.narrowed
+    assert f'"{__file__}"' in narrowed.model_line

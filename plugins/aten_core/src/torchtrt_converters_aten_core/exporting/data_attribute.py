@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from torchtrt.graphs.memory import storage_of
 from torchtrt_converters_aten_core import pack
 
 
@@ -43,6 +42,8 @@ class _RecordedData(TorchFunctionMode):
 
 def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
     """Returns whether two tensors are the same elements in memory."""
+    from torchtrt.graphs.memory import storage_of  # its package imports SymPy, which takes long
+
     return (
         storage_of(tensor) == storage_of(values)
         and tensor.dtype == values.dtype
