@@ -84,6 +84,11 @@ def arange(
 def _count(
     ctx: ConversionContext, start: Size | float, end: Size | float, step: Size | float
 ) -> Size:
+    """Returns the number of elements of a range.
+
+    Raises:
+        ConversionError: The step is known only at run time.
+    """
     if is_network_tensor(step):
         message = "A range whose length is known only at run time must have a fixed step."
         raise ConversionError(message)

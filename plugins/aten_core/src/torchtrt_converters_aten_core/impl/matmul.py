@@ -291,6 +291,7 @@ def _add_scaled(
     alpha: float,
     dtype: torch.dtype,
 ) -> NetworkTensor:
+    """Returns ``beta * addend + alpha * product``, without the addend where ``beta`` is 0."""
     if alpha != 1:
         product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype)
     if beta == 0:
