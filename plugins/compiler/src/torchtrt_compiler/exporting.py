@@ -27,6 +27,7 @@ from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import CallInputs, flatten, is_input, map_inputs, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.parallel_models import export_module
+from torchtrt_compiler.shape_rules import sizes_by_formulas
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
@@ -103,7 +104,10 @@ def _exported(
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), math_attention, export_contexts(), warnings.catch_warnings():
+        with (
+            torch.no_grad(), math_attention, sizes_by_formulas(), export_contexts(),
+            warnings.catch_warnings(),
+        ):  # fmt: skip
             warnings.simplefilter("ignore")
             if shapes is not None:
                 model, dynamic_shapes = _with_shapes(model, *shapes)

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence, Set
-from types import FrameType, SimpleNamespace
+from types import FrameType, FunctionType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -45,6 +45,8 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from torchtrt_compiler.shape_rules import sizes_by_formulas
 
 __all__ = [
     "DeviceType",
@@ -144,7 +146,8 @@ def trace_function(function: Callable[..., Any], values: Sequence[Any]) -> Graph
         if kind is not torch.nn.Module or threading.get_ident() != own:
             patch_method(patcher, kind, *replaced, **options)
 
-    with compile_lock(), mock.patch.object(_Patcher, "patch_method", patch):
+    patched = mock.patch.object(_Patcher, "patch_method", patch)
+    with compile_lock(), patched, sizes_by_formulas():
         return make_fx(function, tracing_mode="real")(*values)
 
 
@@ -293,10 +296,38 @@ def is_guard_of_dynamo() -> bool:
     return False
 
 
-_ASKING_METHODS = frozenset(
-    {torch.Tensor.contiguous, torch.Tensor.__getitem__, torch.Tensor.__setitem__}
-)
-"""Methods that ask about sizes before they call an op."""
+class _MethodCalls(TorchFunctionMode):
+    """Counts calls of methods as calls of ops. No mode sees those that a function of PyTorch's makes.
+
+    Args:
+        inside: Returns a function that counts as an op.
+    """
+
+    def __init__(self, inside: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._inside, self._own = inside, threading.get_ident()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls a function."""
+        del types
+        options = kwargs or {}
+        if func in _ASKING_METHODS.values():
+            return self._inside(func)(*args, **options)
+        if not isinstance(func, FunctionType) or threading.get_ident() != self._own:
+            return func(*args, **options)
+        for name, method in _ASKING_METHODS.items():
+            setattr(torch.Tensor, name, self._inside(method))
+        try:
+            return func(*args, **options)
+        finally:
+            for name in _ASKING_METHODS:
+                delattr(torch.Tensor, name)
+
+
+_ASKING_METHODS = {
+    name: getattr(torch.Tensor, name) for name in ("contiguous", "__getitem__", "__setitem__")
+}
+"""Methods that ask about sizes before they call an op, which ``torch.Tensor`` inherits."""
 
 
 @contextlib.contextmanager
@@ -344,16 +375,6 @@ def noting_size_questions(
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
-    class MethodCalls(TorchFunctionMode):
-        """Counts calls of methods as calls of ops."""
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            del types
-            function = inside(func) if func in _ASKING_METHODS else func
-            return function(*args, **(kwargs or {}))
-
     passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
@@ -362,7 +383,7 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
-        stack.enter_context(MethodCalls())
+        stack.enter_context(_MethodCalls(inside))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield

@@ -35,6 +35,7 @@ from torchtrt_compiler.memory_of_calls import (
     returned_argument,
     shares_memory,
 )
+from torchtrt_compiler.shape_rules import sizes_by_formulas
 from torchtrt_compiler.torch_internals import (
     DispatchKey,
     FakeTensor,
@@ -75,6 +76,7 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
         _unread_apart(exported),
         _constants_inside(exported),
         autocast_restored(),
+        sizes_by_formulas(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # as when it was exported
