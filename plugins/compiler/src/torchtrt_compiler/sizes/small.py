@@ -385,7 +385,7 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
     if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
         expected = [_number(size, values, None) for size in value.shape]
         return len(expected) == result.dim() and all(
-            size is None or size == other
+            size is None or isinstance(other, torch.SymInt) or size == other  # of data
             for size, other in zip(expected, result.shape, strict=True)
         )
     if hasattr(value, "node"):
