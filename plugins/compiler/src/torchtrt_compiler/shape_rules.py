@@ -1,8 +1,7 @@
 """Sizes of views and of pooling by formulas, where PyTorch asks about sizes while it traces.
 
-PyTorch fits the sizes of a view to those of the tensor by dividing one by the other, and compares the windows of
-pooling with ``ceil_mode`` with the padding. What it asks becomes a guard, which excludes sizes for which the program is
-right. The view of a contiguous tensor is contiguous for all sizes, and the number of windows is a minimum.
+PyTorch divides the sizes of a tensor by those of its view, and compares the last window of pooling with the padding.
+Each answer becomes a guard, which excludes sizes for which the program is right. The view of a contiguous tensor is contiguous for all sizes, and the number of windows is a minimum.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _users = 0
 def sizes_by_formulas() -> Iterator[None]:
     """Lets PyTorch compute the sizes of views and of pooling without questions, in a ``with`` block.
 
-    What it computes is the same, also in other threads.
+    The sizes are the same, also in other threads.
     """
     global _users  # how many blocks are open in all threads
     with _lock:
