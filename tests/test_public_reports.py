@@ -132,7 +132,7 @@ def indices_written_to_integers(_: Any, ids: Tensor, scores: Tensor) -> tuple[Te
     (3,), (15,), inputs=lambda place: (torch.randn(1, 4, 8).half(), torch.tensor([place])),
     stays={"aten.index_copy_.default": WRITES}, dtype=HALF, tolerance=5e-3,
 )  # fmt: skip
-def step_over_a_cache(self: Any, x: Tensor, place: Tensor) -> Tensor:
+def step_over_a_cache(self: Any, x: Tensor, place: Tensor) -> Any:
     self.cache.index_copy_(2, place, self.linear(x).unsqueeze(2))
     return self.cache.sum(2)
 
@@ -175,7 +175,7 @@ def arguments_that_are_no_tensors(_: Any, x: Tensor, doubles: bool, scale: Any) 
     "TensorRT-3683", lambda: {"bags": nn.EmbeddingBag(10, 4, mode="mean")}, (3, 6), (2, 9), (5, 8),
     inputs=lambda bags, count: (torch.randint(10, (count,)), torch.arange(bags) * 2),
 )  # fmt: skip
-def bags_of_any_number(self: Any, indices: Tensor, starts: Tensor) -> Tensor:
+def bags_of_any_number(self: Any, indices: Tensor, starts: Tensor) -> Any:
     return self.bags(indices, starts).reshape(-1, 1, 4).relu()
 
 
@@ -183,7 +183,7 @@ def bags_of_any_number(self: Any, indices: Tensor, starts: Tensor) -> Tensor:
     "TensorRT-3224", lambda: {"bags": nn.EmbeddingBag(10, 4, mode="sum", padding_idx=0)},
     (3, 4), (1, 2), (5, 6), inputs=lambda *shape: (torch.randint(10, shape),),
 )  # fmt: skip
-def bags_of_a_matrix(self: Any, indices: Tensor) -> Tensor:
+def bags_of_a_matrix(self: Any, indices: Tensor) -> Any:
     return self.bags(indices)
 
 
@@ -191,7 +191,7 @@ def bags_of_a_matrix(self: Any, indices: Tensor) -> Tensor:
     "TensorRT-2314", lambda: {"layer": nn.LSTM(4, 5)}, (6, 3), (2, 1), (9, 5),
     inputs=lambda length, batch: (torch.randn(length, batch, 4),),
 )  # fmt: skip
-def recurrent_layer(self: Any, x: Tensor) -> Tensor:
+def recurrent_layer(self: Any, x: Tensor) -> Any:
     return self.layer(x)[0]
 
 
@@ -274,7 +274,7 @@ def repeated_masks(_: Any, mask: Tensor, x: Tensor) -> tuple[Tensor, ...]:
     "TensorRT-4694", lambda: {"total": torch.zeros(4)}, (2,), (1,), (3,), inputs=matrix(4),
     stays={"aten.copy_.default": WRITES},
 )  # fmt: skip
-def written_buffer_as_output(self: Any, x: Tensor) -> Tensor:
+def written_buffer_as_output(self: Any, x: Tensor) -> Any:
     return self.total.add_(x.mean(0))
 
 
@@ -318,7 +318,7 @@ def slices_written_in_place(_: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     lambda: {"layer": nn.Conv3d(2, 3, 3, 2, (1, 2, 3), padding_mode="circular")},
     (2,), (1,), (3,), inputs=matrix(2, 4, 4, 4),
 )  # fmt: skip
-def circular_padding(self: Any, x: Tensor) -> Tensor:
+def circular_padding(self: Any, x: Tensor) -> Any:
     return self.layer(x)
 
 
@@ -347,7 +347,7 @@ def statistics_of_the_batch(self: Any, x: Tensor) -> Tensor:
     (2,), (1,), (3,),
     inputs=lambda batch: (torch.randint(256, (batch, 3, 6, 6), dtype=torch.uint8),),
 )  # fmt: skip
-def images_of_bytes(self: Any, x: Tensor) -> Tensor:
+def images_of_bytes(self: Any, x: Tensor) -> Any:
     return self.layer(x.float() / 255 - self.mean)
 
 
@@ -380,7 +380,7 @@ def skip_connection(self: Any, x: Tensor) -> Tensor:
     lambda: {"places": nn.Parameter(torch.randn(1, 10, 10, 4)), "patch": nn.Conv2d(3, 4, 2, 2)},
     (2, 16, 12), (1, 8, 8), (3, 20, 18), inputs=images(3), checks_sizes=True,
 )  # fmt: skip
-def positions_cut_from_the_middle(self: Any, x: Tensor) -> Tensor:
+def positions_cut_from_the_middle(self: Any, x: Tensor) -> Any:
     height, width = (x.shape[-2] + 1) // 2, (x.shape[-1] + 1) // 2
     top, left = (10 - height) // 2, (10 - width) // 2
     cut = self.places[:, top : top + height, left : left + width].reshape(1, -1, 4)
@@ -392,7 +392,7 @@ def positions_cut_from_the_middle(self: Any, x: Tensor) -> Tensor:
     inputs=lambda batch: (torch.randn(batch, 3, 6).half(), torch.rand(batch) * 1000),
     dtype=HALF, tolerance=5e-3,
 )  # fmt: skip
-def time_in_another_dtype(self: Any, x: Tensor, time: Tensor) -> Tensor:
+def time_in_another_dtype(self: Any, x: Tensor, time: Tensor) -> Any:
     speeds = torch.exp(-math.log(10000) * torch.arange(4, dtype=torch.float32) / 4)
     angles = time[:, None] * speeds
     return x + self.linear(torch.cat([angles.cos(), angles.sin()], -1).to(x.dtype))[:, None]
@@ -413,7 +413,7 @@ def resized_by_factors(_: Any, x: Tensor) -> tuple[Tensor, ...]:
     lambda: {"layer": nn.LSTM(4, 5, bidirectional=True), "linear": nn.Linear(10, 3)},
     (2, 10), (1, 5), (3, 16), inputs=lambda batch, width: (torch.randn(batch, 4, 8, width),),
 )  # fmt: skip
-def text_of_an_image(self: Any, x: Tensor) -> Tensor:
+def text_of_an_image(self: Any, x: Tensor) -> Any:
     columns = F.adaptive_avg_pool2d(x, (1, None)).squeeze(2).permute(2, 0, 1)
     steps, _ = self.layer(columns)
     length, batch, width = steps.shape
@@ -447,7 +447,7 @@ def dynamic_shapes(calls: Sequence[tuple[Any, ...]], checks_sizes: bool) -> Any:
         varying = {place: sizes for place, sizes in enumerate(shapes) if len({*sizes}) > 1}
         limits = {place: {"min": min(sizes), "max": max(sizes)} for place, sizes in varying.items()}
         if checks_sizes:
-            return {place: Dim.AUTO(**limits[place]) for place in varying}  # type: ignore[operator]
+            return {place: Dim.AUTO(**limits[place]) for place in varying}
         for place, sizes in varying.items():
             dims.setdefault(sizes, Dim(f"d{len(dims)}", **limits[place]))
         return {place: dims[sizes] for place, sizes in varying.items()} or None

@@ -1,7 +1,8 @@
 """Sizes of views and of pooling by formulas, where PyTorch asks about sizes while it traces.
 
 PyTorch divides the sizes of a tensor by those of its view, and compares the last window of pooling with the padding.
-Each answer becomes a guard, which excludes sizes for which the program is right. The view of a contiguous tensor is contiguous for all sizes, and the number of windows is a minimum.
+Each answer becomes a guard, which excludes sizes for which the program is right. The view of a contiguous tensor is
+contiguous for all sizes, and the number of windows is a minimum.
 """
 
 from __future__ import annotations

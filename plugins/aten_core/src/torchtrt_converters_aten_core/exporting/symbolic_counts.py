@@ -113,7 +113,8 @@ def _max_pool1d(
         return None
     (size,), (pad,), (gap,) = map(_single, (kernel_size, padding, dilation))
     step = (*_single(stride), 1) if stride else None
-    pooled = torch.nn.functional.max_pool2d(
+    pool: Any = torch.nn.functional.max_pool2d
+    pooled = pool(
         input.unsqueeze(-1), (size, 1), step, (pad, 0), (gap, 1), ceil_mode, return_indices
     )
     return tuple(each.squeeze(-1) for each in pooled) if return_indices else pooled.squeeze(-1)
