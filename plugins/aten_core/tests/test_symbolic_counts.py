@@ -15,6 +15,13 @@ FUNCTIONS = {
     "linspace-fixed-count": lambda x: torch.linspace(0, x.shape[0], 5),
     "one-hot": lambda x: F.one_hot((x[:, 0] > 2).long() * 0, x.shape[0]),
     "einsum-of-one": lambda x: torch.einsum("ij->ji", x).sum(0),
+    "max-pool1d": lambda x: F.max_pool1d(x.T.repeat(1, 6), 2, 3, 1, ceil_mode=True),
+    "max-pool1d-indices": lambda x: F.max_pool1d(x.T.repeat(1, 6), 3, return_indices=True)[1],
+    "bags": lambda x: F.embedding_bag((x > 0.5).long(), torch.eye(2, 4), mode="mean"),
+    "weighted-bags": lambda x: F.embedding_bag(
+        (x > 0.5).long(), torch.eye(2, 4), mode="sum", per_sample_weights=x
+    ),
+    "windows": lambda x: x.repeat(3, 1).unfold(0, 3, 2),
     "tril-indices": lambda x: torch.tril_indices(x.shape[0], 3, -1),
     "triu-indices": lambda x: torch.triu_indices(x.shape[0], x.shape[0]),
     "eye": lambda x: torch.eye(x.shape[0]),

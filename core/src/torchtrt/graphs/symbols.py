@@ -58,7 +58,11 @@ def sizes_from_data(value: Any) -> set[Any]:
 
 @contextlib.contextmanager
 def no_new_assumptions(graph: Graph) -> Iterator[None]:
-    """Makes what would add an assumption on the graph's sizes raise ``NewAssumptionError`` in a ``with`` block."""
+    """Makes what would add an assumption on the graph's sizes raise ``NewAssumptionError`` in a ``with`` block.
+
+    Code of PyTorch's that names an answer for unknown sizes gets that answer: it asks how tensors lie in memory, and
+    checks what else it assumes.
+    """
     shape_env: Any = shape_env_of(graph)
     if shape_env is None or "_check_frozen" in vars(shape_env):
         yield
@@ -78,13 +82,23 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         error.expression, error.value = expression, value
         raise error
 
+    evaluate = shape_env.evaluate_expr
+
+    def evaluate_certain(*args: Any, **options: Any) -> Any:
+        try:
+            return evaluate(*args, **options)
+        except NewAssumptionError:
+            if options.get("fallback_value") is None:
+                raise
+            return options["fallback_value"]
+
     # PyTorch calls this before it adds a guard; its own switch to raise here is newer than 2.9.
-    shape_env._check_frozen = refuse
+    shape_env._check_frozen, shape_env.evaluate_expr = refuse, evaluate_certain
     try:
         with quiet_tracing():
             yield
     finally:
-        del shape_env._check_frozen
+        del shape_env._check_frozen, shape_env.evaluate_expr
 
 
 class _Promises(threading.local):

@@ -129,6 +129,15 @@ CASES = [
     decomposition_case("aten.cdist.default", "batch 4", "length 4", 1.0, label="order-1"),
     decomposition_case("aten.unfold.default", "batch 9", 1, 3, 2),
     decomposition_case("aten.unfold.default", "7 batch", 0, 3, 1, label="first"),
+    decomposition_case(
+        "aten.unfold.default",
+        "batch wide",
+        1,
+        3,
+        2,
+        label="varying",
+        dimensions={"wide": (5, 7, 9)},
+    ),
     *[
         decomposition_case(
             "aten.margin_ranking_loss.default",

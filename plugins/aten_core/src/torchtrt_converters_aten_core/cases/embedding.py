@@ -75,6 +75,34 @@ CASES = [
     ),
     *[
         op_case(
+            OPS,
+            FIRST,
+            "bags",
+            "10 6",
+            function=lambda i, o, w, mode=mode: F.embedding_bag(
+                i,
+                w,
+                F.pad(torch.arange(o.shape[0] - 1) * 2, (0, 1), value=8),
+                mode=mode,
+                include_last_offset=True,
+            ),
+            dimensions={"bags": (3, 4, 5)},
+            label=f"varying-ends-{mode}",
+        )
+        for mode in ("sum", "max")
+    ],
+    *[
+        op_case(
+            OPS,
+            TensorSpec("batch length", I64, 0, 9),
+            "10 6",
+            function=lambda x, w, mode=mode: F.embedding_bag(x, w, mode=mode, padding_idx=3),
+            label=f"varying-matrix-{mode}",
+        )
+        for mode in ("sum", "mean", "max")
+    ],
+    *[
+        op_case(
             f"aten.{op}.default",
             FIRST,
             STARTS,

@@ -1,5 +1,7 @@
 """Cases of pooling."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 
@@ -7,6 +9,8 @@ from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
 NOTHING = [[-torch.inf, -torch.inf, 1.0, 2.0], [-torch.inf, -torch.inf, -torch.inf, 3.0]]
+_LENGTHS: Any = {"dimensions": {"height": (4, 6, 9), "width": (4, 8, 11)}}
+
 CASES = [
     op_case("aten.max_pool1d.default", "batch 3 9", [3], [2], [1]),
     op_case("aten.max_pool1d.default", TensorSpec(values=[NOTHING]), [2], label="minus-infinity"),
@@ -108,6 +112,37 @@ CASES = [
             ("dilation", ([2], [1], [1], [2])),
             ("dilation-ceil", ([2], [3], [1], [2], True)),
         )
+    ],
+    *[
+        decomposition_case(f"aten.{op}.default", shape, *args, label=f"varying-{label}", **_LENGTHS)
+        for op, shape in (
+            ("max_pool2d_with_indices", "2 2 height width"),
+            ("max_pool3d_with_indices", "1 2 height 6 width"),
+        )
+        for label, args in (
+            ("places", ([2],)),
+            ("padding", ([3], [2], [1])),
+            ("dilation", ([2], [1], [1], [2])),
+        )
+    ],
+    *[
+        decomposition_case(
+            f"aten.{op}.default",
+            shape,
+            [2],
+            [3],
+            [1],
+            False,
+            counts,
+            label=f"varying-{counts}",
+            **_LENGTHS,
+        )
+        for op, shape in (
+            ("avg_pool1d", "2 2 height"),
+            ("avg_pool2d", "2 2 height width"),
+            ("avg_pool3d", "1 2 height 6 width"),
+        )
+        for counts in (True, False)
     ],
     decomposition_case(
         "aten.max_pool2d_with_indices.default",

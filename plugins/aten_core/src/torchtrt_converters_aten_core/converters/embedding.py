@@ -44,8 +44,6 @@ def _no_vector(node: Node) -> str | None:
     op = arguments_of(node)
     if value_of(op.indices).dim() != 1:
         return "the indices of all bags stand in one vector"
-    if op.include_last_offset and not isinstance(value_of(op.offsets).shape[0], int):
-        return "the number of bags must be fixed where the last offset is the end"
     return None
 
 
@@ -71,7 +69,7 @@ def embedding_bag(
     if padding >= 0:
         kept = elementwise.compare(ctx, "ne", indices, padding)
     if include_last_offset:
-        count = offsets.shape[0] - 1
+        count = sizes.combine(ctx, "SUB", sizes.size_of(ctx, offsets, 0), 1)
         end = shape.slice_by(ctx, offsets, [count], [1], [1])
         offsets = shape.slice_by(ctx, offsets, [0], [count], [1])
     weight = ctx.tensor(weight)

@@ -97,13 +97,10 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Returns windows of a dimension, each as the new last dimension."""
     if self.dim() == 0:
         return self.reshape(1)
-    length: int | torch.SymInt = self.shape[dimension]
-    if not isinstance(length, int):
-        raise NotImplementedError("the number of windows is known only at run time")
-    device = self.device
-    starts = torch.arange(0, length - size + 1, step, device=device).unsqueeze(1)
+    dim, device = dimension % self.dim(), self.device
+    count = (self.shape[dim] - size) // step + 1
+    starts = torch.arange(count, device=device).unsqueeze(1) * step
     places = starts + torch.arange(size, device=device)
-    dim = dimension % self.dim()
     windows: Tensor = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
     return windows.movedim(dim + 1, -1)
 

@@ -1,7 +1,8 @@
 """Pooling that TensorRT's layer does not do, each a function of the op's own signature.
 
 The elements of every window are gathered by one table of their places, which is known before the
-network runs, and reduced. The sizes of the pooled dimensions must be fixed.
+network runs, and reduced. Where a size is known only at run time, the windows are reduced along one
+dimension after the other.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ class Span:
     reach: list[int]
 
 
+def _varies(self: Tensor, count: int) -> bool:
+    """Returns whether one of the last ``count`` sizes is known only at run time."""
+    return not all(isinstance(length, int) for length in self.shape[-count:])
+
+
 def _fixed(self: Tensor, count: int) -> list[int]:
-    lengths = list(self.shape[-count:])
-    if not all(isinstance(length, int) for length in lengths):
+    if _varies(self, count):
         raise NotImplementedError("windows are gathered where the sizes are fixed")
-    return lengths
+    return list(self.shape[-count:])
 
 
 def _spans(
@@ -71,6 +76,71 @@ def _spans(
         places = [[start + gap * place for place in range(size)] for start in starts]
         reach = [min(start + size, length + pad) - start for start in starts]
         spans.append(Span(places, length, reach))
+    return spans
+
+
+@dataclass(frozen=True)
+class VaryingSpan:
+    """The windows over one dimension whose size is known only at run time.
+
+    Attributes:
+        starts: For each window the place of its first element, which may be in the padding.
+        places: For each window the places of its elements, those outside of the tensor included.
+        inside: Which of them are in the tensor.
+        reach: How many elements of a window are in the tensor or its padding.
+        gap: The distance between the elements of a window.
+    """
+
+    starts: Tensor
+    places: Tensor
+    inside: Tensor
+    reach: Tensor
+    gap: int
+
+    def rows(self, tensor: Tensor, dim: int, filler: float) -> Tensor:
+        """Returns the elements of each window of a dimension along two new last ones: windows and elements."""
+        chosen = torch.where(self.inside, self.places, 0).reshape(-1)
+        rows = _at_the_end(tensor, dim).index_select(-1, chosen)
+        return torch.where(self.inside, rows.unflatten(-1, self.places.shape), filler)
+
+
+def _at_the_end(tensor: Tensor, dim: int) -> Tensor:
+    """Returns a tensor with a dimension moved to the end, in order in memory: PyTorch then compares no strides."""
+    return tensor.movedim(dim, -1).clone(memory_format=torch.contiguous_format)
+
+
+def _varying_spans(
+    self: Tensor,
+    count: int,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None,
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+) -> list[VaryingSpan]:
+    """Returns the same windows as ``_spans``, for sizes that are known only at run time."""
+    sizes = per_dimension(kernel_size, count)
+    strides = per_dimension(stride, count) if stride else sizes
+    spans = []
+    for length, size, step, pad, gap in zip(
+        self.shape[-count:],
+        sizes,
+        strides,
+        per_dimension(padding, count),
+        per_dimension(dilation, count),
+        strict=True,
+    ):
+        extent = gap * (size - 1) + 1
+        windows = (length + 2 * pad - extent + (step - 1 if ceil_mode else 0)) // step + 1
+        if ceil_mode and pad + step > extent:
+            # No window starts in the padding at the end.
+            windows = torch.sym_min(windows, (length + pad - 1) // step + 1)
+        starts = torch.arange(windows, device=self.device) * step - pad
+        elements = torch.arange(size, device=self.device)
+        places = starts.unsqueeze(-1) + elements * gap
+        inside = (places >= 0) & (places < length)
+        reach = (starts.unsqueeze(-1) + elements < length + pad).sum(-1)
+        spans.append(VaryingSpan(starts, places, inside, reach, gap))
     return spans
 
 
@@ -124,8 +194,9 @@ def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
     """Returns the largest element of each window and its place; the first of equal ones."""
     values, places = _gather(self, spans, _lowest(self.dtype))
     best, order = values.max(-1)
-    wide = places.expand(values.shape)
-    return best, wide.gather(-1, order.unsqueeze(-1)).squeeze(-1)
+    first = torch.where(places >= 0, places, places.amax()).amin(-1)
+    place = places.expand(values.shape).gather(-1, order.unsqueeze(-1)).squeeze(-1)
+    return best, torch.where(place < 0, first, place)  # where all are the lowest
 
 
 def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -140,8 +211,10 @@ def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Returns the largest element of each window, dilated or not, and its place in the pooled dimensions."""
-        spans = _spans(self, count, kernel_size, stride, padding, dilation, ceil_mode)
-        return _maximum(self, spans)
+        windows = (self, count, kernel_size, stride, padding, dilation, ceil_mode)
+        if _varies(self, count):
+            return _varying_maximum(self, _varying_spans(*windows))
+        return _maximum(self, _spans(*windows))
 
     return max_pool_with_indices
 
@@ -149,7 +222,7 @@ def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
 def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
     def adaptive_max_pool(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Returns the largest element of each part, and its place in the pooled dimensions."""
-        if not all(isinstance(length, int) for length in self.shape[-count:]):
+        if _varies(self, count):
             return _maximum_parts(self, per_dimension(output_size, count))
         return _maximum(self, _parts(self, output_size, count))
 
@@ -181,6 +254,38 @@ def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
         )
     assert flat is not None
     return result, flat
+
+
+def _varying_maximum(self: Tensor, spans: Sequence[VaryingSpan]) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each window and its place, along one dimension after the other."""
+    result, flat = self, None
+    for dim, span in reversed(list(enumerate(spans, self.dim() - len(spans)))):
+        best, order = span.rows(result, dim, _lowest(self.dtype)).max(-1)
+        place = span.starts + order * span.gap
+        place = torch.where(place < 0, place.remainder(span.gap), place)  # all are the lowest
+        place = torch.where(place < self.shape[dim], place, 0)
+        if flat is None:
+            flat = place
+        else:
+            before = _at_the_end(flat, dim).gather(-1, place)
+            flat = before + place * math.prod(self.shape[dim + 1 :])
+        result, flat = best.movedim(-1, dim), flat.movedim(-1, dim)
+    assert flat is not None
+    return result, flat
+
+
+def _varying_average(
+    self: Tensor, spans: Sequence[VaryingSpan], count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    """Returns what ``_average`` returns, along one dimension after the other."""
+    is_half = self.dtype in (torch.float16, torch.bfloat16)
+    total = self.to(torch.float32) if is_half else self
+    number = torch.ones((), dtype=total.dtype, device=self.device)
+    for dim, span in enumerate(spans, self.dim() - len(spans)):
+        total = span.rows(total, dim, 0).sum(-1).movedim(-1, dim)
+        counts = span.reach if count_include_pad else span.inside.sum(-1)
+        number = number.unsqueeze(-1) * counts.to(number.dtype)
+    return _divide(total, number if divisor is None else divisor).to(self.dtype)
 
 
 def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
@@ -233,8 +338,11 @@ def _average_pool(count: int) -> Callable[..., Tensor]:
         divisor_override: int | None = None,
     ) -> Tensor:
         """Returns the average of each window by PyTorch's counts."""
-        spans = _spans(self, count, kernel_size, stride, padding, 1, ceil_mode)
-        return _average(self, spans, count_include_pad, divisor_override)
+        windows = (self, count, kernel_size, stride, padding, 1, ceil_mode)
+        if _varies(self, count):
+            spans = _varying_spans(*windows)
+            return _varying_average(self, spans, count_include_pad, divisor_override)
+        return _average(self, _spans(*windows), count_include_pad, divisor_override)
 
     return average_pool
 

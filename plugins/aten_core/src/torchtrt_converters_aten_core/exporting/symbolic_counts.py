@@ -99,6 +99,55 @@ def _indices(is_lower: bool) -> Callable[..., Tensor | None]:
     return indices
 
 
+def _max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Returns maxima over one dimension by those over two. PyTorch counts the windows of one dimension with numbers."""
+    if not _varies(input.shape[-1]):
+        return None
+    (size,), (pad,), (gap,) = map(_single, (kernel_size, padding, dilation))
+    step = (*_single(stride), 1) if stride else None
+    pool: Any = torch.nn.functional.max_pool2d
+    pooled = pool(
+        input.unsqueeze(-1), (size, 1), step, (pad, 0), (gap, 1), ceil_mode, return_indices
+    )
+    return tuple(each.squeeze(-1) for each in pooled) if return_indices else pooled.squeeze(-1)
+
+
+def _single(number: Any) -> tuple[Any, ...]:
+    return tuple(number) if isinstance(number, (tuple, list)) else (number,)
+
+
+def _embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor | None:
+    """Returns a bag for each row. PyTorch counts the rows by dividing the number of all elements by their length."""
+    if offsets is not None or input.dim() != 2 or not any(map(_varies, input.shape)):
+        return None
+    rows, length = input.shape
+    weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
+    return torch.nn.functional.embedding_bag(
+        input.reshape(-1), weight, torch.arange(rows, device=input.device) * length, max_norm,
+        norm_type, scale_grad_by_freq, mode, sparse, weights, False, padding_idx,
+    )  # fmt: skip
+
+
 def _einsum(equation: Any, *operands: Any) -> Tensor | None:
     """Returns a contraction of three or more tensors, in an order that no dynamic size determines.
 
@@ -122,9 +171,12 @@ def _einsum(equation: Any, *operands: Any) -> Tensor | None:
 _USUAL = 64
 """The number that stands for each dynamic size where the order of a contraction is chosen."""
 
-_FORMS: Mapping[Any, Callable[..., Tensor | None]] = {
+_FORMS: Mapping[Any, Callable[..., Any]] = {
     torch.einsum: _einsum,
     torch.linspace: _linspace,
+    torch.max_pool1d: _max_pool1d,
+    torch.nn.functional.embedding_bag: _embedding_bag,
+    torch.nn.functional.max_pool1d: _max_pool1d,
     torch.nn.functional.one_hot: _one_hot,
     torch.tril_indices: _indices(True),
     torch.triu_indices: _indices(False),

@@ -31,7 +31,12 @@ from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
-from torchtrt_compiler.torch_internals import compile_lock, with_late_code, with_shared_lines
+from torchtrt_compiler.torch_internals import (
+    compile_lock,
+    sizes_by_formulas,
+    with_late_code,
+    with_shared_lines,
+)
 from torchtrt_runtime.checks.inputs import check_strided
 from torchtrt_runtime.processes.groups import is_distributed
 
@@ -111,6 +116,7 @@ def _exported(
             torch.no_grad(),
             math_attention,
             unchanged(model),
+            sizes_by_formulas(),
             export_contexts(),
             warnings.catch_warnings(),
         ):

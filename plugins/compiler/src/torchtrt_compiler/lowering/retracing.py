@@ -38,6 +38,7 @@ from torchtrt_compiler.memory_of_calls import (
 from torchtrt_compiler.torch_internals import (
     DispatchKey,
     FakeTensor,
+    sizes_by_formulas,
     sizes_of_two_unknown,
     whole_composites_of,
 )
@@ -75,6 +76,7 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
         _unread_apart(exported),
         _constants_inside(exported),
         autocast_restored(),
+        sizes_by_formulas(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # as when it was exported

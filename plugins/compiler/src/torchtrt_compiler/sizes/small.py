@@ -385,7 +385,7 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
     if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
         expected = [_number(size, values, None) for size in value.shape]
         return len(expected) == result.dim() and all(
-            size is None or size == other
+            size is None or hasattr(other, "node") or size == other  # which depends on data
             for size, other in zip(expected, result.shape, strict=True)
         )
     if hasattr(value, "node"):
@@ -395,10 +395,16 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
 
 
 def _written(graph: Graph) -> set[Node]:
-    """Returns the nodes that may share memory with what a graph writes to."""
+    """Returns the nodes that may share memory with what a graph writes to later, or in its next call."""
     groups: dict[Node, set[Node]] = {}
+    order = {node: place for place, node in enumerate(graph.nodes)}
     for node in graph.nodes:
-        sources = node.all_input_nodes if mutates(node) else may_share(node)
+        may_write_any = mutates(node) and node.kwargs
+        sources = node.all_input_nodes if may_write_any else may_share(node)
         group = {node}.union(*(groups[source] for source in sources))
         groups.update(dict.fromkeys(group, group))
-    return set().union(*(groups[node] for node in groups if mutates(node)))
+    last: dict[Node, int] = {}
+    for node in filter(mutates, groups):
+        stays = any(member.op in ("placeholder", "get_attr") for member in groups[node])
+        last |= dict.fromkeys(groups[node], len(order) if stays else order[node])
+    return {node for node, place in last.items() if order[node] <= place}

@@ -12,12 +12,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence, Set
-from types import FrameType, SimpleNamespace
+from types import FrameType, FunctionType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
-import torch.nn.functional as F
 from torch._C import DisableTorchFunction, DispatchKey
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C._autograd import DeviceType
@@ -46,6 +45,8 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from torchtrt_compiler.torch_internals.shape_rules import sizes_by_formulas
 
 __all__ = [
     "DeviceType",
@@ -81,6 +82,7 @@ __all__ = [
     "reads_base",
     "replace_graph",
     "size_as_traced",
+    "sizes_by_formulas",
     "sizes_of_two_unknown",
     "sympy_functions",
     "trace_function",
@@ -145,7 +147,8 @@ def trace_function(function: Callable[..., Any], values: Sequence[Any]) -> Graph
         if kind is not torch.nn.Module or threading.get_ident() != own:
             patch_method(patcher, kind, *replaced, **options)
 
-    with compile_lock(), mock.patch.object(_Patcher, "patch_method", patch):
+    patched = mock.patch.object(_Patcher, "patch_method", patch)
+    with compile_lock(), patched, sizes_by_formulas():
         return make_fx(function, tracing_mode="real")(*values)
 
 
@@ -295,26 +298,38 @@ def is_guard_of_dynamo() -> bool:
     return False
 
 
-def _is_of_hidden_method() -> bool:
-    """Returns whether a method asks that a function of ``torch.nn.functional`` calls.
+class _MethodCalls(TorchFunctionMode):
+    """Counts calls of methods as calls of ops. No mode sees those that a function of PyTorch's makes.
 
-    PyTorch calls such a function, as that of ``nn.MultiheadAttention``, without function modes. A question from C++ has
-    the name of a file; one of Python code has an empty one.
+    Args:
+        inside: Returns a function that counts as an op.
     """
-    passing = symbolic_shapes.uninteresting_files()
-    frame: FrameType | None = sys._getframe(2)
-    is_of_code = True
-    while frame is not None and frame.f_code.co_filename in passing:
-        is_of_code = is_of_code and not frame.f_locals.get("file")
-        frame = frame.f_back
-    is_of_functions = frame is not None and frame.f_code.co_filename == F.__file__
-    return is_of_functions and not is_of_code
+
+    def __init__(self, inside: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._inside, self._own = inside, threading.get_ident()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls a function."""
+        del types
+        options = kwargs or {}
+        if func in _ASKING_METHODS.values():
+            return self._inside(func)(*args, **options)
+        if not isinstance(func, FunctionType) or threading.get_ident() != self._own:
+            return func(*args, **options)
+        for name, method in _ASKING_METHODS.items():
+            setattr(torch.Tensor, name, self._inside(method))
+        try:
+            return func(*args, **options)
+        finally:
+            for name in _ASKING_METHODS:
+                delattr(torch.Tensor, name)
 
 
-_ASKING_METHODS = frozenset(
-    {torch.Tensor.contiguous, torch.Tensor.__getitem__, torch.Tensor.__setitem__}
-)
-"""Methods that ask about sizes before they call an op."""
+_ASKING_METHODS = {
+    name: getattr(torch.Tensor, name) for name in ("contiguous", "__getitem__", "__setitem__")
+}
+"""Methods that ask about sizes before they call an op, which ``torch.Tensor`` inherits."""
 
 
 @contextlib.contextmanager
@@ -350,7 +365,7 @@ def noting_size_questions(
 
     def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
         answer = evaluate(environment, question, *args, **options)
-        is_own = threading.get_ident() == own and not depth and not _is_of_hidden_method()
+        is_own = threading.get_ident() == own and not depth
         # Code that names an answer for unknown sizes takes either answer.
         is_decided = options.get("fallback_value") is None and answer in (True, False)
         symbols: Any = getattr(question, "free_symbols", ())
@@ -362,16 +377,6 @@ def noting_size_questions(
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
-    class MethodCalls(TorchFunctionMode):
-        """Counts calls of methods as calls of ops."""
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            del types
-            function = inside(func) if func in _ASKING_METHODS else func
-            return function(*args, **(kwargs or {}))
-
     passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
@@ -380,9 +385,7 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
-        stack.enter_context(MethodCalls())
-        # PyTorch's own functions in Python, such as that of nn.MultiheadAttention, call it without modes.
-        stack.enter_context(patch(torch.Tensor, "contiguous", inside(torch.Tensor.contiguous)))
+        stack.enter_context(_MethodCalls(inside))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield
