@@ -397,12 +397,12 @@ class ConverterPack:
         self.lowering_passes = tuple(sorted(self.lowering_passes, key=self._place_of))
         self.export_contexts = tuple(sorted(self.export_contexts, key=self._place_of))
 
-    def _place_of(self, registered: Any) -> int:
-        """Returns the number of the module that a registered function is in; -1 if it is in none of ``modules``."""
-        function = qualified_function(getattr(registered, "function", registered))
-        name = f"{function.partition(':')[0].partition('.')[2]}."
+    def _place_of(self, registered: Any) -> tuple[int, str]:
+        """Returns where a registered function is in ``modules``, as a number and a module; -1 if it is in none."""
+        module = qualified_function(getattr(registered, "function", registered)).partition(":")[0]
+        name = f"{module.partition('.')[2]}."
         places = (place for place, each in enumerate(self.modules) if name.startswith(f"{each}."))
-        return next(places, -1)
+        return next(places, -1), module
 
     def _priority(self, value: Any, target: Target | str) -> ConverterPriority:
         try:

@@ -315,7 +315,8 @@ class _MethodCalls(TorchFunctionMode):
         options = kwargs or {}
         if func in _ASKING_METHODS.values():
             return self._inside(func)(*args, **options)
-        if not isinstance(func, FunctionType) or threading.get_ident() != self._own:
+        is_own = isinstance(func, FunctionType) and threading.get_ident() == self._own
+        if not is_own or not vars(torch.Tensor).keys().isdisjoint(_ASKING_METHODS):
             return func(*args, **options)
         for name, method in _ASKING_METHODS.items():
             setattr(torch.Tensor, name, self._inside(method))
