@@ -34,8 +34,8 @@ def test_the_examples_of_the_page_run(tmp_path):
 
 def test_the_settings_that_the_page_calls_the_same_are_there():
     """And what only Torch-TensorRT has is answered for adopted functions."""
-    rows = (line for line in PAGE.splitlines() if line.endswith("| the same |"))
-    names = re.findall(r"`(\w+)`", " ".join(rows))
+    row = next(line for line in PAGE.splitlines() if line.endswith("| the same |"))
+    names = re.findall(r"`(\w+)`", row)
 
     assert names
     assert not set(names) - set(CompilationSettings.__dataclass_fields__)
