@@ -141,7 +141,7 @@ def test_a_derived_size_that_the_model_fixes_is_narrowed_with_its_line(size, is_
     model = Patches(size, is_written).eval()
     images = torch.rand(1, 3, 4 * size, 28)
     height = size * torch.export.Dim("h", min=2, max=9)
-    with pytest.warns(UserWarning, match=f"Compiled for {4 * size}, where"):
+    with pytest.warns(UserWarning, match=f"Compiled for {4 * size}: calls"):
         compiled = torchtrt.compile(
             model, [images], dynamic_shapes=({2: height},), min_block_size=1
         )

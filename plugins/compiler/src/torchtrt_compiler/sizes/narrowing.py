@@ -82,7 +82,7 @@ class Narrowing(NamedTuple):
             if least > low or most < high or {*own} & {*gaps}:
                 few = tuple(groups) if len(groups) <= _MOST_GROUPS else ()
                 line = self._line(dimension, is_minimum=least > low)
-                text = " and ".join(map(as_code, own))
+                text = "" if least == most else " and ".join(map(as_code, own))
                 yield dataclasses.replace(
                     dimension.row, model_line=line, excluded=few, condition=text
                 )
