@@ -23,6 +23,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
+from torchtrt.tensorrt.selection import device_objection
 from torchtrt_compiler.exporting.frontends import front_end_for
 from torchtrt_compiler.exporting.parallel_models import export_module
 from torchtrt_compiler.exporting.unchanged_models import unchanged
@@ -103,7 +104,7 @@ def _exported(
             "Call model.eval() first for inference."
         )
     tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
-    device = torch.device("cpu") if tensor is None else tensor.device
+    device = _device_without_weights() if tensor is None else tensor.device
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _clone_aliased_inputs((args, kwargs), model)
     shapes = None
@@ -133,6 +134,12 @@ def _exported(
             "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
             + _advice(error)
         ) from error
+
+
+def _device_without_weights() -> torch.device:
+    """Returns the device that a model without weights is exported on: the CPU, unless engines run on a GPU alone."""
+    needs_gpu = torch.cuda.is_available() and device_objection(torch.device("cpu"))
+    return torch.device("cuda" if needs_gpu else "cpu")
 
 
 def _check_exportable(model: Any, leaves: Sequence[Any]) -> None:
