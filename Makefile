@@ -1,6 +1,12 @@
 # Two commands do all set-up: `make demo` and `make test`. Both create .venv themselves.
 PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
+# `make test TORCH=2.15.0 PYTHON=python3.13` runs the tests with another PyTorch, in an environment of its own.
+ifdef TORCH
+VENV := .cache/torch-$(TORCH)
+CONSTRAINTS := $(VENV).txt
+endif
 BIN := $(VENV)/bin
 # Every folder with a pyproject.toml is a distribution; the core first, because the others build on it.
 PYPROJECTS := core/pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml plugins/contrib/*/pyproject.toml)) ./pyproject.toml
@@ -85,12 +91,17 @@ rtx-builds: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.rtx_builds --jobs $$(nproc) --check
 
 clean:
-	rm -rf $(VENV) $(PEER) $(SERVING) $(MODELS)
+	rm -rf .venv .cache/torch-* $(PEER) $(SERVING) $(MODELS)
 
-$(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
+ifdef TORCH
+$(CONSTRAINTS): constraints.txt
+	mkdir -p $(@D) && sed "s/^torch==.*/torch==$(TORCH)/" $< > $@
+endif
+
+$(VENV)/ready: requirements-dev.txt $(CONSTRAINTS) hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps silero-vad  # its model; its code needs torchaudio
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --requirement requirements-dev.txt
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --no-deps silero-vad  # its model; its code needs torchaudio
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	touch $@
 
