@@ -18,7 +18,7 @@ SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
 # Tests that compile models of libraries: half of the time, and few changes can break them.
-TESTS_OF_MODELS := plugins/contrib/diffusers plugins/contrib/quantization plugins/contrib/transformers tests/architectures tests/models
+TESTS_OF_MODELS := plugins/contrib/diffusers plugins/contrib/quantization plugins/contrib/torchvision plugins/contrib/transformers tests/architectures tests/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
 QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
