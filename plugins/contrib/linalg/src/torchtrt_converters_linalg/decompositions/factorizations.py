@@ -272,7 +272,8 @@ def cholesky(self: Tensor, *, upper: bool = False) -> Tensor:
     return cholesky_factor(self, upper=upper)[0]
 
 
-@pack.decomposition("aten.cholesky.default", enabled=hasattr(aten, "cholesky"))  # until PyTorch 2.13
+# PyTorch 2.14 has it no more.
+@pack.decomposition("aten.cholesky.default", enabled=hasattr(aten, "cholesky"))
 def old_cholesky(self: Tensor, upper: bool = False) -> Tensor:
     """Returns the Cholesky factor."""
     return cholesky_factor(self, upper=upper)[0]
