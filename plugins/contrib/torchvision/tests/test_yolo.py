@@ -11,7 +11,8 @@ from . import vision
 from .test_detectors import assert_all_near
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(vision, "vision"), reason="torchvision is not installed; make test-models installs it"
+    not hasattr(vision, "vision"),
+    reason="torchvision is not installed; make test-models installs it",
 )
 
 
