@@ -316,15 +316,14 @@ class _MethodCalls(TorchFunctionMode):
         if func in _ASKING_METHODS.values():
             return self._inside(func)(*args, **options)
         is_own = isinstance(func, FunctionType) and threading.get_ident() == self._own
-        if not is_own or not vars(torch.Tensor).keys().isdisjoint(_ASKING_METHODS):
+        if not is_own or "contiguous" in vars(torch.Tensor):
             return func(*args, **options)
-        for name, method in _ASKING_METHODS.items():
-            setattr(torch.Tensor, name, self._inside(method))
+        # Setting a special method, such as __getitem__, would change how NumPy reads all tensors from then on.
+        torch.Tensor.contiguous = self._inside(_ASKING_METHODS["contiguous"])  # type: ignore[method-assign]
         try:
             return func(*args, **options)
         finally:
-            for name in _ASKING_METHODS:
-                delattr(torch.Tensor, name)
+            del torch.Tensor.contiguous
 
 
 _ASKING_METHODS = {
@@ -378,10 +377,7 @@ def noting_size_questions(
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
-    modules = [*sys.modules.items()]
-    ours = (module for name, module in modules if name.startswith("torchtrt"))
-    files = (getattr(module, "__file__", None) for module in ours)
-    passing = {*symbolic_shapes.uninteresting_files(), *files}  # PyTorch names no line of these
+    passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
         patch = mock.patch.object
