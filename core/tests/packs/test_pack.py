@@ -332,3 +332,18 @@ def test_a_pack_can_be_added_by_a_program() -> None:
                 add_pack(other, info)
     finally:
         state._state.packs = before
+
+
+def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:
+    """Whatever its modules are called."""
+    pack = ConverterPack("vision")
+    for module in ("later", "earlier"):
+
+        def rewrite(graph_module: Any, settings: Any) -> None: ...
+
+        rewrite.__module__ = f"torchtrt_converters_vision.{module}"
+        pack.lowering_pass(module)(rewrite)
+
+    pack.seal()
+
+    assert [each.name for each in pack.lowering_passes] == ["later", "earlier"]

@@ -388,8 +388,10 @@ class ConverterPack:
         return self._sealed
 
     def seal(self) -> None:
-        """Ends registration: from now on, each reader gets the same contents, in the order of the modules."""
+        """Ends registration: from now on, each reader gets the same contents, in the order of ``modules``."""
         self._sealed = True
+        if not self.modules:
+            return
         self._converters.sort(
             key=lambda entry: self._place_of(entry.support.converter_implementation)
         )
