@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import torchtrt
+from plugins.contrib.diffusers.tests.models import wan_denoiser
 from tests.support.later import later, needs
 from torchtrt.errors import FollowWarning
 
@@ -159,19 +160,7 @@ def test_transformers_of_flux_and_wan_are_followed():
             return_dict=False,
         )
     assert 1 == len(flux.torchtrt.programs)
-    wan = torchtrt.follow(
-        diffusers.WanTransformer3DModel(
-            num_attention_heads=2,
-            attention_head_dim=12,
-            in_channels=4,
-            out_channels=4,
-            text_dim=8,
-            freq_dim=16,
-            ffn_dim=16,
-            num_layers=1,
-            rope_max_seq_len=32,
-        ).eval()
-    )
+    wan = torchtrt.follow(wan_denoiser())
     for name in ("cond", "uncond", "cond"):
         with wan.cache_context(name):
             agree(

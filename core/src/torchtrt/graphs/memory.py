@@ -14,6 +14,20 @@ def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def is_same_memory(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Returns whether two tensors are one and the same part of the same memory, in the same order."""
+    return first is second or (
+        storage_of(first) == storage_of(second)
+        and first.dtype == second.dtype
+        and _layout(first) == _layout(second)
+    )
+
+
+def _layout(tensor: torch.Tensor) -> tuple[str, ...]:
+    # As text, so that comparing dynamic sizes assumes nothing about them.
+    return tuple(map(str, (*tensor.shape, *tensor.stride(), tensor.storage_offset())))
+
+
 def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Returns whether a write to one of two tensors can change the other."""
     if first.layout is not torch.strided or second.layout is not torch.strided:

@@ -174,8 +174,8 @@ def flux():
     )
 
 
-def wan():
-    denoiser = diffusers.WanTransformer3DModel(
+def wan_denoiser():
+    return diffusers.WanTransformer3DModel(
         num_attention_heads=2,
         attention_head_dim=12,
         in_channels=4,
@@ -186,6 +186,10 @@ def wan():
         num_layers=1,
         rope_max_seq_len=32,
     ).eval()
+
+
+def wan():
+    denoiser = wan_denoiser()
     autoencoder = diffusers.AutoencoderKLWan(
         base_dim=4,
         z_dim=4,

@@ -6,7 +6,7 @@ PyTorch does not count, keep labels in its models, or collect results by hooks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -42,23 +42,22 @@ class Library(Protocol):
         """Returns whether an attribute's value is a registry of hooks that has none."""
 
 
+def _attributes(name: str) -> Iterator[Any]:
+    """Yields an attribute of each library that has it."""
+    for loaded in current_packs().loaded:
+        for library in loaded.pack.followed_libraries:
+            if (attribute := getattr(library, name, None)) is not None:
+                yield attribute
+
+
 def _ask(question: str, *arguments: Any) -> list[Any]:
     """Returns the answers of the libraries that have one."""
-    libraries = [
-        library for loaded in current_packs().loaded for library in loaded.pack.followed_libraries
-    ]
-    asked = (getattr(library, question, None) for library in libraries)
-    return [function(*arguments) for function in asked if function is not None]
+    return [answer(*arguments) for answer in _attributes(question)]
 
 
 def weight_loaders() -> set[str]:
     """Returns the methods of models that write to weights through ``.data``."""
-    return {
-        name
-        for loaded in current_packs().loaded
-        for library in loaded.pack.followed_libraries
-        for name in getattr(library, "weight_loaders", ())
-    }
+    return set().union(*_attributes("weight_loaders"))
 
 
 def labels_of(value: object) -> frozenset[str]:

@@ -18,9 +18,10 @@ from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.fx.traceback import annotate
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt.graphs.memory import is_same_memory
 from torchtrt_torchscript.captured_values import BlockRunner, CapturedValues, UnforeseenWriteError
 from torchtrt_torchscript.graphs import Environment
-from torchtrt_torchscript.memory import Memory, StandIn, is_same_memory
+from torchtrt_torchscript.memory import Memory, StandIn
 from torchtrt_torchscript.numbers import Undecided, Uninitialized
 from torchtrt_torchscript.operands import (
     as_predicate,

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
-from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.memory import is_same_memory, storage_of
 from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
-from torchtrt_torchscript.memory import Memory, is_same_memory
+from torchtrt_torchscript.memory import Memory
 from torchtrt_torchscript.numbers import Uninitialized, is_undecided
 from torchtrt_torchscript.operands import is_operand, knows_another_name, like, unwrapped
 from torchtrt_torchscript.source_location import source_line

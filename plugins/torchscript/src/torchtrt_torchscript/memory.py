@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
-from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import is_undecided
 from torchtrt_torchscript.source_location import source_line
 
@@ -234,17 +233,3 @@ def tensors_in(values: Any) -> Iterable[Tensor]:
     for leaf in pytree.tree_leaves(values, is_leaf=is_undecided):
         if isinstance(leaf, Tensor):
             yield leaf
-
-
-def is_same_memory(first: Tensor, second: Tensor) -> bool:
-    """Returns whether two tensors are one and the same part of the same memory, in the same order."""
-    return first is second or (
-        storage_of(first) == storage_of(second)
-        and first.dtype == second.dtype
-        and _layout(first) == _layout(second)
-    )
-
-
-def _layout(tensor: Tensor) -> tuple[str, ...]:
-    # As text, so that comparing dynamic sizes assumes nothing about them.
-    return tuple(map(str, (*tensor.shape, *tensor.stride(), tensor.storage_offset())))

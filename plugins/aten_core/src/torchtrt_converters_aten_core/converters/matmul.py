@@ -73,9 +73,7 @@ def _factors(ctx: ConversionContext, *values: Operand) -> list[NetworkTensor]:
 
 
 def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
-    tensors = _factors(ctx, first, second)
-    is_whole = not types.output_dtype(ctx).is_floating_point
-    return (impl.multiply_whole if is_whole else impl.multiply)(ctx, *tensors)
+    return impl.product(ctx, *_factors(ctx, first, second))
 
 
 @converts(

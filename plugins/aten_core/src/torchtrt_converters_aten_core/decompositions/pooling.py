@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +47,18 @@ def _fixed(self: Tensor, count: int) -> list[int]:
     return list(self.shape[-count:])
 
 
+def _per_dimension(
+    count: int,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None,
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yields the size, step, padding and dilation of the windows over each of ``count`` dimensions."""
+    arguments = (kernel_size, stride or kernel_size, padding, dilation)
+    return zip(*(per_dimension(argument, count) for argument in arguments), strict=True)
+
+
 def _spans(
     self: Tensor,
     count: int,
@@ -57,17 +69,9 @@ def _spans(
     ceil_mode: bool,
 ) -> list[Span]:
     """Returns the windows over each of the last ``count`` dimensions, as many as PyTorch counts."""
-    sizes = per_dimension(kernel_size, count)
-    strides = per_dimension(stride, count) if stride else sizes
     spans = []
-    for length, size, step, pad, gap in zip(
-        _fixed(self, count),
-        sizes,
-        strides,
-        per_dimension(padding, count),
-        per_dimension(dilation, count),
-        strict=True,
-    ):
+    windows_of = _per_dimension(count, kernel_size, stride, padding, dilation)
+    for length, (size, step, pad, gap) in zip(_fixed(self, count), windows_of, strict=True):
         room = length + 2 * pad - gap * (size - 1) - 1
         windows = (-(-room // step) if ceil_mode else room // step) + 1
         if ceil_mode and (windows - 1) * step >= length + pad:
@@ -119,17 +123,9 @@ def _varying_spans(
     ceil_mode: bool,
 ) -> list[VaryingSpan]:
     """Returns the same windows as ``_spans``, for sizes that are known only at run time."""
-    sizes = per_dimension(kernel_size, count)
-    strides = per_dimension(stride, count) if stride else sizes
     spans = []
-    for length, size, step, pad, gap in zip(
-        self.shape[-count:],
-        sizes,
-        strides,
-        per_dimension(padding, count),
-        per_dimension(dilation, count),
-        strict=True,
-    ):
+    windows_of = _per_dimension(count, kernel_size, stride, padding, dilation)
+    for length, (size, step, pad, gap) in zip(self.shape[-count:], windows_of, strict=True):
         extent = gap * (size - 1) + 1
         windows = (length + 2 * pad - extent + (step - 1 if ceil_mode else 0)) // step + 1
         if ceil_mode and pad + step > extent:

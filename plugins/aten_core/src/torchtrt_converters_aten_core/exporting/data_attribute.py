@@ -32,25 +32,16 @@ class _RecordedData(TorchFunctionMode):
         """Calls a function of PyTorch, or detaches its argument."""
         if func == _READ:
             return args[0].detach()
-        if func == _WRITE and not _is_same(*args):
-            raise RuntimeError(
-                "torch.export loses an assignment to tensor.data. Write tensor.copy_(values) in torch.no_grad(), or "
-                "compute with the new values instead."
-            )
+        if func == _WRITE:
+            # Its package imports SymPy, which takes long.
+            from torchtrt.graphs.memory import is_same_memory
+
+            if not is_same_memory(*args):
+                raise RuntimeError(
+                    "torch.export loses an assignment to tensor.data. Write tensor.copy_(values) in torch.no_grad(), "
+                    "or compute with the new values instead."
+                )
         return func(*args, **(kwargs or {}))
-
-
-def _is_same(tensor: torch.Tensor, values: torch.Tensor) -> bool:
-    """Returns whether two tensors are the same elements in memory."""
-    from torchtrt.graphs.memory import storage_of  # its package imports SymPy, which takes long
-
-    return (
-        storage_of(tensor) == storage_of(values)
-        and tensor.dtype == values.dtype
-        and tensor.shape == values.shape
-        and tensor.stride() == values.stride()
-        and tensor.storage_offset() == values.storage_offset()
-    )
 
 
 _DATA: Any = torch.Tensor.data

@@ -199,6 +199,18 @@ def multiply_heads(
     return reshape(ctx, product, [*shape[:3], columns[2 if transpose_second else 3]])
 
 
+def product(ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor) -> NetworkTensor:
+    """Returns the product of two network tensors of one dtype, of integers too, by the rules of ``torch.matmul``.
+
+    Args:
+        ctx: The conversion context.
+        first: A network tensor of at least one dimension.
+        second: A network tensor of the same dtype, likewise.
+    """
+    is_floating = types.effective_dtype(ctx, first).is_floating_point
+    return (multiply if is_floating else multiply_whole)(ctx, first, second)
+
+
 def multiply_whole(
     ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor
 ) -> NetworkTensor:
@@ -279,8 +291,7 @@ def sum_of_product(
         factor = 2.0 ** math.floor(math.log2(abs(alpha)))  # it loses no digit
         first = elementwise.arithmetic(ctx, "PROD", first, factor, dtype)
         alpha /= factor
-    multiplied = multiply if dtype.is_floating_point else multiply_whole
-    return _add_scaled(ctx, addend, multiplied(ctx, first, second), beta, alpha, dtype)
+    return _add_scaled(ctx, addend, product(ctx, first, second), beta, alpha, dtype)
 
 
 def _add_scaled(

@@ -313,23 +313,22 @@ class _MethodCalls(TorchFunctionMode):
         """Calls a function."""
         del types
         options = kwargs or {}
-        if func in _ASKING_METHODS.values():
+        if func in _ASKING_METHODS:
             return self._inside(func)(*args, **options)
         is_own = isinstance(func, FunctionType) and threading.get_ident() == self._own
         if not is_own or "contiguous" in vars(torch.Tensor):
             return func(*args, **options)
         # Setting a special method, such as __getitem__, would change how NumPy reads all tensors from then on.
-        torch.Tensor.contiguous = self._inside(_ASKING_METHODS["contiguous"])  # type: ignore[method-assign]
+        torch.Tensor.contiguous = self._inside(_CONTIGUOUS)  # type: ignore[method-assign]
         try:
             return func(*args, **options)
         finally:
             del torch.Tensor.contiguous
 
 
-_ASKING_METHODS = {
-    name: getattr(torch.Tensor, name) for name in ("contiguous", "__getitem__", "__setitem__")
-}
-"""Methods that ask about sizes before they call an op, which ``torch.Tensor`` inherits."""
+_CONTIGUOUS = torch.Tensor.contiguous
+_ASKING_METHODS = frozenset({_CONTIGUOUS, torch.Tensor.__getitem__, torch.Tensor.__setitem__})
+"""Methods that ask about sizes before they call an op."""
 
 
 @contextlib.contextmanager
