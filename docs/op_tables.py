@@ -110,7 +110,7 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
         # The introduction describes the common checks.
-        if not check.__module__.endswith("aten_core.impl.checks"):
+        if check.__module__ != "torchtrt_blocks.checks":
             yield from _messages(check)
 
 

@@ -17,7 +17,7 @@ from tools.import_graph import imported, packages
 
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
-BUILDING_BLOCKS = "torchtrt_converters_aten_core"
+BUILDING_BLOCKS = "torchtrt_blocks"
 TEST_KIT = "torchtrt_testing"
 MAY_IMPORT = {
     CORE: set(),
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     COMPILER: {CORE, RUNTIME},
     "torchtrt_triton": {CORE, RUNTIME},
     BUILDING_BLOCKS: {CORE},
+    "torchtrt_converters_aten_core": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_special": {CORE, BUILDING_BLOCKS},
@@ -197,7 +198,12 @@ def test_the_core_never_imports_torch_export():
 @pytest.fixture(scope="module")
 def core_alone(tmp_path_factory):
     """The core, one pack and the reference."""
-    distributions = ["torchtrt-core", "torchtrt-converters-aten-core", "torchtrt-reference"]
+    distributions = [
+        "torchtrt-core",
+        "torchtrt-blocks",
+        "torchtrt-converters-aten-core",
+        "torchtrt-reference",
+    ]
     return Environment(tmp_path_factory.mktemp("core"), distributions)
 
 

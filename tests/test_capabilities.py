@@ -23,8 +23,8 @@ STRONG_TYPING = {
     "torchtrt.tensorrt.shims": "creates networks, and holds layers of weakly typed ones to their dtypes",
     "torchtrt_converters_aten_core.converters.control_flow": "float16 does not come around a weakly typed loop",
     "torchtrt_converters_aten_core.converters.recurrent": "float16 does not come around a weakly typed loop",
-    "torchtrt_converters_aten_core.impl.shims": "a Fill layer of a strongly typed network takes its dtype",
-    "torchtrt_converters_aten_core.impl.types": "a weakly typed network calls float16 Float",
+    "torchtrt_blocks.creation": "a Fill layer of a strongly typed network takes its dtype",
+    "torchtrt_blocks.types": "a weakly typed network calls float16 Float",
 }
 """The modules that check how networks are typed, and why no other capability is meant."""
 

@@ -48,7 +48,7 @@ def test_every_source_file_has_tests_that_are_there():
 
 def test_a_changed_module_counts_for_those_that_import_it():
     """A building block is part of each converter that is built with it."""
-    modules = select([f"{ATEN}/impl/slicing.py"]).modules
+    modules = select(["plugins/blocks/src/torchtrt_blocks/slicing.py"]).modules
 
     assert "torchtrt_converters_aten_core.converters.slicing" in modules
     assert "torchtrt_converters_aten_core.converters.softmax" not in modules

@@ -126,14 +126,14 @@ def test_no_inputs_is_a_clear_error():
 @pytest.fixture
 def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
-    before = list(local_pack._converters)
+    before = local_pack.converters
 
     @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
     def broken(ctx, target, args, kwargs, name):
         raise ValueError("no table for this")
 
     yield
-    local_pack._converters[:] = before
+    local_pack.converters = before
     local_pack._changed()
 
 

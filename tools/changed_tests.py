@@ -1,8 +1,9 @@
 """Runs the quick tests of the distributions that have changed; ``make check`` calls it after ruff and mypy.
 
 The changes are those since ``main``, or since the last commit where that is ``main`` itself. Each changed distribution
-runs its own tests, on one version of TensorRT, with a few parameters for each test. Cases of ops run if a changed
-module takes part in them. A changed test file runs whole.
+runs its own tests, on one version of TensorRT, with a few parameters for each test. A distribution without tests, as
+the building blocks, is tested by those that import the changed module. Cases of ops run if a changed module takes part
+in them. A changed test file runs whole.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.import_graph import Package, packages
+from tools.import_graph import importers, packages
 
 ROOT = Path(__file__).parents[1]
 ALWAYS = ("tests/test_imports.py", "tests/test_repository.py")
@@ -66,9 +67,8 @@ def select(paths: Iterable[str]) -> Selection:
     """Returns the tests to run for changed files, named from the root of the repository."""
     paths = list(paths)
     tests = {name for path in paths for name in tests_of(path)}
-    found = {*tests, *ALWAYS}
     return Selection(
-        tuple(name for name in sorted(found) if (ROOT / name).exists()),
+        tuple(sorted(name for name in {*tests, *ALWAYS} if (ROOT / name).exists())),
         tuple(sorted({name for path in paths for name in modules_of(ROOT / path)})),
     )
 
@@ -79,9 +79,27 @@ def tests_of(path: str) -> Iterator[str]:
     if file.suffix == ".md":
         yield "tests/test_docs.py"
     if "src" in file.parts:
-        yield path.partition("/src/")[0] + "/tests"
+        yield from _of_source(file)
     elif "tests" in file.parts:
         yield from _of_test_file(file)
+
+
+def _of_source(file: Path) -> Iterator[str]:
+    """Yields the tests of a source file's distribution or, if it has none, of those that import the file."""
+    own = _tests_beside(ROOT / file)
+    if own.is_dir():
+        yield str(own.relative_to(ROOT))
+        return
+    changed = modules_of(ROOT / file)
+    for package in packages():
+        if changed & package.modules().keys():
+            yield str(_tests_beside(package.folder).relative_to(ROOT))
+
+
+def _tests_beside(path: Path) -> Path:
+    """Returns where the tests of the distribution are that a path under ``src`` is in."""
+    source = next(parent for parent in path.parents if parent.name == "src")
+    return source.parent / "tests"
 
 
 def _of_test_file(file: Path) -> Iterator[str]:
@@ -97,20 +115,10 @@ def _of_test_file(file: Path) -> Iterator[str]:
 def modules_of(path: Path) -> set[str]:
     """Returns the module of a changed file, and those that import it directly or through others."""
     for package in packages():
-        for module, known in package.modules().items():
-            if known == path:
-                return importers(package, module)
+        for module, file in package.modules().items():
+            if file == path:
+                return importers(module)
     return set()
-
-
-def importers(package: Package, module: str) -> set[str]:
-    """Returns a module and those of its package that import it directly or through others."""
-    direct = package.dependencies()
-    found, new = {module}, {module}
-    while new:
-        new = {each for each, imported in direct.items() if imported & new} - found
-        found |= new
-    return found
 
 
 if __name__ == "__main__":

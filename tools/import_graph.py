@@ -33,15 +33,8 @@ class Package:
 
     def dependencies(self) -> dict[str, set[str]]:
         """Returns for each module the modules of the package that it imports."""
-        known = self.modules()
-        return {
-            module: {
-                name if name in known else name.rpartition(".")[0]
-                for name in imported(path)
-                if name in known or name.rpartition(".")[0] in known
-            }
-            for module, path in known.items()
-        }
+        modules = self.modules()
+        return {name: set(_resolved(path, modules)) for name, path in modules.items()}
 
     def top_level(self, module: str) -> str:
         """Returns the folder or file under the package's root that a module is in; its own name for the root."""
@@ -57,6 +50,26 @@ def packages() -> list[Package]:
         if (source / "__init__.py").is_file()
     )
     return [Package(folder.name, folder) for folder in folders]
+
+
+def importers(module: str) -> set[str]:
+    """Returns a module and those of all packages that import it directly or through others."""
+    modules = {name: path for package in packages() for name, path in package.modules().items()}
+    direct = {name: set(_resolved(path, modules)) for name, path in modules.items()}
+    importing, new = {module}, {module}
+    while new:
+        new = {name for name, names in direct.items() if names & new} - importing
+        importing |= new
+    return importing
+
+
+def _resolved(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
+    """Yields the modules that a file imports, itself or a name of."""
+    for name in imported(path):
+        if name in modules:
+            yield name
+        elif (parent := name.rpartition(".")[0]) in modules:
+            yield parent
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -27,6 +27,7 @@ class Environment:
             (folder / metadata.name).symlink_to(metadata)
         sources = {
             "torchtrt-core": "core/src/torchtrt",
+            "torchtrt-blocks": "plugins/blocks/src/torchtrt_blocks",
             "torchtrt-converters-aten-core": "plugins/aten_core/src/torchtrt_converters_aten_core",
             "torchtrt-reference": "plugins/reference/src/torchtrt_reference",
             "torchtrt-runtime": "plugins/runtime/src/torchtrt_runtime",

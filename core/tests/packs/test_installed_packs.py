@@ -50,7 +50,6 @@ json.dump({
     "lines": sorted({(w.filename, w.lineno) for w in caught if w.category.__name__ == "PackWarning"}),
     "heavy": sorted(heavy),
     "collecting": gc.isenabled(),
-    "before": "torchtrt_converters_novel.special" in sys.modules,
     "gelu": chosen(torch.ops.aten.gelu.default),
     "relu": chosen(torch.ops.aten.relu.default),
     "erfinv": chosen(torch.ops.aten.erfinv.default),
@@ -84,7 +83,6 @@ class Installed:
 def installed(session_site: Any, source_of_pack: Callable[..., str]) -> Installed:
     """A site with every kind of pack, installed by pip."""
     site, source = session_site, source_of_pack
-    convert = "def {0}(ctx, target, args, kwargs, name): ...\n"
     wheels = [
         site.wheel(
             "aten_core",
@@ -100,10 +98,8 @@ def installed(session_site: Any, source_of_pack: Callable[..., str]) -> Installe
             "novel",
             source(
                 "novel",
-                "pack.add('aten.erfinv', 'torchtrt_converters_novel.special:erfinv')\n"
-                "pack.add('novel::fold', convert)",
+                "pack.add('aten.erfinv', convert)\npack.add('novel::fold', convert)",
             ),
-            modules={"special": convert.format("erfinv")},
         ),
         site.wheel("broken", "raise ImportError('libfoo.so.2: cannot open shared object file')"),
         site.wheel(
@@ -166,13 +162,7 @@ def test_a_pack_leaves_the_ops_that_it_does_not_name_alone(report: dict[str, Any
 
 def test_a_pack_adds_an_op_that_nobody_had(report: dict[str, Any]) -> None:
     """A new op needs nothing but the installed pack."""
-    assert report["erfinv"] == ["novel", "1.0", "torchtrt_converters_novel.special:erfinv"]
-
-
-def test_a_string_implementation_is_imported_on_first_use(report: dict[str, Any]) -> None:
-    """Loading packs does not import what a pack named by string; choosing it does."""
-    assert report["before"] is False
-    assert "torchtrt_converters_novel.special" in report["modules"]
+    assert report["erfinv"] == ["novel", "1.0", "torchtrt_converters_novel._pack:convert"]
 
 
 def test_importing_torchtrt_imports_no_pack(report: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def example() -> PackSet:
     )
     vision.add(
         gelu,
-        "torchtrt_converters_vision.gelu:gelu_tanh",
+        converter("torchtrt_converters_vision.gelu:gelu_tanh"),
         capability_validator=gelu_is_tanh,
         priority=ConverterPriority.HIGH,
         tensorrt=">=10",
@@ -69,7 +69,7 @@ def example() -> PackSet:
         converter("torchtrt_converters_vision.nonzero:nonzero"),
         requires_output_allocator=True,
     )
-    vision.add("vision::fold", "torchtrt_converters_vision.fold:fold")
+    vision.add("vision::fold", converter("torchtrt_converters_vision.fold:fold"))
     local.add(relu, converter("__main__:my_relu"))
     infos = [
         PackInfo("aten_core", "torchtrt-converters-aten-core", "0.1.0", "/site", 0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import operator
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -190,42 +189,6 @@ def test_a_validator_that_raises_is_a_rejection_with_a_traceback(
     assert Path(__file__).name in rejection.reason
     assert "line" in (rejection.traceback or "")
     assert ["validator-failed"] == [problem.code for problem in problems()]
-
-
-def test_a_lazy_implementation_that_cannot_be_imported_yields_to_the_next_candidate(
-    registry_of: RegistryOf, call: Call, local: ConverterPack
-) -> None:
-    """It is tried once, and recorded and shown once."""
-    missing = pack("aten_core", implementation="torchtrt_no_such_module:convert")
-    registry = registry_of(missing, pack("vision"))
-
-    with pytest.warns(PackWarning, match="torchtrt_no_such_module") as shown:
-        resolutions = [registry.resolve(call(relu)) for _ in range(2)]
-
-    assert len(shown) == 1
-    for resolution in resolutions:
-        assert resolution.chosen is not None
-        assert resolution.chosen.pack.name == "vision"
-        assert "ModuleNotFoundError" in resolution.rejections[0].reason
-
-
-def test_a_lazy_implementation_is_imported_when_it_is_chosen(
-    registry_of: RegistryOf, call: Call
-) -> None:
-    """From then on it is like any other, its calling convention included."""
-    registry = registry_of(pack(implementation="test_lookup_lazily:nested.convert"))
-    nested = type("Namespace", (), {"convert": staticmethod(convert_for_network)})
-    module = type("Module", (), {"nested": nested})
-    sys.modules["test_lookup_lazily"] = module  # type: ignore[assignment]
-    try:
-        converter, convention, _ = registry[call(relu)]
-    finally:
-        del sys.modules["test_lookup_lazily"]
-
-    assert converter is convert_for_network
-    assert convention is CallingConvention.LEGACY
-    with pytest.raises(TypeError, match="imported when a lookup chooses it"):
-        _ = registry.candidates(relu)[0].converter
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 import torchtrt
 from torchtrt.conversion import ConversionContext, is_network_tensor
 from torchtrt.testing import run_compiled
-from torchtrt_converters_aten_core.impl import cumulation
+from torchtrt_blocks import cumulation
 
 from .test_pack import Function
 

@@ -7,9 +7,8 @@ import torch
 from torch.nn import functional
 
 import torchtrt
-from torchtrt.tensorrt import Capability
 from torchtrt.testing import run_compiled
-from torchtrt_converters_aten_core.impl import scatter, shims
+from torchtrt_blocks import scatter
 
 from .test_pack import compile_everything
 
@@ -62,16 +61,15 @@ def test_a_normalization_scales_channels_by_weights_of_one_type(version, groups,
     torch.testing.assert_close(actual, model(x), rtol=2e-2, atol=2e-2)
 
 
-def test_what_has_no_deconvolution_of_bfloat16_computes_it_in_float32(monkeypatch, layers):
+def test_what_has_no_deconvolution_of_bfloat16_computes_it_in_float32(layers):
     """TensorRT for RTX 1.7 has none: PyTorch rounds the same sums once."""
-    lacks = Capability.BFLOAT16_DECONVOLUTION
-    monkeypatch.setattr(shims, "supports", lambda capability: capability is not lacks)
+    lacks = {"disabled_capabilities": ["BFLOAT16_DECONVOLUTION"]}
     torch.manual_seed(0)
     model = torch.nn.ConvTranspose2d(3, 4, 3, stride=2, output_padding=1).bfloat16()
     x = torch.randn(2, 3, 5, 5, dtype=torch.bfloat16)
 
     with torchtrt.use_tensorrt("reference@11.4.0"):
-        actual = compile_everything(model.eval(), x)(x)
+        actual = torchtrt.compile(model.eval(), [x], require_full_compilation=True, **lacks)(x)
 
     (layer,) = (each for each in layers if each.type.name == "DECONVOLUTION")
     assert layer.get_output(0).dtype.name == "FLOAT"

@@ -60,7 +60,7 @@ class ConverterSupport:
     """One converter and what it can handle.
 
     Attributes:
-        converter_implementation: The function, or ``"module:function"`` to import it on first use.
+        converter_implementation: The function.
         capability_validator: Checks whether the converter can handle one node.
         supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
         requires_output_allocator: Whether an output's size depends on the data.
@@ -70,7 +70,7 @@ class ConverterSupport:
         requires: The capabilities of TensorRT that it needs.
     """
 
-    converter_implementation: Converter | str
+    converter_implementation: Converter
     capability_validator: Validator = accept_every_node
     supports_dynamic_shapes: bool = False
     requires_output_allocator: bool = False

@@ -11,10 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-def qualified_function(function: Callable[..., Any] | str) -> str:
+def qualified_function(function: Callable[..., Any]) -> str:
     """Returns where a function is: ``"module:function"``."""
-    if isinstance(function, str):
-        return function
     function = inspect.unwrap(function)
     function = getattr(function, "func", function)  # functools.partial
     name = getattr(function, "__qualname__", type(function).__qualname__)

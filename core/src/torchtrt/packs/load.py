@@ -25,7 +25,6 @@ from torchtrt.packs.info import (
     API_VERSION,
     LOCAL,
     LOCAL_TIER,
-    PACKS,
     PROJECT,
     PackInfo,
     normalize,
@@ -265,7 +264,7 @@ def _fill(pack: ConverterPack, implemented: Hooks, info: PackInfo) -> None:
             f"torchtrt_register_converters returned a value of type {type(result).__name__}: it must fill the pack",
             "Call pack.add(...) or import modules that use @pack.converter(...).",
         )
-    _check_contents(pack, info)
+    satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
     pack.seal()
 
 
@@ -356,15 +355,6 @@ def satisfies(version: str, required: str) -> bool:
             "bad-range", f"{required!r} is not a range of versions", hint
         ) from error
     return allowed.contains(Version(version).base_version, prereleases=True)
-
-
-def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
-    satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
-    package = PACKS.package_name(info.name)
-    for where in pack.named_implementations:
-        if not where.startswith((f"{package}.", f"{package}:")):
-            what = f"it adds the converter {where!r}, which is outside its own package"
-            raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
 
 
 def _repair_or_disable(info: PackInfo) -> str:

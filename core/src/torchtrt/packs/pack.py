@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
@@ -28,10 +28,10 @@ from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
     Decomposition,
     LoweringPass,
-    PendingRegistration,
     Registration,
     checks_of,
     joined_checks,
+    register,
     target_or_name,
 )
 from torchtrt.plugins.calls import PluginCheck
@@ -84,12 +84,12 @@ class ConverterPack:
         if isinstance(modules, str) or not all(map(_is_module_name, modules)):
             message = f"Pack {name!r} has modules={modules!r}. Name modules of its package: ('converters',)."
             raise PackError(message)
-        self.name = self._owner = name
+        self._name = name
         self.api = api
         self.summary = summary
         self.torch = torch
         self.tensorrt = tensorrt
-        self._converters: list[Registration | PendingRegistration] = []
+        self.converters: tuple[Registration, ...] = ()
         self.decompositions: tuple[Decomposition, ...] = ()
         self.lowering_passes: tuple[LoweringPass, ...] = ()
         self.never_folded: tuple[Target | str, ...] = ()
@@ -100,24 +100,13 @@ class ConverterPack:
         self.modules = tuple(modules)
         self._sealed = False
 
+    @property
+    def name(self) -> str:
+        """The pack's name, which never changes: it is the provenance of all that the pack registers."""
+        return self._name
+
     def __repr__(self) -> str:
-        return f"<ConverterPack {self.name!r}: {len(self._converters)} converters>"
-
-    @property
-    def converters(self) -> Sequence[Registration]:
-        """The registered converters, in the order in which they were registered."""
-        for place, entry in enumerate(self._converters):
-            if isinstance(entry, PendingRegistration):
-                self._converters[place] = entry.registration()
-        return tuple(self._converters)  # type: ignore[arg-type]  # none is pending any more
-
-    @property
-    def named_implementations(self) -> Iterator[str]:
-        """The converters that were registered as ``"module:function"``."""
-        for entry in self._converters:
-            implementation = entry.support.converter_implementation
-            if isinstance(implementation, str):
-                yield implementation
+        return f"<ConverterPack {self.name!r}: {len(self.converters)} converters>"
 
     def disable_constant_folding(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
@@ -191,7 +180,7 @@ class ConverterPack:
     def add(
         self,
         target: Target | str,
-        implementation: Converter | str,
+        implementation: Converter,
         *,
         enabled: bool = True,
         capability_validator: Validator | None = None,
@@ -203,10 +192,7 @@ class ConverterPack:
         tensorrt: str = "",
         requires: Capability | Sequence[Capability] = (),
     ) -> None:
-        """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
-
-        The other arguments are those of ``converter``.
-        """
+        """Registers a function as the converter of an op. The other arguments are those of ``converter``."""
         if not enabled:
             return
         self._check_open()
@@ -221,8 +207,10 @@ class ConverterPack:
         if tensorrt != "" and not _is_range(tensorrt):
             message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
-        if isinstance(implementation, str) and not _is_place(implementation):
-            message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
+        if not callable(cast(object, implementation)):
+            message = (
+                f"Pack {self.name!r} adds {implementation!r} for {target}, which is no function."
+            )
             raise PackError(message)
         support = ConverterSupport(
             implementation,
@@ -235,9 +223,7 @@ class ConverterPack:
             tensorrt=tensorrt,
             requires=capabilities,
         )
-        pending = PendingRegistration(target, support, self._priority(priority, target))
-        is_late = isinstance(target, str) and isinstance(implementation, str) and _is_one_op(target)
-        self._converters.append(pending if is_late else pending.registration())
+        self.converters += (register(target, support, self._priority(priority, target)),)
         self._changed()
 
     def plugin(
@@ -392,19 +378,24 @@ class ConverterPack:
         self._sealed = True
         if not self.modules:
             return
-        self._converters.sort(
-            key=lambda entry: self._place_of(entry.support.converter_implementation)
+        self.converters = tuple(
+            sorted(
+                self.converters,
+                key=lambda entry: self._position_of(entry.support.converter_implementation),
+            )
         )
-        self.decompositions = tuple(sorted(self.decompositions, key=self._place_of))
-        self.lowering_passes = tuple(sorted(self.lowering_passes, key=self._place_of))
-        self.export_contexts = tuple(sorted(self.export_contexts, key=self._place_of))
+        self.decompositions = tuple(sorted(self.decompositions, key=self._position_of))
+        self.lowering_passes = tuple(sorted(self.lowering_passes, key=self._position_of))
+        self.export_contexts = tuple(sorted(self.export_contexts, key=self._position_of))
 
-    def _place_of(self, registered: Any) -> tuple[int, str]:
-        """Returns where a registered function is in ``modules``, as a number and a module; -1 if it is in none."""
+    def _position_of(self, registered: Any) -> tuple[int, str]:
+        """Returns the position of a registered function's module in ``modules``, -1 if none has it, and the module."""
         module = qualified_function(getattr(registered, "function", registered)).partition(":")[0]
         name = f"{module.partition('.')[2]}."
-        places = (place for place, each in enumerate(self.modules) if name.startswith(f"{each}."))
-        return next(places, -1), module
+        positions = (
+            position for position, own in enumerate(self.modules) if name.startswith(f"{own}.")
+        )
+        return next(positions, -1), module
 
     def _priority(self, value: Any, target: Target | str) -> ConverterPriority:
         try:
@@ -416,9 +407,9 @@ class ConverterPack:
 
     def _check_open(self) -> None:
         """Raises a ``PackError`` if another pack is being loaded, or this one is complete."""
-        if CURRENT_PACK.get() not in ("", self._owner):
+        if CURRENT_PACK.get() not in ("", self.name):
             message = (
-                f"Pack {CURRENT_PACK.get()!r} registers something in pack {self._owner!r}. "
+                f"Pack {CURRENT_PACK.get()!r} registers something in pack {self.name!r}. "
                 "Each pack fills its own."
             )
             raise PackError(message)
@@ -460,22 +451,11 @@ def _is_module_name(name: object) -> bool:
     return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
-def _is_place(text: str) -> bool:
-    """Returns whether a text has the form ``module:function``."""
-    module, _, function = text.replace(".", "_").partition(":")
-    return module.isidentifier() and function.isidentifier()
-
-
 def _is_range(text: object) -> bool:
     try:
         return isinstance(text, str) and bool(SpecifierSet(text))
     except InvalidSpecifier:
         return False
-
-
-def _is_one_op(name: str) -> bool:
-    """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
-    return "::" in name and ("." in name or not name.startswith(("aten::", "prims::")))
 
 
 def _functional_targets(target: Target | str) -> Sequence[Target | str]:

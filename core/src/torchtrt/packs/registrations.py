@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchtrt.contract import (
     CallingConvention,
@@ -29,44 +29,17 @@ class Registration:
         target: The op, or its qualified name while this PyTorch has no such op (its library may be imported later).
         support: The converter and what it can handle.
         priority: Whether it goes to the front or to the back of the op's candidates.
-        convention: How it is called; ``None`` while it is a string that has not been imported.
+        convention: How it is called.
         validate: The validator as ``(node, settings)``, or ``None`` if every node will do.
-        arguments: How a ``SCHEMA`` converter's arguments are bound; ``None`` for others, and while the
-            op or the function is a name.
+        arguments: How a ``SCHEMA`` converter's arguments are bound; ``None`` for others, and while the op is a name.
     """
 
     target: Target | str
     support: ConverterSupport
     priority: ConverterPriority
-    convention: CallingConvention | None
+    convention: CallingConvention
     validate: Validator | None
     arguments: SchemaArguments | None
-
-
-class PendingRegistration(NamedTuple):
-    """A converter as its pack described it. Nothing is looked up or imported while op and function are only named.
-
-    Attributes:
-        target: The op, or its name.
-        support: The converter, which may be named by a string, and what it can handle.
-        priority: Whether it goes to the front or to the back of the op's candidates.
-    """
-
-    target: Target | str
-    support: ConverterSupport
-    priority: ConverterPriority
-
-    def registration(self) -> Registration:
-        """Looks up the op and the function, and returns the converter as it is registered."""
-        op, implementation = target_or_name(self.target), self.support.converter_implementation
-        convention = arguments = None
-        if not isinstance(implementation, str):
-            convention = calling_convention(implementation)
-            if convention is CallingConvention.SCHEMA and not isinstance(op, str):
-                arguments = SchemaArguments(implementation, op)
-        validator = self.support.capability_validator
-        validate = None if validator is accept_every_node else with_settings(validator)
-        return Registration(op, self.support, self.priority, convention, validate, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +57,24 @@ class LoweringPass:
 
     name: str
     function: Callable[..., Any]
+
+
+def register(
+    target: Target | str, support: ConverterSupport, priority: ConverterPriority
+) -> Registration:
+    """Looks up an op, checks the converter's signature against it, and returns the registration.
+
+    Raises:
+        AmbiguousTargetError: The target is a packet of several overloads.
+        ConverterSignatureError: The signature is not that of a converter or validator of the op.
+    """
+    op, implementation = target_or_name(target), support.converter_implementation
+    convention, arguments = calling_convention(implementation), None
+    if convention is CallingConvention.SCHEMA and not isinstance(op, str):
+        arguments = SchemaArguments(implementation, op)
+    validator = support.capability_validator
+    validate = None if validator is accept_every_node else with_settings(validator)
+    return Registration(op, support, priority, convention, validate, arguments)
 
 
 def target_or_name(target: Target | str) -> Target | str:

@@ -26,8 +26,7 @@ class Candidate:
         target: The op that it converts.
         support: The converter and what it can handle.
         priority: Whether it went to the front or to the back of the op's candidates.
-        calling_convention: How it is called; ``None`` while its function has not been imported. A
-            chosen candidate has one.
+        calling_convention: How it is called.
         pack: Whose it is.
         qualified_function: Where its function is: ``"module:function"``.
         validate: Its validator as ``(node, settings)``, or ``None`` if every node will do.
@@ -38,7 +37,7 @@ class Candidate:
     target: Target
     support: ConverterSupport
     priority: ConverterPriority
-    calling_convention: CallingConvention | None
+    calling_convention: CallingConvention
     pack: PackInfo
     qualified_function: str
     validate: Validator | None = field(default=None, repr=False)
@@ -57,12 +56,8 @@ class Candidate:
 
     @property
     def converter(self) -> Converter:
-        """The converter function of a chosen candidate."""
-        function = self.support.converter_implementation
-        if isinstance(function, str):
-            message = f"{function} is imported when a lookup chooses it. Ask DYNAMO_CONVERTERS.resolve(node)."
-            raise TypeError(message)
-        return function
+        """The converter function."""
+        return self.support.converter_implementation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +83,7 @@ class DecompositionCandidate:
 
 
 RejectionCode = Literal[
-    "declined", "validator-failed", "import-failed", "tensorrt-version", "tensorrt-capability",
+    "declined", "validator-failed", "tensorrt-version", "tensorrt-capability",
     "dynamic-shapes", "behind-decomposition", "no-such-preference", "user-excluded", "dtype", "no-converter",
     "not-loaded",
     "decomposition", "block-too-small", "no-input", "unbounded-size", "number", "unbuilt", "failed",

@@ -93,12 +93,6 @@ class _Lookup:
             return False
         return self.settings.converter_preferences.get(candidate.target) != candidate.pack.name
 
-    def imported(self, candidate: Candidate) -> Candidate | Rejection:
-        """Returns a candidate with its function, which its pack may have only named until now."""
-        if candidate.calling_convention is None:
-            return self.table.imported(candidate)
-        return candidate
-
 
 class ConverterRegistry:
     """The converters of all packs in use, looked up by node.
@@ -147,10 +141,9 @@ class ConverterRegistry:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
         lookup = _Lookup(table, node, settings, decomposition_failed)
         for candidate in candidates:
-            outcome = lookup.rejection(candidate) or lookup.imported(candidate)
-            if isinstance(outcome, Candidate):
-                return Resolution(target, node.name, outcome, rejections, candidates)
-            rejections += (outcome,)
+            if (rejection := lookup.rejection(candidate)) is None:
+                return Resolution(target, node.name, candidate, rejections, candidates)
+            rejections += (rejection,)
         return Resolution(target, node.name, None, rejections, candidates, self._unloaded())
 
     def __getitem__(self, node: Node) -> tuple[Converter, CallingConvention, Mapping[str, bool]]:

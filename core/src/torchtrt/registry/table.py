@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import importlib
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +11,12 @@ from torchtrt.capability import Capability
 from torchtrt.contract import (
     CallingConvention,
     SchemaArguments,
-    calling_convention,
     qualified_function,
 )
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.load import satisfies
-from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration, target_or_name
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
@@ -64,7 +59,6 @@ class Table:
             for candidate in entries
         )
         self.candidates: Mapping[Target, tuple[Candidate, ...]] = _in_order(registered, packs)
-        self._ready: dict[Candidate, Candidate | Rejection] = {}
         self._unusable: dict[Any, Mapping[Candidate, Rejection]] = {}
 
     @functools.cached_property
@@ -135,12 +129,6 @@ class Table:
             self._unusable[in_use] = unusable
         return unusable
 
-    def imported(self, candidate: Candidate) -> Candidate | Rejection:
-        """Returns the candidate with its function imported, or why that failed. It is tried once."""
-        if (outcome := self._ready.get(candidate)) is None:
-            outcome = self._ready[candidate] = _import_function(candidate)
-        return outcome
-
     def is_pending(self, target: Target) -> bool:
         """Returns whether ``target`` is an op that was missing when the table was made."""
         return bool(self.pending) and qualified_name(target) in self.pending
@@ -187,7 +175,6 @@ def _candidate(
     """Returns a registration as a candidate, or what is wrong with it, if its op came later than it did."""
     support, arguments = registration.support, registration.arguments
     if registration.convention is CallingConvention.SCHEMA and arguments is None:
-        assert not isinstance(support.converter_implementation, str)
         try:
             arguments = SchemaArguments(support.converter_implementation, target)
         except ConverterSignatureError as error:
@@ -202,29 +189,4 @@ def _candidate(
         registration.validate,
         arguments,
         ",".join(filter(None, (loaded.pack.tensorrt, support.tensorrt))),
-    )
-
-
-def _import_function(candidate: Candidate) -> Candidate | Rejection:
-    """Returns a candidate with the function that it names, or a rejection where importing the function fails."""
-    module_name, _, path = candidate.qualified_function.partition(":")
-    try:
-        function: Any = importlib.import_module(module_name)
-        for name in path.split("."):
-            function = getattr(function, name)
-        convention = calling_convention(function)
-        arguments = None
-        if convention is CallingConvention.SCHEMA:
-            arguments = SchemaArguments(function, candidate.target)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # As at loading: whatever a pack raises stops only the pack.
-        text = traceback.format_exc()
-        reason = f"{candidate.qualified_function} cannot be imported: {describe(error)}"
-        hint = "The next candidate is used instead."
-        record(Problem(reason, hint, "import-failed", traceback=text).about(candidate.pack))
-        return Rejection(candidate, reason, "import-failed", traceback=text)
-    support = dataclasses.replace(candidate.support, converter_implementation=function)
-    return dataclasses.replace(
-        candidate, support=support, calling_convention=convention, arguments=arguments
     )

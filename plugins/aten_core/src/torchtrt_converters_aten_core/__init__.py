@@ -1,7 +1,6 @@
 """torchtrt's converter pack for ATen and for Python's operators on sizes.
 
-One module holds the converters of one family; ``impl`` holds the building blocks they are made
-of, which other packs may use.
+One module holds the converters of one family. They are made of the building blocks of ``torchtrt_blocks``.
 """
 
 from torchtrt.packs import ConverterPack

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from torchtrt_blocks.registration import converts_for
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.registration import converts_for
 
 converts = converts_for(pack)
 converts_elementwise = functools.partial(

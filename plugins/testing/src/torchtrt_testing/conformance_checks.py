@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -121,14 +120,6 @@ def why_missing(target: Any) -> str | None:
     except TorchTRTError as error:
         return str(error)
     return None
-
-
-def imported(implementation: Any) -> Any:
-    """Returns a converter's function, imported if it is registered as ``module:function``."""
-    if not isinstance(implementation, str):
-        return implementation
-    module, _, path = implementation.partition(":")
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
 
 
 def gives_something(target: Any) -> bool:

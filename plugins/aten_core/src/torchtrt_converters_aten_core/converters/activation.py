@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, is_network_tensor
-from torchtrt_converters_aten_core.impl import activation as impl
-from torchtrt_converters_aten_core.impl import elementwise, shape, types
+from torchtrt_blocks import activation as blocks
+from torchtrt_blocks import elementwise, shape, types
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ def simple(
     """Converts an activation that is one layer."""
     kind, parameters = activation
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return impl.apply(ctx, kind, tensor, **parameters)
+    return blocks.apply(ctx, kind, tensor, **parameters)
 
 
 @converts_elementwise(aten.relu.default)
@@ -42,7 +42,7 @@ def relu(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``max(x, 0)``."""
     if ctx.dtype_of(self) is torch.bool:
         return self
-    return impl.relu(ctx, self)
+    return blocks.relu(ctx, self)
 
 
 @converts_elementwise(aten.relu6.default)
@@ -65,13 +65,13 @@ def hardtanh(
 @converts_elementwise(aten.gelu.default)
 def gelu(ctx: ConversionContext, self: NetworkTensor, approximate: str) -> NetworkTensor:
     """Converts GELU, by erf or by tanh."""
-    return impl.gelu(ctx, self, approximate)
+    return blocks.gelu(ctx, self, approximate)
 
 
 @converts_elementwise(aten.silu.default)
 def silu(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``x * sigmoid(x)``."""
-    return impl.silu(ctx, self)
+    return blocks.silu(ctx, self)
 
 
 @converts_elementwise(aten.leaky_relu.default)
@@ -79,7 +79,7 @@ def leaky_relu(
     ctx: ConversionContext, self: NetworkTensor, negative_slope: int | float | bool
 ) -> NetworkTensor:
     """Converts a slope for negative numbers."""
-    return impl.apply(ctx, "LEAKY_RELU", self, alpha=negative_slope)
+    return blocks.apply(ctx, "LEAKY_RELU", self, alpha=negative_slope)
 
 
 @converts_elementwise(aten.elu.default)
@@ -93,11 +93,11 @@ def elu(
     """Converts ``scale * x`` where positive and ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
     dtype = types.output_dtype(ctx)
     if scale == 1 and input_scale == 1:
-        return impl.apply(ctx, "ELU", self, alpha=alpha)
+        return blocks.apply(ctx, "ELU", self, alpha=alpha)
     if input_scale == 1:
-        return impl.apply(ctx, "SELU", self, alpha=alpha, beta=scale)
+        return blocks.apply(ctx, "SELU", self, alpha=alpha, beta=scale)
     scaled = elementwise.arithmetic(ctx, "PROD", self, input_scale, dtype)
-    curve = impl.apply(ctx, "SELU", scaled, alpha=alpha, beta=scale)
+    curve = blocks.apply(ctx, "SELU", scaled, alpha=alpha, beta=scale)
     line = elementwise.arithmetic(ctx, "PROD", self, scale, dtype)
     positive = elementwise.compare(ctx, "gt", self, 0)
     return elementwise.select(ctx, positive, line, curve, dtype)
@@ -111,7 +111,7 @@ def softplus(
     threshold: int | float | bool,
 ) -> NetworkTensor:
     """Converts ``log(1 + exp(beta * x)) / beta`` with its threshold."""
-    return impl.softplus(ctx, self, beta, threshold)
+    return blocks.softplus(ctx, self, beta, threshold)
 
 
 @converts_elementwise(aten.threshold.default)
@@ -142,4 +142,4 @@ def prelu(
         positive = elementwise.compare(ctx, "gt", self, 0)
         return elementwise.select(ctx, positive, self, bent, types.output_dtype(ctx))
     along = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
-    return impl.prelu(ctx, ctx.tensor(self), weight.reshape(along))
+    return blocks.prelu(ctx, ctx.tensor(self), weight.reshape(along))

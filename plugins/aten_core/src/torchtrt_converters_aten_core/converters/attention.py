@@ -8,8 +8,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import attention as impl
-from torchtrt_converters_aten_core.impl import sizes, types
+from torchtrt_blocks import attention as blocks
+from torchtrt_blocks import sizes, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -42,7 +42,7 @@ def _is_grouped(op: Any, query: torch.Tensor, key: torch.Tensor) -> bool:
     return query.dim() == 4 and not sizes.have_same_sizes(query.shape[1:2], key.shape[1:2])
 
 
-@converts(impl.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
+@converts(blocks.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
 def attention(
     ctx: ConversionContext,
     query: NetworkTensor | torch.Tensor,
@@ -57,16 +57,18 @@ def attention(
 ) -> NetworkTensor:
     """Converts attention with any mask, causal or not, with as many or fewer heads of keys than of queries."""
     mask = attn_bias if attn_mask is None else attn_mask
-    queries, keys, values = impl.operands(ctx, query, key, value)
+    queries, keys, values = blocks.operands(ctx, query, key, value)
     if enable_gqa or (enable_gqa is None and queries.shape[1] != keys.shape[1]):
         heads = queries.shape[1]
-        keys = impl.repeat_heads(ctx, keys, heads // keys.shape[1])
-        values = impl.repeat_heads(ctx, values, heads // values.shape[1])
-    return impl.attention(ctx, queries, keys, values, mask, is_causal, scale)
+        keys = blocks.repeat_heads(ctx, keys, heads // keys.shape[1])
+        values = blocks.repeat_heads(ctx, values, heads // values.shape[1])
+    return blocks.attention(ctx, queries, keys, values, mask, is_causal, scale)
 
 
 @converts(
-    *impl.KERNELS, reject_if=(impl.unlike_attention, _unsupported_attention), keep_constants=True
+    *blocks.KERNELS,
+    reject_if=(blocks.unlike_attention, _unsupported_attention),
+    keep_constants=True,
 )
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any

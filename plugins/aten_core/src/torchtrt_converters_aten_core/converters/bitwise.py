@@ -10,9 +10,9 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     elementwise,
     indexing,
     shape,
@@ -20,7 +20,6 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -193,7 +192,7 @@ def _loses_bits(node: Node) -> str | None:
     is_shift_by_number = node.target in SHIFTED_LEFT and not isinstance(second, Node)
     if node.meta["val"].dtype is torch.bool or is_remainder or is_shift_by_number:
         return None
-    if reduces_integers_exactly():
+    if supports(Capability.INTEGER_REDUCTION):
         return None
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 

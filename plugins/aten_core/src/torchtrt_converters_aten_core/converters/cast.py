@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import elementwise, types
-from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
+from torchtrt_blocks import elementwise, types
+from torchtrt_blocks.checks import STORAGE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten

@@ -18,9 +18,9 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_converters_aten_core.impl import shape, shims, types
-from torchtrt_converters_aten_core.impl import sizes as size_math
-from torchtrt_converters_aten_core.impl.branches import branch_results
+from torchtrt_blocks import shape, types
+from torchtrt_blocks import sizes as size_math
+from torchtrt_blocks.branches import branch_results
 from torchtrt_converters_aten_core.registration import converts
 
 
@@ -48,7 +48,7 @@ def _unconverted(node: Node) -> str | None:
 
 def _branches_differ(node: Node) -> str | None:
     """The branches must return tensors of the same sizes, unless TensorRT returns those of the one that it ran."""
-    if shims.returns_sizes_of_one_branch() or not (sizes := _sizes_that_differ(node)):
+    if supports(Capability.BRANCHES_OF_OTHER_SIZES) or not (sizes := _sizes_that_differ(node)):
         return None
     return f"its branches return tensors of {sizes}, and this TensorRT needs equal ones"
 

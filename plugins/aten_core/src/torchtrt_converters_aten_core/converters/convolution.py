@@ -17,11 +17,10 @@ from torchtrt.conversion import (
     is_network_tensor,
     value_of,
 )
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, shape, types
-from torchtrt_converters_aten_core.impl import padding as padding_impl
-from torchtrt_converters_aten_core.impl.shims import deconvolves
-from torchtrt_converters_aten_core.impl.sizes import per_dimension
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import elementwise, shape, types
+from torchtrt_blocks import padding as padding_blocks
+from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -96,7 +95,7 @@ def _layer(
 ) -> NetworkTensor:
     """Returns the output of a Convolution or Deconvolution layer with a window, and a bias if there is one."""
     dtype = ctx.dtype_of(tensor)
-    if transposed and not deconvolves(dtype):
+    if transposed and dtype is torch.bfloat16 and not supports(Capability.BFLOAT16_DECONVOLUTION):
         wide = types.cast(ctx, tensor, torch.float32)
         return types.cast(ctx, _layer(ctx, wide, kernel, bias, window, transposed), dtype)
     if isinstance(kernel, torch.Tensor):
@@ -222,7 +221,7 @@ def convolution(
     # What output padding adds beyond the padding no element reaches: there is the bias alone.
     result = _convolve(ctx, tensor, weight, None, window, transposed)
     kept = [0] * (len(result.shape) - count)
-    result = padding_impl.pad(ctx, result, [0] * len(result.shape), [*kept, *beyond], "FILL", 0)
+    result = padding_blocks.pad(ctx, result, [0] * len(result.shape), [*kept, *beyond], "FILL", 0)
     if bias is None:
         return result
     bias = types.operand(ctx, bias, dtype, 1)

@@ -10,8 +10,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import creation as impl
-from torchtrt_converters_aten_core.impl import sizes, types
+from torchtrt_blocks import creation as blocks
+from torchtrt_blocks import sizes, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -53,7 +53,7 @@ def filled(
 ) -> NetworkTensor:
     """Converts a tensor of given sizes that holds one number."""
     value = fill_value if number is None else number
-    return impl.full(ctx, value, size, types.output_dtype(ctx))
+    return blocks.full(ctx, value, size, types.output_dtype(ctx))
 
 
 @converts(FILLED_LIKE, scalars_are_data=True)
@@ -70,7 +70,7 @@ def filled_like(
     given = value if fill_value is None else fill_value
     filling = given if number is None else number
     extents = sizes.sizes_of(ctx, self)
-    return impl.full(ctx, filling, extents, types.output_dtype(ctx))
+    return blocks.full(ctx, filling, extents, types.output_dtype(ctx))
 
 
 @converts(aten.scalar_tensor.default)
@@ -91,7 +91,7 @@ def _unclear_range(node: Node) -> str | None:
         return "the bounds and the step of a range must be numbers or sizes"
     if all(isinstance(number, (int, float)) for number in numbers):
         return None
-    parts = math.lcm(*map(impl.parts_of, numbers))
+    parts = math.lcm(*map(blocks.parts_of, numbers))
     if parts > 1 and not result.dtype.is_floating_point:
         return "a range of whole numbers must have whole bounds and steps"
     if isinstance(result.shape[0], int):
@@ -120,7 +120,7 @@ def arange(
 ) -> NetworkTensor:
     """Converts numbers at a fixed distance, from a start to before an end."""
     result = types.output_value(ctx)
-    return impl.arange(ctx, start, end, step, result.shape[0], result.dtype)
+    return blocks.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 
 @converts({aten.tril.default: True, aten.triu.default: False})
@@ -128,4 +128,4 @@ def triangle(
     ctx: ConversionContext, self: NetworkTensor, diagonal: Size, *, lower: bool
 ) -> NetworkTensor:
     """Converts the part of the last two dimensions below (or above) a diagonal, with zeros elsewhere."""
-    return impl.triangle(ctx, self, diagonal, lower, types.output_dtype(ctx))
+    return blocks.triangle(ctx, self, diagonal, lower, types.output_dtype(ctx))

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import cumulation as impl
-from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_blocks import cumulation as blocks
+from torchtrt_blocks import shape, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -32,7 +32,7 @@ def cumulate(
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype)
     size = types.output_value(ctx).shape[dim]
-    return types.cast(ctx, impl.cumulate(ctx, kind, tensor, dim, size), dtype)
+    return types.cast(ctx, blocks.cumulate(ctx, kind, tensor, dim, size), dtype)
 
 
 @converts(EXTREMES)
@@ -46,7 +46,7 @@ def cumulate_extremes(
     tensor = types.cast(ctx, self, inner)
     if scalar := not len(tensor.shape):
         tensor = shape.to_rank(ctx, tensor, 1)
-    results = impl.extremes(ctx, kind, tensor, dim, size)
+    results = blocks.extremes(ctx, kind, tensor, dim, size)
     if scalar:
         results = (
             shape.squeeze(ctx, results[0], [0]),

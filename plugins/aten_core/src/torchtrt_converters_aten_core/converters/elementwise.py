@@ -9,11 +9,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt_converters_aten_core.impl import elementwise, powers, remainders, shape, types, unary
-from torchtrt_converters_aten_core.impl.formulas import Formula
-from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
+from torchtrt_blocks import elementwise, powers, remainders, shape, types, unary
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -214,7 +213,7 @@ def _integer_power_varies(node: Node) -> str | None:
         return None
     exponent = value_of(node.args[1])
     if isinstance(exponent, torch.Tensor):
-        if reduces_integers_exactly():
+        if supports(Capability.INTEGER_REDUCTION):
             return None
         return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
     if isinstance(exponent, int) and 0 < exponent < 64:

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     creation,
     elementwise,
     indexing,

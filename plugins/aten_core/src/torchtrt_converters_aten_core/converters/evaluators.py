@@ -8,7 +8,7 @@ from typing import Any
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, value_of
-from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
+from torchtrt_blocks.checks import STORAGE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 

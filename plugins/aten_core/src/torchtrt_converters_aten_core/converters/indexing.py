@@ -9,10 +9,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import indexing as impl
-from torchtrt_converters_aten_core.impl import scatter as scatter_impl
-from torchtrt_converters_aten_core.impl import shape, types
-from torchtrt_converters_aten_core.impl.checks import is_backed, sizes_known_before_data
+from torchtrt_blocks import indexing as blocks
+from torchtrt_blocks import scatter as scatter_blocks
+from torchtrt_blocks import shape, types
+from torchtrt_blocks.checks import is_backed, sizes_known_before_data
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -27,7 +27,7 @@ def embedding(
 ) -> NetworkTensor:
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     weight = ctx.tensor(weight)
-    return impl.gather(ctx, weight, ctx.tensor(indices), 0)
+    return blocks.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
 @converts(aten.index_select.default, keep_constants=True, reads_runtime_shape=False)
@@ -42,7 +42,7 @@ def index_select(
     if not len(tensor.shape):
         return tensor
     indices = types.operand(ctx, index, torch.int64, 1)
-    return impl.gather(ctx, tensor, indices, dim)
+    return blocks.gather(ctx, tensor, indices, dim)
 
 
 @converts(aten.gather.default, keep_constants=True)
@@ -57,7 +57,7 @@ def gather(
     rank = max(types.rank_of(self), types.rank_of(index), 1)
     tensor = types.operand(ctx, self, types.output_dtype(ctx), rank)
     indices = types.operand(ctx, index, torch.int64, rank)
-    result = impl.gather_elements(ctx, tensor, indices, dim)
+    result = blocks.gather_elements(ctx, tensor, indices, dim)
     return result if types.rank_of(index) else shape.squeeze(ctx, result, [0])
 
 
@@ -95,7 +95,7 @@ def index(
     indices: Sequence[NetworkTensor | torch.Tensor | None],
 ) -> NetworkTensor:
     """Converts integer index tensors for any of the dimensions."""
-    return impl.index_by(ctx, ctx.tensor(self), indices)
+    return blocks.index_by(ctx, ctx.tensor(self), indices)
 
 
 def _more_indices_than_places(node: Node) -> str | None:
@@ -129,8 +129,8 @@ def scatter(
     inner = torch.int32 if logical else dtype  # booleans are scattered as numbers
     tensor = types.operand(ctx, self, inner, rank)
     indices = types.operand(ctx, index, torch.int64, rank)
-    updates = impl.scatter_source(ctx, src, value, indices, inner, rank)
-    result = impl.scatter_elements(ctx, tensor, indices, updates, dim)
+    updates = blocks.scatter_source(ctx, src, value, indices, inner, rank)
+    result = blocks.scatter_elements(ctx, tensor, indices, updates, dim)
     if not types.rank_of(self):
         result = shape.squeeze(ctx, result, [0])
     return types.cast(ctx, result, dtype)
@@ -157,5 +157,5 @@ def index_put(
         self, values = types.upcast(ctx, self, inner), types.upcast(ctx, values, inner)
     tensor = types.operand(ctx, self, inner, rank)
     values = types.operand(ctx, values, inner, types.rank_of(values))
-    result = scatter_impl.put(ctx, tensor, indices, values, accumulate)
+    result = scatter_blocks.put(ctx, tensor, indices, values, accumulate)
     return types.cast(ctx, result, dtype)

@@ -14,9 +14,9 @@ from torchtrt.conversion import (
     arguments_of,
     value_of,
 )
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
-from torchtrt_converters_aten_core.impl import matmul as impl
-from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
+from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks import matmul as blocks
+from torchtrt_blocks.checks import sizes_known_before_data
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -73,7 +73,7 @@ def _factors(ctx: ConversionContext, *values: Operand) -> list[NetworkTensor]:
 
 
 def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
-    return impl.product(ctx, *_factors(ctx, first, second))
+    return blocks.product(ctx, *_factors(ctx, first, second))
 
 
 @converts(
@@ -104,7 +104,7 @@ def sum_of_product(
 ) -> NetworkTensor:
     """Converts ``beta * self + alpha * (first @ second)``; the operands have names of their own in each op."""
     first, second = _factors(ctx, *operands.values())
-    return impl.sum_of_product(ctx, self, first, second, beta, alpha)
+    return blocks.sum_of_product(ctx, self, first, second, beta, alpha)
 
 
 @converts(
@@ -129,4 +129,4 @@ def linear(
             return result
         return elementwise.arithmetic(ctx, "SUM", result, bias, dtype)
     tensor = types.operand(ctx, input, dtype, types.rank_of(input))
-    return impl.linear(ctx, tensor, weight, bias)
+    return blocks.linear(ctx, tensor, weight, bias)

@@ -21,8 +21,8 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, trt
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
-from torchtrt_converters_aten_core.impl.formulas import Formula
+from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten

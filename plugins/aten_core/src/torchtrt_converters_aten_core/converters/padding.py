@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import padding as impl
-from torchtrt_converters_aten_core.impl import shape, sizes, slicing, types
+from torchtrt_blocks import padding as blocks
+from torchtrt_blocks import shape, sizes, slicing, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -41,7 +41,7 @@ def _unsupported_padding(node: Node) -> str | None:
     mode = MODES.get(node.target) or op.mode
     if not all(isinstance(amount, int) for amount in amounts):
         return _unclear_padding(tensor, amounts, mode)
-    if mode in ("reflect", "replicate") and tensor.dtype not in (*impl.FILLABLE, torch.bool):
+    if mode in ("reflect", "replicate") and tensor.dtype not in (*blocks.FILLABLE, torch.bool):
         return f"TensorRT has no {mode} padding of this dtype"
     if mode == "circular" and min(amounts) < 0:
         return "circular padding that takes elements away is not one TensorRT slice"
@@ -76,7 +76,9 @@ def pad(
     rest = len(self.shape) - len(amounts) // 2
     before = [*[0] * rest, *amounts[::2][::-1]]
     after = [*[0] * rest, *amounts[1::2][::-1]]
-    return impl.pad(ctx, self, before, after, SAMPLES[kind or mode], 0 if value is None else value)
+    return blocks.pad(
+        ctx, self, before, after, SAMPLES[kind or mode], 0 if value is None else value
+    )
 
 
 @converts({aten.flip.default: None, aten.fliplr.default: (1,), aten.flipud.default: (0,)})
@@ -88,7 +90,7 @@ def flip(
     fixed: tuple[int, ...] | None,
 ) -> NetworkTensor:
     """Converts a reversed order of elements."""
-    return impl.flip(ctx, self, dims if fixed is None else fixed)
+    return blocks.flip(ctx, self, dims if fixed is None else fixed)
 
 
 def _unknown_shift(node: Node) -> str | None:
@@ -111,10 +113,10 @@ def roll(
         return self
     if not dims:
         flat = shape.flatten(ctx, self)
-        rolled = impl.roll(ctx, flat, {0: shifts[0]})
+        rolled = blocks.roll(ctx, flat, {0: shifts[0]})
         extents = sizes.lazy_shape(ctx, self)
         return shape.reshape(ctx, rolled, extents, types.output_value(ctx).shape)
     total: dict[int, int] = {}
     for dim, shift in zip(dims, shifts, strict=True):
         total[dim % rank] = total.get(dim % rank, 0) + shift
-    return impl.roll(ctx, self, total)
+    return blocks.roll(ctx, self, total)

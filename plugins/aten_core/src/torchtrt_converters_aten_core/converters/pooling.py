@@ -21,9 +21,9 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, matmul, shape, types
-from torchtrt_converters_aten_core.impl.reduction import reduce
-from torchtrt_converters_aten_core.impl.sizes import per_dimension
+from torchtrt_blocks import elementwise, matmul, shape, types
+from torchtrt_blocks.reduction import reduce
+from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten

@@ -18,7 +18,7 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     creation,
     elementwise,
     ranking,
@@ -27,7 +27,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import add_fill
+from torchtrt_blocks.creation import add_fill
 from torchtrt_converters_aten_core.registration import converts, converts_elementwise
 
 aten = torch.ops.aten

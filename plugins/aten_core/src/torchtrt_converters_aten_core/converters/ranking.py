@@ -8,8 +8,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import indexing, shape, sizes, types
-from torchtrt_converters_aten_core.impl import ranking as impl
+from torchtrt_blocks import indexing, shape, sizes, types
+from torchtrt_blocks import ranking as blocks
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -32,13 +32,13 @@ def _unsorted(node: Node) -> str | None:
     tensor, k = value_of(op.self), getattr(op, "k", None)
     if k == 0 and isinstance(k, int):
         return "TensorRT does not rank nothing"
-    if isinstance(k, int) and k <= impl.LIMIT and impl.ranks(tensor.dtype):
+    if isinstance(k, int) and k <= blocks.LIMIT and blocks.ranks(tensor.dtype):
         return None
-    if impl.sorts(tensor.dtype, tuple(tensor.shape), op.dim):
+    if blocks.sorts(tensor.dtype, tuple(tensor.shape), op.dim):
         return None
     return (
-        f"TensorRT ranks at most {impl.LIMIT} elements; twice as many are put in order from both ends, and "
-        f"others by comparing each with each, which is done up to {impl.COUNTING_LIMIT} comparisons"
+        f"TensorRT ranks at most {blocks.LIMIT} elements; twice as many are put in order from both ends, and "
+        f"others by comparing each with each, which is done up to {blocks.COUNTING_LIMIT} comparisons"
     )
 
 
@@ -51,7 +51,7 @@ def place(
     tensor = self if dim is not None else shape.flatten(ctx, self)
     if not len(tensor.shape):
         tensor = shape.to_rank(ctx, tensor, 1)
-    index = impl.first_extreme(ctx, kind, tensor, 0 if dim is None else dim)
+    index = blocks.first_extreme(ctx, kind, tensor, 0 if dim is None else dim)
     if dim is None or not rank:
         index = shape.squeeze(ctx, index, [0])
         if keepdim:
@@ -68,7 +68,7 @@ def extreme(
     """Converts the largest or smallest element along a dimension, and its index."""
     scalar = not len(self.shape)
     tensor = shape.to_rank(ctx, self, 1) if scalar else self
-    index = impl.first_extreme(ctx, kind, tensor, dim)
+    index = blocks.first_extreme(ctx, kind, tensor, dim)
     value = indexing.gather_elements(ctx, tensor, index, dim)
     if scalar or not keepdim:
         dim = 0 if scalar else dim
@@ -82,10 +82,10 @@ def top_k(
     ctx: ConversionContext, self: NetworkTensor, k: Size, dim: int, largest: bool, **_: Any
 ) -> tuple[NetworkTensor, NetworkTensor]:
     """Converts the ``k`` largest or smallest elements along a dimension, and their indices."""
-    if isinstance(k, int) and k <= impl.LIMIT and impl.ranks(ctx.dtype_of(self)):
-        values, indices = impl.top_k(ctx, self, k, dim, largest)
+    if isinstance(k, int) and k <= blocks.LIMIT and blocks.ranks(ctx.dtype_of(self)):
+        values, indices = blocks.top_k(ctx, self, k, dim, largest)
     else:
-        values, indices = impl.sort(ctx, self, dim, largest)
+        values, indices = blocks.sort(ctx, self, dim, largest)
         values, indices = (
             _first(ctx, part, dim, k) for label, part in (("values", values), ("indices", indices))
         )
@@ -112,6 +112,6 @@ def sort(
     **_: Any,
 ) -> NetworkTensor | tuple[NetworkTensor, NetworkTensor]:
     """Converts all elements along a dimension in order, and their indices."""
-    values, indices = impl.sort(ctx, self, dim, descending)
+    values, indices = blocks.sort(ctx, self, dim, descending)
     indices = types.cast(ctx, indices, torch.int64)
     return indices if indices_only else (values, indices)

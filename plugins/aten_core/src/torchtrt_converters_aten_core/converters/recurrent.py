@@ -18,14 +18,13 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     activation,
     elementwise,
     indexing,
     matmul,
     padding,
     shape,
-    shims,
     sizes,
     slicing,
     types,
@@ -292,7 +291,8 @@ def recurrent(
     given = hx if isinstance(hx, Sequence) else [hx]
     states = [types.operand(ctx, types.upcast(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
-    is_doubled = sequence.shape[1] == 1 and not shims.loops_over_one_row()
+    # TensorRT for RTX 1.7 takes 20 s to 255 s to build an LSTM or a GRU for a batch of 1, and 1 s for a batch of 2.
+    is_doubled = sequence.shape[1] == 1 and not supports(Capability.SINGLE_ROW_LOOPS)
     if is_doubled:
         sequence, *states = (
             slicing.concatenate(ctx, [each, each], 1) for each in (sequence, *states)

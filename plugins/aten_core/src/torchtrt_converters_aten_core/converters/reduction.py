@@ -10,11 +10,11 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import integer_reduction as exact
-from torchtrt_converters_aten_core.impl import reduction as impl
-from torchtrt_converters_aten_core.impl import sizes, types, unary
-from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
-from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
+from torchtrt.tensorrt import Capability, supports
+from torchtrt_blocks import integer_reduction as exact
+from torchtrt_blocks import reduction as blocks
+from torchtrt_blocks import sizes, types, unary
+from torchtrt_blocks.checks import sizes_known_before_data
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -37,19 +37,19 @@ TOTALS: dict[object, str] = {
 
 def _maximum_count(tensor: torch.Tensor, dims: Any) -> int | None:
     """Returns how many elements at most become one, or ``None`` if nothing bounds them."""
-    reduced = impl.all_dims(tensor, dims)
+    reduced = blocks.all_dims(tensor, dims)
     return sizes.maximum_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
 
 
 def _inexact(node: Node) -> str | None:
     """Rejects what TensorRT would compute in float32 and what no composition makes exact."""
     dtype = node.meta["val"].dtype
-    if not types.is_integer(dtype) or reduces_integers_exactly():
+    if not types.is_integer(dtype) or supports(Capability.INTEGER_REDUCTION):
         return None
     op = arguments_of(node)
     tensor, kind = value_of(op.self), TOTALS[node.target]
     logical = tensor.dtype is torch.bool
-    dims = impl.all_dims(tensor, getattr(op, "dim", None))
+    dims = blocks.all_dims(tensor, getattr(op, "dim", None))
     if not tensor.dim():
         return None
     if exact.has_halves(tensor, dims) and not logical:
@@ -78,16 +78,21 @@ def reduce(
 ) -> NetworkTensor:
     """Converts a sum, product, mean, maximum or minimum."""
     dtype = types.output_dtype(ctx)
-    dims = impl.all_dims(self, dim)
+    dims = blocks.all_dims(self, dim)
     if dtype is torch.bool:  # maximum and minimum of booleans
-        reduce = impl.any_true if kind == "MAX" else impl.all_true
+        reduce = blocks.any_true if kind == "MAX" else blocks.all_true
         return reduce(ctx, self, dims, keepdim)
     logical = ctx.dtype_of(self) is torch.bool
     tensor = types.cast(ctx, self, dtype)
     if kind in ("MAX", "MIN") and dtype.is_floating_point:
-        return impl.extreme(ctx, kind, tensor, dims, keepdim)
-    if dtype.is_floating_point or logical or not len(tensor.shape) or reduces_integers_exactly():
-        return impl.reduce(ctx, kind, tensor, dims, keepdim)
+        return blocks.extreme(ctx, kind, tensor, dims, keepdim)
+    if (
+        dtype.is_floating_point
+        or logical
+        or not len(tensor.shape)
+        or supports(Capability.INTEGER_REDUCTION)
+    ):
+        return blocks.reduce(ctx, kind, tensor, dims, keepdim)
     if exact.has_halves(tensor, dims):
         return exact.by_halves(ctx, kind, tensor, dims, keepdim)
     if kind == "SUM":
@@ -106,8 +111,8 @@ def any_true(
     keepdim: bool = False,
 ) -> NetworkTensor:
     """Converts the question whether any element is not zero."""
-    dims = impl.all_dims(self, dim)
-    return impl.any_true(ctx, self, dims, keepdim)
+    dims = blocks.all_dims(self, dim)
+    return blocks.any_true(ctx, self, dims, keepdim)
 
 
 @converts(
@@ -120,8 +125,8 @@ def all_true(
     keepdim: bool = False,
 ) -> NetworkTensor:
     """Converts the question whether all elements are not zero."""
-    dims = impl.all_dims(self, dim)
-    return impl.all_true(ctx, self, dims, keepdim)
+    dims = blocks.all_dims(self, dim)
+    return blocks.all_true(ctx, self, dims, keepdim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +170,8 @@ def variance(
     if correction is None:
         correction = float(unbiased)
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
-    dims = impl.all_dims(tensor, dim)
-    spread, mean = impl.variance(ctx, tensor, dims, float(correction), keepdim)
+    dims = blocks.all_dims(tensor, dim)
+    spread, mean = blocks.variance(ctx, tensor, dims, float(correction), keepdim)
     if measure.is_deviation:
         spread = unary.apply(ctx, "SQRT", spread)
     spread = types.cast(ctx, spread, dtype)
@@ -187,6 +192,6 @@ def norm(
     order = p if ord is None else ord
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
-    dims = impl.all_dims(tensor, dim)
-    result = impl.norm(ctx, tensor, 2 if order is None else order, dims, keepdim)
+    dims = blocks.all_dims(tensor, dim)
+    result = blocks.norm(ctx, tensor, 2 if order is None else order, dims, keepdim)
     return types.cast(ctx, result, dtype)

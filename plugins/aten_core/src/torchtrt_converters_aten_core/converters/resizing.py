@@ -19,7 +19,7 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import indexing, matmul, shape, sizes, types
+from torchtrt_blocks import indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten

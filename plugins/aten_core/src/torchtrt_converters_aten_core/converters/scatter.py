@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import elementwise, indexing, shape, types
-from torchtrt_converters_aten_core.impl import scatter as impl
+from torchtrt_blocks import elementwise, indexing, shape, types
+from torchtrt_blocks import scatter as blocks
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -47,7 +47,7 @@ def scatter(
     index = types.operand(ctx, index, torch.int64, rank)
     src = types.upcast(ctx, src, inner)
     source = indexing.scatter_source(ctx, src, value, index, inner, rank)
-    result = impl.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
+    result = blocks.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
     return _as_given(ctx, result, self, dtype)
 
 
@@ -70,8 +70,8 @@ def index_reduce(
     if alpha != 1:
         source = elementwise.arithmetic(ctx, "PROD", source, alpha, inner)
     index = types.operand(ctx, index, torch.int64, 1)
-    index = impl.broadcast_index(ctx, index, rank, dim)
-    result = impl.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
+    index = blocks.broadcast_index(ctx, index, rank, dim)
+    result = blocks.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
     return _as_given(ctx, result, self, dtype)
 
 

@@ -9,10 +9,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import shape as impl
-from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.impl.checks import RANK_LIMIT, is_backed
-from torchtrt_converters_aten_core.impl.sizes import Deferred
+from torchtrt_blocks import shape as blocks
+from torchtrt_blocks import sizes, types
+from torchtrt_blocks.checks import RANK_LIMIT, is_backed
+from torchtrt_blocks.sizes import Deferred
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -44,7 +44,7 @@ def reshape(
     **_: Any,
 ) -> NetworkTensor:
     """Converts a reshape."""
-    return impl.reshape(ctx, self, size or shape, types.output_value(ctx).shape)
+    return blocks.reshape(ctx, self, size or shape, types.output_value(ctx).shape)
 
 
 @converts(aten.flatten.using_ints)
@@ -53,7 +53,7 @@ def flatten(
 ) -> NetworkTensor:
     """Converts dimensions that become one."""
     if not len(self.shape):
-        return impl.flatten(ctx, self)
+        return blocks.flatten(ctx, self)
     return _reshape_dims(ctx, self, start_dim, end_dim, [-1])
 
 
@@ -71,25 +71,25 @@ def _reshape_dims(
     """Returns the tensor with its dimensions from ``first`` to ``last`` reshaped to ``wanted``."""
     rank, extents = len(tensor.shape), sizes.lazy_shape(ctx, tensor)
     wanted = [*extents[: first % rank], *wanted, *extents[last % rank + 1 :]]
-    return impl.reshape(ctx, tensor, wanted, types.output_value(ctx).shape)
+    return blocks.reshape(ctx, tensor, wanted, types.output_value(ctx).shape)
 
 
 @converts(aten.permute.default, reads_runtime_shape=False)
 def permute(ctx: ConversionContext, self: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Converts a new order of the dimensions."""
-    return impl.permute(ctx, self, dims)
+    return blocks.permute(ctx, self, dims)
 
 
 @converts(aten.transpose.int, aten.swapdims.default, reads_runtime_shape=False)
 def transpose(ctx: ConversionContext, self: NetworkTensor, dim0: int, dim1: int) -> NetworkTensor:
     """Converts an exchange of two dimensions."""
-    return impl.swap(ctx, self, dim0, dim1)
+    return blocks.swap(ctx, self, dim0, dim1)
 
 
 @converts(aten.swapaxes.default)
 def swapaxes(ctx: ConversionContext, self: NetworkTensor, axis0: int, axis1: int) -> NetworkTensor:
     """Converts the same under NumPy's name."""
-    return impl.swap(ctx, self, axis0, axis1)
+    return blocks.swap(ctx, self, axis0, axis1)
 
 
 @converts(
@@ -99,13 +99,13 @@ def swapaxes(ctx: ConversionContext, self: NetworkTensor, axis0: int, axis1: int
 )
 def matrix_transpose(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts an exchange of rows and columns."""
-    return self if len(self.shape) < 2 else impl.swap(ctx, self, -2, -1)
+    return self if len(self.shape) < 2 else blocks.swap(ctx, self, -2, -1)
 
 
 @converts(aten.numpy_T.default)
 def reverse_dimensions(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a reversal of all dimensions."""
-    return impl.permute(ctx, self, range(len(self.shape))[::-1])
+    return blocks.permute(ctx, self, range(len(self.shape))[::-1])
 
 
 @converts(
@@ -130,7 +130,7 @@ def move(
     order = [
         sources[places.index(place)] if place in places else next(others) for place in range(rank)
     ]
-    return impl.permute(ctx, self, order)
+    return blocks.permute(ctx, self, order)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -140,7 +140,7 @@ def _as_list(value: Any) -> list[Any]:
 @converts(aten.unsqueeze.default, reads_runtime_shape=False)
 def unsqueeze(ctx: ConversionContext, self: NetworkTensor, dim: int) -> NetworkTensor:
     """Converts a new dimension of size 1."""
-    return impl.unsqueeze(ctx, self, [dim])
+    return blocks.unsqueeze(ctx, self, [dim])
 
 
 def _ones_from_data(node: Node) -> str | None:
@@ -168,7 +168,7 @@ def squeeze(
     rank = len(self.shape)
     named = range(rank) if dim is None else _as_list(dim)
     ones = [place % rank for place in named if rank and self.shape[place % rank] == 1]
-    return impl.squeeze(ctx, self, ones)
+    return blocks.squeeze(ctx, self, ones)
 
 
 @converts(
@@ -178,13 +178,13 @@ def expand(
     ctx: ConversionContext, self: NetworkTensor, size: Sequence[Size], **_: Any
 ) -> NetworkTensor:
     """Converts a broadcast."""
-    return impl.expand(ctx, self, size)
+    return blocks.expand(ctx, self, size)
 
 
 @converts(aten.expand_as.default, supports_empty=True)
 def expand_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a broadcast to the shape of another tensor."""
-    return impl.expand(ctx, self, sizes.lazy_shape(ctx, other))
+    return blocks.expand(ctx, self, sizes.lazy_shape(ctx, other))
 
 
 @converts(aten.copy.default)
@@ -199,7 +199,7 @@ def copy(
 def reshape_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a reshape to the shape of another tensor."""
     wanted = sizes.sizes_of(ctx, other)
-    return impl.reshape(ctx, self, wanted, types.output_value(ctx).shape)
+    return blocks.reshape(ctx, self, wanted, types.output_value(ctx).shape)
 
 
 def _too_many_dims(node: Node) -> str | None:
@@ -222,18 +222,18 @@ def repeat(
     given = repeats or dims
     rank = max(len(given), len(self.shape))
     counts: list[Size] = [*[1] * (rank - len(given)), *given]
-    tensor = impl.to_rank(ctx, self, rank)
+    tensor = blocks.to_rank(ctx, self, rank)
     symbols = ctx.symbolic_shape(tensor)
     repeated = [dim for dim in range(rank) if not sizes.same(sizes.symbol_of(ctx, counts[dim]), 1)]
     split = [dim for dim in repeated if not sizes.same(symbols[dim], 1)]
-    wide = impl.unsqueeze(ctx, tensor, [dim + place for place, dim in enumerate(split)])
+    wide = blocks.unsqueeze(ctx, tensor, [dim + place for place, dim in enumerate(split)])
     copies: list[Size] = []
     for dim in range(rank):
         if dim in split:
             copies += [counts[dim], -1]
         else:
             copies.append(counts[dim] if dim in repeated else -1)
-    spread = impl.expand(ctx, wide, copies)
+    spread = blocks.expand(ctx, wide, copies)
     if not split:
         return spread
     outline = sizes.lazy_shape(ctx, tensor)
@@ -246,7 +246,7 @@ def repeat(
         for dim, extent in enumerate(outline)
         for size in ((counts[dim], extent) if dim in split else (merged[dim],))
     ]
-    return impl.reshape(ctx, spread, merged, types.output_value(ctx).shape, source)
+    return blocks.reshape(ctx, spread, merged, types.output_value(ctx).shape, source)
 
 
 def _unknown_repeats(node: Node) -> str | None:
@@ -261,14 +261,14 @@ def repeat_interleave(
     ctx: ConversionContext, self: NetworkTensor, repeats: int, dim: int | None, **_: Any
 ) -> NetworkTensor:
     """Converts elements repeated in place: broadcast along a new dimension after theirs, and merged with it."""
-    tensor = impl.flatten(ctx, self) if dim is None else self
+    tensor = blocks.flatten(ctx, self) if dim is None else self
     dim = 0 if dim is None else dim % max(len(tensor.shape), 1)
     extents: list[Size | Deferred] = list(sizes.lazy_shape(ctx, tensor))
-    wide = impl.unsqueeze(ctx, tensor, [dim + 1])
+    wide = blocks.unsqueeze(ctx, tensor, [dim + 1])
     kept = [-1] * len(extents)
-    spread = impl.expand(ctx, wide, [*kept[: dim + 1], repeats, *kept[dim + 1 :]])
+    spread = blocks.expand(ctx, wide, [*kept[: dim + 1], repeats, *kept[dim + 1 :]])
     extent = extents[dim] = sizes.size_of(ctx, tensor, dim)
     source = [sizes.symbol_of(ctx, extent) for extent in extents]
     source.insert(dim + 1, repeats)
     extents[dim] = sizes.combine(ctx, "PROD", extent, repeats)
-    return impl.reshape(ctx, spread, extents, types.output_value(ctx).shape, source)
+    return blocks.reshape(ctx, spread, extents, types.output_value(ctx).shape, source)

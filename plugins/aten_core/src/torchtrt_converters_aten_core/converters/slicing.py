@@ -9,9 +9,9 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, add, arguments_of, value_of
-from torchtrt_converters_aten_core.impl import shape, sizes, types
-from torchtrt_converters_aten_core.impl import slicing as impl
-from torchtrt_converters_aten_core.impl.checks import is_empty, sizes_known_before_data
+from torchtrt_blocks import shape, sizes, types
+from torchtrt_blocks import slicing as blocks
+from torchtrt_blocks.checks import is_empty, sizes_known_before_data
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -26,7 +26,7 @@ def _strides_leave_tensor(node: Node) -> str | None:
     if not tensor.is_contiguous():
         return "the strides are those of a tensor that is not contiguous"
     offset = tensor.storage_offset() if op.storage_offset is None else op.storage_offset
-    first, last = impl.strided_bounds(op.size, op.stride, offset - tensor.storage_offset())
+    first, last = blocks.strided_bounds(op.size, op.stride, offset - tensor.storage_offset())
     if first < 0 or last >= tensor.numel():
         return "the strides reach memory outside the tensor"
     return None
@@ -41,7 +41,7 @@ def as_strided(
     storage_offset: int | None,
 ) -> NetworkTensor:
     """Converts elements picked by their places in memory."""
-    flat_places = impl.strided_indices(size, stride, storage_offset or 0)
+    flat_places = blocks.strided_indices(size, stride, storage_offset or 0)
     places = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
     flat = shape.flatten(ctx, self)
     return add(ctx, "gather", flat, ctx.tensor(places), 0)
@@ -68,7 +68,7 @@ def slice_(
 ) -> NetworkTensor:
     """Converts ``self[start:end:step]`` along one dimension."""
     count = types.output_value(ctx).shape[dim]
-    return impl.slice_dim(ctx, self, dim, start, end, step, count)
+    return blocks.slice_dim(ctx, self, dim, start, end, step, count)
 
 
 @converts(aten.narrow.default)
@@ -79,7 +79,7 @@ def narrow(
     rank = len(self.shape)
     dim = dim % rank
     if isinstance(start, int) and start < 0:
-        start = impl.wrap(ctx, start, sizes.size_of(ctx, self, dim))
+        start = blocks.wrap(ctx, start, sizes.size_of(ctx, self, dim))
     starts = [start if place == dim else 0 for place in range(rank)]
     extents = sizes.sizes_of(ctx, self)
     extents[dim] = length
@@ -101,14 +101,14 @@ def _counts_from_unknown_end(node: Node) -> str | None:
 )
 def select(ctx: ConversionContext, self: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Converts one index of a dimension, which is dropped."""
-    return impl.select(ctx, self, dim, index)
+    return blocks.select(ctx, self, dim, index)
 
 
 @converts(aten.unbind.int, reads_runtime_shape=False)
 def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, ...]:
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
-    return tuple(impl.select(ctx, self, dim, place) for place in range(count))
+    return tuple(blocks.select(ctx, self, dim, place) for place in range(count))
 
 
 def _unknown_pieces(node: Node) -> str | None:
@@ -161,7 +161,7 @@ def split(
             extents.append(wanted)
         else:
             extents.append(_rest(ctx, self, dim, extents))
-    return impl.split(ctx, self, dim, extents)
+    return blocks.split(ctx, self, dim, extents)
 
 
 def _rest(ctx: ConversionContext, tensor: NetworkTensor, dim: int, before: list[Size]) -> Size:
@@ -189,7 +189,7 @@ def concatenate(
         for tensor in tensors
         if not is_empty(tensor) or is_empty(result)
     ]
-    return impl.concatenate(ctx, pieces, dim)
+    return blocks.concatenate(ctx, pieces, dim)
 
 
 @converts(aten.stack.default, keep_constants=True, reads_runtime_shape=False)
@@ -202,4 +202,4 @@ def stack(
     for tensor in tensors:
         piece = types.operand(ctx, tensor, result.dtype, result.dim() - 1)
         pieces.append(shape.unsqueeze(ctx, piece, [dim % result.dim()]))
-    return impl.concatenate(ctx, pieces, dim)
+    return blocks.concatenate(ctx, pieces, dim)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import reduction, types
-from torchtrt_converters_aten_core.impl import softmax as impl
+from torchtrt_blocks import reduction, types
+from torchtrt_blocks import softmax as blocks
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -24,7 +24,7 @@ def softmax(
 ) -> NetworkTensor:
     """Converts softmax over one dimension."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return impl.softmax(ctx, tensor, dim)
+    return blocks.softmax(ctx, tensor, dim)
 
 
 @converts(aten.log_softmax.int, aten._log_softmax.default)
@@ -32,7 +32,7 @@ def log_softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any)
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.accumulation_dtype(dtype))
-    return types.cast(ctx, impl.log_softmax(ctx, tensor, dim), dtype)
+    return types.cast(ctx, blocks.log_softmax(ctx, tensor, dim), dtype)
 
 
 @converts(aten.logsumexp.default)
@@ -43,4 +43,4 @@ def log_sum_exp(
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = reduction.all_dims(tensor, dim)
-    return types.cast(ctx, impl.log_sum_exp(ctx, tensor, dims, keepdim), dtype)
+    return types.cast(ctx, blocks.log_sum_exp(ctx, tensor, dims, keepdim), dtype)

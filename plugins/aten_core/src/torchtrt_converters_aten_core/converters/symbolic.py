@@ -14,8 +14,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
-from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
+from torchtrt_blocks import elementwise, shape, sizes, types, unary
+from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import elementwise, types
-from torchtrt_converters_aten_core.impl import unary as impl
-from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
+from torchtrt_blocks import elementwise, types
+from torchtrt_blocks import unary as blocks
+from torchtrt_blocks.checks import STORAGE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -48,7 +48,7 @@ ROUNDING = {
 def unary_float(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return impl.apply(ctx, kind, tensor)
+    return blocks.apply(ctx, kind, tensor)
 
 
 @converts_elementwise(ROUNDING)
@@ -56,7 +56,7 @@ def rounding(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> Netwo
     """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
-    return impl.apply(ctx, kind, self)
+    return blocks.apply(ctx, kind, self)
 
 
 @converts_elementwise(aten.trunc.default, aten.fix.default)
@@ -64,13 +64,13 @@ def truncate(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts rounding toward zero."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
-    return impl.truncate(ctx, self)
+    return blocks.truncate(ctx, self)
 
 
 @converts_elementwise(aten.abs.default)
 def magnitude(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the magnitude, one layer over floating point and over integers."""
-    return self if ctx.dtype_of(self) is torch.bool else impl.apply(ctx, "ABS", self)
+    return self if ctx.dtype_of(self) is torch.bool else blocks.apply(ctx, "ABS", self)
 
 
 @converts_elementwise(aten.sign.default, aten.sgn.default)
@@ -79,23 +79,23 @@ def sign(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     dtype = ctx.dtype_of(self)
     if dtype is torch.bool:
         return self
-    result = impl.apply(ctx, "SIGN", self)
+    result = blocks.apply(ctx, "SIGN", self)
     if not dtype.is_floating_point:
         return result
-    return elementwise.select(ctx, impl.is_nan(ctx, self), 0.0, result, types.output_dtype(ctx))
+    return elementwise.select(ctx, blocks.is_nan(ctx, self), 0.0, result, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.neg.default, aten.negative.default)
 def negative(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts negation."""
-    return impl.negative(ctx, self)
+    return blocks.negative(ctx, self)
 
 
 ACCURATE = {
-    aten.expm1.default: impl.expm1,
-    aten.special_expm1.default: impl.expm1,
-    aten.log1p.default: impl.log1p,
-    aten.special_log1p.default: impl.log1p,
+    aten.expm1.default: blocks.expm1,
+    aten.special_expm1.default: blocks.expm1,
+    aten.log1p.default: blocks.log1p,
+    aten.special_log1p.default: blocks.log1p,
 }
 """Functions that are accurate near 0, computed in float32 or better."""
 
@@ -113,7 +113,7 @@ def expm1_log1p(
 @converts_elementwise(aten.isnan.default)
 def is_nan(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the question which elements are NaN."""
-    return impl.is_nan(ctx, self)
+    return blocks.is_nan(ctx, self)
 
 
 @converts_elementwise(aten.isinf.default)
@@ -121,7 +121,7 @@ def is_infinite(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the question which elements are infinite; an integer never is."""
     dtype = ctx.dtype_of(self)
     tensor = self if dtype.is_floating_point else types.cast(ctx, self, torch.float32)
-    return impl.is_infinite(ctx, tensor)
+    return blocks.is_infinite(ctx, tensor)
 
 
 @converts_elementwise(
@@ -150,4 +150,4 @@ def square(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
 def reciprocal_root(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``1 / sqrt``."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return impl.apply(ctx, "RECIP", impl.apply(ctx, "SQRT", tensor))
+    return blocks.apply(ctx, "RECIP", blocks.apply(ctx, "SQRT", tensor))

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.sizes import per_dimension
 
 aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtrt_blocks import slicing
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl import slicing
 
 aten = torch.ops.aten
 _LN2, _LN10 = math.log(2), math.log(10)

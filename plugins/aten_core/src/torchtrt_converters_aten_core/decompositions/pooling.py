@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.sizes import per_dimension
 
 aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
+from torchtrt_blocks.attention import WHOLE
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.attention import WHOLE
 
 
 @pack.lowering_pass()

@@ -18,8 +18,8 @@ from torch.fx import Graph, GraphModule, Node
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
+from torchtrt_blocks.attention import WHOLE
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.attention import WHOLE
 
 aten = torch.ops.aten
 

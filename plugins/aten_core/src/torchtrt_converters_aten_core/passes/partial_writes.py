@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of, constant_of, value_of
 from torchtrt.settings import CompilationSettings
+from torchtrt_blocks import sizes
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl import sizes
 
 aten = torch.ops.aten
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch.fx import GraphModule
 
 from torchtrt.settings import CompilationSettings
+from torchtrt_blocks.sizes_from_data import limit_sizes_from_data
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.impl.sizes_from_data import limit_sizes_from_data
 
 
 @pack.lowering_pass()

@@ -21,7 +21,7 @@ from torchtrt.conversion import (
 )
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
+from torchtrt_blocks import attention, elementwise, shape, sizes, types
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention
 

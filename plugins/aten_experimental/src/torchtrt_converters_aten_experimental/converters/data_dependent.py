@@ -18,7 +18,7 @@ from torchtrt.conversion import (
 )
 from torchtrt.tensorrt import Capability, trt
 from torchtrt.tensorrt.dtypes import dtype_name
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     creation,
     cumulation,
     elementwise,
@@ -32,8 +32,8 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.checks import sizes_known_before_data
-from torchtrt_converters_aten_core.impl.sizes_from_data import asserted_size
+from torchtrt_blocks.checks import sizes_known_before_data
+from torchtrt_blocks.sizes_from_data import asserted_size
 from torchtrt_converters_aten_experimental import pack
 
 

@@ -15,8 +15,8 @@ from torch.fx import GraphModule, Node
 from torchtrt.conversion import arguments_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl.attention import WHOLE
-from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
+from torchtrt_blocks.attention import WHOLE
+from torchtrt_blocks.sizes import have_same_sizes
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.attention import unlike_fused_attention
 

@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
+from torchtrt_blocks.sizes import have_same_sizes
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.rotary_embedding import rotary_embedding_op
 

@@ -28,7 +28,6 @@ BY_CODE: Mapping[RejectionCode, str] = {
     "behind-decomposition": "Prefer that pack for the op with converter_preferences, or register its converter with "
     "HIGH.",
     "validator-failed": "Report it to the pack's authors.",
-    "import-failed": "Run `torchtrt doctor`: a part of the pack cannot be imported.",
     "not-loaded": "Run `torchtrt doctor`: a pack that is not loaded may have a converter.",
     "no-converter": "Install a pack that has the op that the reason names, or write a converter: "
     "`torchtrt new-pack NAME`.",

@@ -12,8 +12,8 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer, arguments_of, value_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
-from torchtrt_converters_aten_core.impl.registration import Converter, converts_for
+from torchtrt_blocks.checks import COMPUTE_DTYPES
+from torchtrt_blocks.registration import Converter, converts_for
 from torchtrt_converters_distributed import pack
 from torchtrt_converters_distributed.process_groups import group_objection, ranks_of
 

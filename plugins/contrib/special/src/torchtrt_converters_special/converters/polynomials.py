@@ -9,9 +9,9 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types
-from torchtrt_converters_aten_core.impl.formulas import Formula
-from torchtrt_converters_aten_core.impl.registration import converts_for
+from torchtrt_blocks import elementwise, reduction, shape, types
+from torchtrt_blocks.formulas import Formula
+from torchtrt_blocks.registration import converts_for
 from torchtrt_converters_special import pack
 
 aten = torch.ops.aten

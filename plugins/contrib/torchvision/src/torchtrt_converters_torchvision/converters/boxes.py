@@ -8,8 +8,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add, arguments_of, value_of
-from torchtrt.tensorrt import Capability, trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import (
     creation,
     elementwise,
     indexing,
@@ -20,9 +20,6 @@ from torchtrt_converters_aten_core.impl import (
     slicing,
     types,
     unary,
-)
-from torchtrt_converters_aten_core.impl.shims import (
-    tells_sizes_that_depend_on_data,
 )
 from torchtrt_converters_torchvision import pack
 
@@ -53,7 +50,7 @@ def unsorted_scores(node: Node) -> str | None:
 
 def size_from_data(node: Node) -> str | None:
     """Rejects a number of boxes that depends on data where TensorRT does not return it."""
-    if tells_sizes_that_depend_on_data():
+    if supports(Capability.SIZES_FROM_DATA):
         return None
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
 

@@ -6,8 +6,8 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import value_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_converters_aten_core.impl import sizes
-from torchtrt_converters_aten_core.impl.sizes_from_data import limit_sizes_from_data
+from torchtrt_blocks import sizes
+from torchtrt_blocks.sizes_from_data import limit_sizes_from_data
 from torchtrt_converters_torchvision import pack
 
 

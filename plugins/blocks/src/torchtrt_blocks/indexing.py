@@ -16,8 +16,8 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
-from torchtrt_converters_aten_core.impl.sizes import Deferred
+from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks.sizes import Deferred
 
 
 def gather(

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import (
     creation,
     elementwise,
     indexing,
@@ -22,7 +22,6 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import ranks_integers, reduces_integers_exactly
 
 LIMIT = 3840
 """The maximum number of elements that TensorRT ranks."""
@@ -32,7 +31,7 @@ COUNTING_LIMIT = 1 << 26
 
 def ranks(dtype: torch.dtype) -> bool:
     """Returns whether the TensorRT in use ranks elements of a dtype."""
-    return not types.is_integer(dtype) or ranks_integers()
+    return not types.is_integer(dtype) or supports(Capability.INTEGER_RANKING)
 
 
 def first_extreme(
@@ -52,7 +51,7 @@ def first_extreme(
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bool:
         tensor, dtype = types.cast(ctx, tensor, torch.int32), torch.int32
-    if types.is_integer(dtype) and not reduces_integers_exactly():
+    if types.is_integer(dtype) and not supports(Capability.INTEGER_REDUCTION):
         found = _found_by_halves(ctx, kind, tensor, dim)
     else:
         best = reduction.reduce(ctx, kind, tensor, [dim], True)

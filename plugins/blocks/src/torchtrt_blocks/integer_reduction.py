@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, slicing
-from torchtrt_converters_aten_core.impl.reduction import reduce
-from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
+from torchtrt.tensorrt import Capability, supports
+from torchtrt_blocks import elementwise, shape, sizes, slicing
+from torchtrt_blocks.reduction import reduce
 
 EXACT_LIMIT = 1 << 24
 """float32 holds every integer up to here."""
@@ -33,7 +33,7 @@ def total(
         dims: The dimensions; negative ones count from the last.
         keep: Whether the dimensions stay, with size 1.
     """
-    if reduces_integers_exactly():
+    if supports(Capability.INTEGER_REDUCTION):
         return reduce(ctx, "SUM", tensor, dims, keep)
     if has_halves(tensor, dims):
         return by_halves(ctx, "SUM", tensor, dims, keep)

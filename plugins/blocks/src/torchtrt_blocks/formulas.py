@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
-from torchtrt_converters_aten_core.impl import elementwise, reduction, types, unary
+from torchtrt_blocks import elementwise, reduction, types, unary
 
 
 class Formula:

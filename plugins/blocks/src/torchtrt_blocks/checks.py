@@ -12,8 +12,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import constant_of, value_of
+from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
-from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 
 COMPUTE_DTYPES = frozenset(
     {
@@ -135,7 +135,7 @@ def sizes_known_before_data(node: Node) -> str | None:
     symbolic = [
         each for each in tensors if isinstance(each, torch.Tensor) and _may_be_symbolic(each)
     ]
-    if not symbolic or tells_sizes_that_depend_on_data():
+    if not symbolic or supports(Capability.SIZES_FROM_DATA):
         return None
     sizes: Iterable[int | torch.SymInt] = itertools.chain.from_iterable(
         each.shape for each in symbolic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
-from torchtrt_converters_aten_core.impl import elementwise, shape, unary
-from torchtrt_converters_aten_core.impl.reduction import reduce
+from torchtrt_blocks import elementwise, shape, unary
+from torchtrt_blocks.reduction import reduce
 
 
 def softmax(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> NetworkTensor:

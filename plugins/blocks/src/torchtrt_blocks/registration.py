@@ -9,7 +9,7 @@ import torch
 
 from torchtrt.packs import ConverterPack
 from torchtrt.tensorrt import Capability
-from torchtrt_converters_aten_core.impl.checks import (
+from torchtrt_blocks.checks import (
     COMPUTE_DTYPES,
     Check,
     constants_within_32_bits,

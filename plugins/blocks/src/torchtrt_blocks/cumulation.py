@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import (
     creation,
     elementwise,
     merging,
@@ -15,7 +15,6 @@ from torchtrt_converters_aten_core.impl import (
     slicing,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import add_cumulative_sum
 
 _LONGEST = 2**31 - 1
 """The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
@@ -42,11 +41,9 @@ def cumulate(
         size: Its size in PyTorch, where the context does not have it.
     """
     dim %= len(tensor.shape)
-    if kind == "SUM":
-        axis = ctx.tensor(dim)
-        single = add_cumulative_sum(ctx.net, tensor, axis)
-        if single is not None:
-            return single
+    if kind == "SUM" and supports(Capability.CUMULATIVE):
+        operation = trt.CumulativeOperation.SUM
+        return add(ctx, "cumulative", tensor, ctx.tensor(dim), operation, False, False)
     if tensor.shape[dim] >= 0:
         return _by_doubling(ctx, kind, tensor, dim)
     symbol = ctx.symbolic_shape(tensor)[dim] if size is None else size

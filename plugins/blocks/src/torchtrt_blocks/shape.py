@@ -12,8 +12,8 @@ from torchtrt.conversion import (
     SymbolicSize,
     add_layer,
 )
-from torchtrt_converters_aten_core.impl import sizes as size_math
-from torchtrt_converters_aten_core.impl.sizes import (
+from torchtrt_blocks import sizes as size_math
+from torchtrt_blocks.sizes import (
     Deferred,
     is_static,
     may_be_zero,

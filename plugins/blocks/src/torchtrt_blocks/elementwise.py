@@ -7,12 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import types, unary
-from torchtrt_converters_aten_core.impl.shims import (
-    keeps_infinite_numbers,
-    reduces_integers_exactly,
-)
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import types, unary
 
 
 def combine(
@@ -62,7 +58,7 @@ def compare(ctx: ConversionContext, kind: str, first: Operand, second: Operand) 
     dtype = types.result_type(ctx, first, second)
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     dtype = types.compute_dtype(dtype, scalars)
-    if dtype.is_floating_point and not keeps_infinite_numbers():
+    if dtype.is_floating_point and not supports(Capability.INFINITE_CONSTANTS):
         if infinity := types.infinity_of(second):
             return _compare_with_infinity(ctx, kind, first, infinity, dtype)
         if infinity := types.infinity_of(first):
@@ -160,7 +156,7 @@ def floor_divide(
         second: A network tensor, a PyTorch tensor or a number.
         dtype: The integer dtype of the result.
     """
-    if reduces_integers_exactly():
+    if supports(Capability.INTEGER_REDUCTION):
         return arithmetic(ctx, "FLOOR_DIV", first, second, dtype)
     left, right = types.operands(ctx, (first, second), dtype)
     quotient = combine(ctx, "DIV", left, right)
@@ -210,9 +206,9 @@ def select(
     rank = types.common_rank((condition, chosen, other))
     computed = is_network_tensor(condition)
     condition = types.operand(ctx, condition, torch.bool, rank)
-    if not keeps_infinite_numbers() and not computed and dtype.is_floating_point:
+    if not supports(Capability.INFINITE_CONSTANTS) and not computed and dtype.is_floating_point:
         chosen, other = types.operands(ctx, (chosen, other), dtype)
-    elif not keeps_infinite_numbers():
+    elif not supports(Capability.INFINITE_CONSTANTS):
         if infinity := types.infinity_of(chosen):
             chosen = _endless(ctx, condition, infinity, dtype)
         if infinity := types.infinity_of(other):

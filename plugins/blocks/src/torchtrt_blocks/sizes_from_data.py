@@ -13,8 +13,8 @@ import torch
 from torch.fx import Graph, Node
 
 from torchtrt.conversion import arguments_of, value_of
-from torchtrt_converters_aten_core.impl.branches import branch_results
-from torchtrt_converters_aten_core.impl.sizes import maximum, maximum_product
+from torchtrt_blocks.branches import branch_results
+from torchtrt_blocks.sizes import maximum, maximum_product
 
 aten = torch.ops.aten
 

@@ -17,11 +17,10 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, supports, to_trt_dtype, trt
 from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
-from torchtrt_converters_aten_core.impl.shims import add_fill
-from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
+from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks.sizes import same, symbol_of
 
 
 def full(
@@ -79,6 +78,42 @@ def arange(
     fill = trt.FillOperation.LINSPACE
     result = add_fill(ctx.net, size, fill, inner, first, distance)
     return types.cast(ctx, result, dtype)
+
+
+def add_fill(
+    network: Any,
+    shape: tuple[int, ...] | NetworkTensor,
+    operation: Any,
+    dtype: torch.dtype,
+    alpha: NetworkTensor | float,
+    beta: NetworkTensor | float,
+) -> NetworkTensor:
+    """Returns a tensor filled by ``operation``.
+
+    Args:
+        network: The network.
+        shape: A tuple of sizes, or an int32 tensor of shape ``(rank,)`` for sizes known at run
+            time.
+        operation: A ``trt.FillOperation``.
+        dtype: The result's dtype.
+        alpha: First parameter (start, low or mean): a Python number for a static shape, a 0-d
+            tensor otherwise.
+        beta: Second parameter (step, high or deviation): a number, or a tensor (``(rank,)`` for
+            LINSPACE).
+    """
+    dims = shape if isinstance(shape, tuple) else (0,) * shape.shape[0]
+    if supports(Capability.STRONG_TYPING):
+        layer = network.add_fill(dims, operation, to_trt_dtype(dtype))
+    else:
+        layer = network.add_fill(dims, operation)
+        layer.set_output_type(0, to_trt_dtype(dtype))
+    if isinstance(shape, tuple):
+        layer.alpha, layer.beta = alpha, beta
+    else:
+        for index, tensor in enumerate((shape, alpha, beta)):
+            layer.set_input(index, tensor)
+    result: NetworkTensor = layer.get_output(0)
+    return result
 
 
 def _count(

@@ -8,7 +8,7 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, Size, add, add_layer
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     creation,
     elementwise,
     shape,

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import (
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import (
     creation,
     elementwise,
     indexing,
@@ -26,7 +26,6 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 
 DENSE_LIMIT = 1 << 24
 """The maximum number of comparisons of an index with a place that are made at once: 64 MiB of float32."""
@@ -99,7 +98,7 @@ def _is_small(
 ) -> bool:
     """Returns whether a comparison of all places with all indices gives exact results and is not too large."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    exact = dtype.is_floating_point or reduces_integers_exactly()
+    exact = dtype.is_floating_point or supports(Capability.INTEGER_REDUCTION)
     mine, theirs = ctx.symbolic_shape(tensor), ctx.symbolic_shape(source)
     whole = all(sizes.same(mine[place], theirs[place]) for place in range(rank) if place != dim)
     count = 1

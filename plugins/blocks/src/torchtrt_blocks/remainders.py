@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
-from torchtrt_converters_aten_core.impl import types
-from torchtrt_converters_aten_core.impl.formulas import Formula
+from torchtrt_blocks import types
+from torchtrt_blocks.formulas import Formula
 
 _WIDE = torch.float32
 _STEP = 12

@@ -14,8 +14,8 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import shape, sizes
-from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
+from torchtrt_blocks import shape, sizes
+from torchtrt_blocks.sizes import same, symbol_of
 
 _NO_END = 2**31 - 1
 

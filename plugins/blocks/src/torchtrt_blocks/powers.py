@@ -7,8 +7,8 @@ import math
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
-from torchtrt_converters_aten_core.impl.formulas import Formula
+from torchtrt_blocks import elementwise, types, unary
+from torchtrt_blocks.formulas import Formula
 
 
 def power(

@@ -7,9 +7,8 @@ import math
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
-from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
-from torchtrt_converters_aten_core.impl.shims import add_gelu
+from torchtrt.tensorrt import Capability, supports, trt
+from torchtrt_blocks import elementwise, types, unary
 
 
 def apply(
@@ -57,9 +56,8 @@ def gelu(ctx: ConversionContext, tensor: NetworkTensor, approximate: str) -> Net
         tensor: A network tensor of a floating-point dtype and any shape.
         approximate: ``"none"`` or ``"tanh"``.
     """
-    fused = add_gelu(ctx.net, tensor, approximate)
-    if fused is not None:
-        return fused
+    if supports(Capability.GELU):
+        return apply(ctx, "GELU_TANH" if approximate == "tanh" else "GELU_ERF", tensor)
     dtype = ctx.dtype_of(tensor)
     half = elementwise.arithmetic(ctx, "PROD", tensor, 0.5, dtype)
     if approximate == "tanh":

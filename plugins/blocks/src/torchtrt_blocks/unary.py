@@ -6,7 +6,7 @@ import math
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import types
+from torchtrt_blocks import types
 
 
 def apply(ctx: ConversionContext, kind: str, tensor: NetworkTensor) -> NetworkTensor:

@@ -16,13 +16,12 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl import (
+from torchtrt_blocks import (
     creation,
     elementwise,
     matmul,
     reduction,
     shape,
-    shims,
     sizes,
     softmax,
     types,
@@ -162,7 +161,7 @@ def _is_slow_with_mask(ctx: ConversionContext, *operands: NetworkTensor) -> bool
     batches = [ctx.symbolic_shape(each)[:-2] for each in operands]
     varies = len(operands[0].shape) == 4 and operands[0].shape[0] == -1
     are_same = all(len(each) == 2 and sizes.have_same_sizes(each, batches[0]) for each in batches)
-    return varies and are_same and not shims.takes_several_varying_sizes()
+    return varies and are_same and not supports(Capability.SEVERAL_VARYING_SIZES)
 
 
 def mask_dtype(ctx: ConversionContext, mask: NetworkTensor | torch.Tensor) -> torch.dtype:

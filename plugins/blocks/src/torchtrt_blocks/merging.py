@@ -8,7 +8,7 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt_converters_aten_core.impl import elementwise, unary
+from torchtrt_blocks import elementwise, unary
 
 
 def neutral(kind: str, dtype: torch.dtype) -> float:

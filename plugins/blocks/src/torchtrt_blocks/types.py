@@ -24,8 +24,7 @@ from torchtrt.errors import ConversionError, NewAssumptionError
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.shims import add_cast, propagate_float16
-from torchtrt_converters_aten_core.impl.shape import to_rank
-from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
+from torchtrt_blocks.shape import to_rank
 
 Value = TypeVar("Value")
 
@@ -208,7 +207,7 @@ def operands(
     if dtype is torch.float32 and not all(map(_is_near_half, values)):
         values = [upcast(ctx, value, dtype) for value in values]
     tensors = [operand(ctx, value, dtype, rank) for value in values]
-    if keeps_infinite_numbers():
+    if supports(Capability.INFINITE_CONSTANTS):
         return tensors
     computed = [
         tensor for value, tensor in zip(values, tensors, strict=True) if is_network_tensor(value)
