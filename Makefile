@@ -58,6 +58,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/codespell
 	$(BIN)/python -m tools.prose
 
 check-lint: $(VENV)/ready

@@ -13,7 +13,7 @@ from torch import nn
 
 import torchtrt
 from tests.support.environment import Environment
-from tools.import_graph import imported, packages
+from tools.import_graph import ROOT, imported, packages
 
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
@@ -130,6 +130,35 @@ def test_warnings_name_the_line_of_the_program_that_called():
     ]
 
     assert [] == wrong
+
+
+def test_packs_import_public_packages_of_the_core_only():
+    """A pack of somebody else cannot know more than the page on stability lists."""
+    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+    public = set(re.findall(r"^\| `(torchtrt\.\w+)` \|", page, re.MULTILINE)) | {CORE}
+    wrong = [
+        f"{module}: {name}"
+        for package in PACKAGES.values()
+        if package.name == BUILDING_BLOCKS or package.name.startswith("torchtrt_converters_")
+        if package.name
+        != "torchtrt_converters_torch_tensorrt"  # imitates another project's registry
+        for module, path in package.modules().items()
+        for name in imported(path)
+        if name.split(".")[0] == CORE
+        and name.rpartition(".")[0] not in public
+        and not CASES.fullmatch(module)
+    ]
+
+    assert 8 < len(public)
+    assert [] == wrong
+
+
+def test_the_public_packages_of_the_core_exist():
+    """A page that names what is gone misleads pack authors."""
+    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `(torchtrt\.\w+)` \|", page, re.MULTILINE)
+
+    assert set(names) <= PACKAGES[CORE].modules().keys()
 
 
 PRIVATE_IS_THEIRS = {"self", "cls", "aten", "torch", "torch.ops.aten", "torch._C"}

@@ -2,7 +2,8 @@
 
 textlint reads the Markdown pages as they are. For each Python module this program writes a Markdown file that holds
 the docstrings on the lines that they have in the module, so that textlint's line numbers are right. The rules are in
-``tools/prose``. textlint needs Node.js: without npm only the words of messages and comments are checked.
+``tools/prose``. textlint needs Node.js: without npm only the words of messages and comments are checked. In continuous
+integration, where the environment variable ``CI`` is set, that is a failure.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import ast
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -30,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints what the rules find, as ``path:line: message``.
 
     Returns:
-        The exit status: 0 if nothing was found, or textlint cannot be installed.
+        The exit status: 0 if nothing was found.
     """
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("paths", nargs="*", help="files; by default all that git tracks")
@@ -46,18 +48,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def of_textlint(paths: list[str]) -> list[str]:
-    """Returns what textlint finds in pages and docstrings; nothing if it cannot be installed."""
+    """Returns what textlint finds in pages and docstrings; where it cannot be installed, that it is missing."""
     if shutil.which("npm") is None:
-        print("Pages and docstrings are not checked: npm is not installed.")
-        return []
+        return _unchecked("npm is not installed")
     try:
         textlint = installed_textlint()
     except subprocess.CalledProcessError as error:
-        print(f"Pages and docstrings are not checked: npm could not install textlint ({error}).")
-        return []
+        return _unchecked(f"npm could not install textlint ({error})")
     with tempfile.TemporaryDirectory() as folder:
         copies = copy_prose(paths, Path(folder))
         return findings(textlint, copies) if copies else []
+
+
+def _unchecked(reason: str) -> list[str]:
+    """Prints why pages are not checked or, in continuous integration, returns it as a finding."""
+    message = f"Pages and docstrings are not checked: {reason}."
+    if os.environ.get("CI"):
+        return [message]
+    print(message)
+    return []
 
 
 def of_messages(paths: list[str]) -> Iterator[str]:

@@ -1,14 +1,34 @@
 """Facts about an FX graph for passes, converters and the compiler: its nodes, its symbols, its memory."""
 
-from torchtrt.graphs.nodes import inner_graphs, model_line, resolution_of, writes
-from torchtrt.graphs.symbols import no_new_assumptions, same_for_all_answers, shape_env_of
+from torchtrt.graphs.memory import is_same_memory, storage_of
+from torchtrt.graphs.nodes import (
+    declares_alias,
+    inner_graphs,
+    leave_in_torch,
+    miss_layer,
+    model_line,
+    resolution_of,
+    writes,
+)
+from torchtrt.graphs.symbols import (
+    no_new_assumptions,
+    same_for_all_answers,
+    shape_env_of,
+    sizes_from_data,
+)
 
 __all__ = [
+    "declares_alias",
     "inner_graphs",
+    "is_same_memory",
+    "leave_in_torch",
+    "miss_layer",
     "model_line",
     "no_new_assumptions",
     "resolution_of",
     "same_for_all_answers",
     "shape_env_of",
+    "sizes_from_data",
+    "storage_of",
     "writes",
 ]

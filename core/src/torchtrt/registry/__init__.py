@@ -1,7 +1,13 @@
 """The registry: which converter converts a node, and why that one."""
 
 from torchtrt.packs import CallingConvention, ConverterPriority, ConverterSupport, PackInfo, Reject
-from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
+from torchtrt.registry.candidate import (
+    Candidate,
+    DecompositionCandidate,
+    Rejection,
+    RejectionCode,
+    Resolution,
+)
 from torchtrt.registry.local import (
     decompositions,
     dynamo_tensorrt_converter,
@@ -15,7 +21,7 @@ from torchtrt.registry.registry import DYNAMO_CONVERTERS, ConverterRegistry
 __all__ = [
     "DYNAMO_CONVERTERS", "CallingConvention", "Candidate", "Conflict", "ConverterPriority",
     "ConverterRegistry", "ConverterSupport", "DecompositionCandidate", "PackInfo", "PackPass",
-    "Reject", "Rejection", "Resolution", "decompositions", "dynamo_tensorrt_converter",
+    "Reject", "Rejection", "RejectionCode", "Resolution", "decompositions", "dynamo_tensorrt_converter",
     "export_contexts", "get_graph_converter_support", "lowering_passes",
     "register_torch_trt_decomposition",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ def branch_results(node: Node) -> list[list[Any]]:
     Args:
         node: A node of ``torch.ops.higher_order.cond``.
     """
-    from torchtrt.graphs.nodes import inner_graphs  # takes longer to import than all packs
+    from torchtrt.graphs import inner_graphs  # takes longer to import than all packs
 
     return [
         [value_of(leaf) for leaf in pytree.tree_leaves(branch.graph.output_node().args[0])]

@@ -12,8 +12,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import constant_of, value_of
-from torchtrt.tensorrt import Capability, supports
-from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
+from torchtrt.tensorrt import Capability, dtype_name, engine_dtype, supports
 
 COMPUTE_DTYPES = frozenset(
     {

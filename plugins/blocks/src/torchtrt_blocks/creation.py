@@ -17,8 +17,7 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt import Capability, supports, to_trt_dtype, trt
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt import Capability, engine_dtype, supports, to_trt_dtype, trt
 from torchtrt_blocks import elementwise, shape, sizes, types
 from torchtrt_blocks.sizes import same, symbol_of
 

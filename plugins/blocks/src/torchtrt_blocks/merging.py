@@ -7,7 +7,7 @@ import math
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt import engine_dtype
 from torchtrt_blocks import elementwise, unary
 
 

@@ -68,7 +68,7 @@ def limit_sizes_from_data(graph: Graph, further: Mapping[Any, Most] | None = Non
         graph: The graph.
         further: For ops beside those of Core ATen what returns the most at a node.
     """
-    from torchtrt.graphs.symbols import shape_env_of  # slow to import
+    from torchtrt.graphs import shape_env_of  # slow to import
 
     rules = {**_MOST, **(further or {})}
     environment: Any = shape_env_of(graph)
@@ -90,7 +90,7 @@ def asserted_size(node: Node) -> str | None:
     PyTorch then takes the size for this number, and so does all that follows. An engine would compute something else
     for other sizes, and not refuse them as PyTorch does.
     """
-    from torchtrt.graphs.symbols import shape_env_of  # slow to import
+    from torchtrt.graphs import shape_env_of  # slow to import
 
     environment: Any = shape_env_of(node.graph)
     symbols = _new_symbols(node)
@@ -101,7 +101,7 @@ def asserted_size(node: Node) -> str | None:
 
 def _new_symbols(node: Node) -> set[Any]:
     """Returns the symbols of the sizes that a node makes of data."""
-    from torchtrt.graphs.symbols import sizes_from_data  # slow to import
+    from torchtrt.graphs import sizes_from_data  # slow to import
 
     read = sizes_from_data([source.meta.get("val") for source in node.all_input_nodes])
     return sizes_from_data(node.meta["val"]) - read

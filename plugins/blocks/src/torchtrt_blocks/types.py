@@ -21,9 +21,7 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError, NewAssumptionError
-from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt.tensorrt.shims import add_cast, propagate_float16
+from torchtrt.tensorrt import Capability, add_cast, engine_dtype, propagate_float16, supports, trt
 from torchtrt_blocks.shape import to_rank
 
 Value = TypeVar("Value")

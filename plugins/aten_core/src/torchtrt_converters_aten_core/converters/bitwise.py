@@ -10,8 +10,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
-from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt import Capability, engine_dtype, supports, trt
 from torchtrt_blocks import (
     elementwise,
     indexing,

@@ -26,7 +26,7 @@ from torchtrt_converters_aten_core.registration import converts
 
 def _unconverted(node: Node) -> str | None:
     """The parts of a branch or a body must all be in TensorRT."""
-    from torchtrt.graphs.nodes import (  # takes longer to import than all packs
+    from torchtrt.graphs import (  # takes longer to import than all packs
         inner_graphs,
         resolution_of,
     )

@@ -9,8 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
-from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt import Capability, engine_dtype, supports, trt
 from torchtrt_blocks import elementwise, powers, remainders, shape, types, unary
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise

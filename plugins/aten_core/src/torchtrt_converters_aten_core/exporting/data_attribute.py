@@ -34,7 +34,7 @@ class _RecordedData(TorchFunctionMode):
             return args[0].detach()
         if func == _WRITE:
             # Its package imports SymPy, which takes long.
-            from torchtrt.graphs.memory import is_same_memory
+            from torchtrt.graphs import is_same_memory
 
             if not is_same_memory(*args):
                 raise RuntimeError(

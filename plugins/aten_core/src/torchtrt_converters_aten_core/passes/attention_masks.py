@@ -26,8 +26,10 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     attentions = graph.find_nodes(op="call_function", target=WHOLE)
     if not attentions:
         return
-    from torchtrt.graphs.memory import storage_of
-    from torchtrt.graphs.nodes import writes  # slow to import
+    from torchtrt.graphs import (
+        storage_of,
+        writes,  # slow to import
+    )
 
     masks = {
         node: value

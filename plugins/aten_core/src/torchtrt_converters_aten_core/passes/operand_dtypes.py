@@ -15,7 +15,7 @@ from torchtrt.conversion import arguments_of, value_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.tensorrt import dtype_name
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -94,6 +94,6 @@ def _check_result(node: Node) -> None:
 
 
 def _line(node: Node) -> str:
-    from torchtrt.graphs.nodes import model_line  # slow to import
+    from torchtrt.graphs import model_line  # slow to import
 
     return model_line(node)

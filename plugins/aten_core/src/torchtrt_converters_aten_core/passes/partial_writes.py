@@ -87,7 +87,7 @@ Reach = Callable[[Any], list[_Write] | None]
 @pack.lowering_pass()
 def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Writes what is new of a buffer or input where that is known to be a part of it."""
-    from torchtrt.graphs.nodes import writes  # slow to import
+    from torchtrt.graphs import writes  # slow to import
 
     graph = graph_module.graph
     last = [node for node in graph.nodes if writes(node)]

@@ -16,8 +16,7 @@ from torchtrt.conversion import (
     arguments_of,
     value_of,
 )
-from torchtrt.tensorrt import Capability, trt
-from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.tensorrt import Capability, dtype_name, trt
 from torchtrt_blocks import (
     creation,
     cumulation,

@@ -109,7 +109,7 @@ def _replace(made: _Angles, node: Node, plain: Any, turned: Any) -> bool:
                 _unlike(node, features, (cos, sin), rotation.interleaved, heads) for heads in _HEADS
             ]
             if "" not in reasons:
-                from torchtrt.graphs.nodes import miss_layer  # slow to import
+                from torchtrt.graphs import miss_layer  # slow to import
 
                 specific = (reason for reason in reasons if reason != _UNLIKE_HEADS)
                 miss_layer(node, Capability.ROTARY_EMBEDDING, next(specific, _UNLIKE_HEADS))

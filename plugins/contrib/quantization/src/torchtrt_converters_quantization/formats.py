@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchtrt.tensorrt import Capability
-from torchtrt.tensorrt.dtypes import INT4 as INT4_DTYPE
-from torchtrt.tensorrt.probes import lacking
+from torchtrt.tensorrt import INT4 as INT4_DTYPE
+from torchtrt.tensorrt import Capability, lacking
 
 FP8_LIMIT = 448.0
 """The largest magnitude of E4M3."""

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from torchtrt.errors import InputError
 from torchtrt.packs import load_packs
-from torchtrt.tensorrt import Capability
-from torchtrt.tensorrt.probes import lacking
+from torchtrt.tensorrt import Capability, lacking
 
 FP8 = torch.float8_e4m3fn
 LARGEST = {FP8: 448.0, torch.int8: 127.0}

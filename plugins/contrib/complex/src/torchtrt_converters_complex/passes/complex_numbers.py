@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import constant_of
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt import describe
 from torchtrt_converters_complex import pack, tracing
 from torchtrt_converters_complex.pairs import PARTS, RULES, Pair, apply
 from torchtrt_converters_complex.rules import (
@@ -46,7 +46,7 @@ def rewrite(graph_module: GraphModule, settings: Any) -> None:
         _has_complex(node) or _is_composite_transform(node) for node in graph_module.graph.nodes
     ):
         return
-    from torchtrt.graphs.symbols import no_new_assumptions  # here, since few models need it
+    from torchtrt.graphs import no_new_assumptions  # here, since few models need it
 
     # Keeping a slice of an input for later compares the sizes of memories, which are symbols too.
     mode = tracing.fake_mode_of(graph_module)
@@ -99,7 +99,7 @@ class _Rewriter:
     """
 
     def __init__(self, graph_module: GraphModule, settings: Any) -> None:
-        from torchtrt.graphs.nodes import leave_in_torch, writes  # slow to import
+        from torchtrt.graphs import leave_in_torch, writes  # slow to import
 
         self.graph_module = graph_module
         self.graph: Graph = graph_module.graph

@@ -88,7 +88,7 @@ def _capabilities(name: str) -> tuple[Capability, ...]:
 
 def _without_views(source: Any) -> Any:
     """Returns the node of whose result a node is a view, which PyTorch takes before it waits."""
-    from torchtrt.graphs.nodes import declares_alias  # here, since importing a pack must be fast
+    from torchtrt.graphs import declares_alias  # here, since importing a pack must be fast
 
     while isinstance(getattr(source, "target", None), OpOverload) and declares_alias(source.target):
         source = source.args[0]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import constant_of
-from torchtrt.registry.candidate import RejectionCode
+from torchtrt.registry import RejectionCode
 
 aten = torch.ops.aten
 
@@ -144,7 +144,7 @@ def cast(editor: Editor, node: Any, dtype: torch.dtype, before: Node) -> Node:
 
 def leave(node: Node, reason: str, code: RejectionCode = "declined") -> None:
     """Leaves a node to PyTorch."""
-    from torchtrt.graphs.nodes import leave_in_torch  # slow to import
+    from torchtrt.graphs import leave_in_torch  # slow to import
 
     leave_in_torch(node, reason, code)
 

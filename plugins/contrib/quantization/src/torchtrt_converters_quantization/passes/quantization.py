@@ -9,7 +9,7 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.packs import AutocastRule
-from torchtrt.registry.candidate import RejectionCode
+from torchtrt.registry import RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_converters_quantization import pack
