@@ -16,7 +16,7 @@ from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resol
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.tensorrt.probes import DISABLED, disabled
-from torchtrt_compiler.partitioning import Partition, TorchNode
+from torchtrt_compiler.partitioning import NOT_COMPUTED, Partition, TorchNode
 from torchtrt_compiler.record import current_record
 from torchtrt_runtime.reports.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
 
@@ -132,7 +132,7 @@ def _missed_by(node: Node) -> dict[Capability, str]:
 
 def check_complete(report: CompilationReport) -> None:
     """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
-    missing = tuple(each for each in report.in_torch if not {"write", "view"} & {*each.codes})
+    missing = tuple(each for each in report.in_torch if not NOT_COMPUTED & {*each.codes})
     if not missing:
         return
     lines = []
@@ -152,13 +152,14 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     ops = [
         each
         for each in report.in_torch
-        if not {"write", "view", "no-input", "user-excluded"} & {*each.codes}
+        if not {*NOT_COMPUTED, "no-input", "user-excluded"} & {*each.codes}
     ]
     small = sum("block-too-small" in each.codes for each in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
     if small:
-        message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
-        message += "require_full_compilation=True, which leaves none in PyTorch"
+        message += (
+            f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1"
+        )
     message += ". The report says why for each: print(compiled.report), or torchtrt.explain(model, inputs)."
     if ops:
         warn_caller(message, NoEngineWarning)
