@@ -10,7 +10,7 @@ import re
 import urllib.request
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,13 +92,13 @@ class Catalogue:
             what = f"this is no catalogue of packs: {type(error).__name__}: {error}."
             raise CatalogueError(what) from error
 
+    def as_data(self) -> dict[str, Any]:
+        """Returns the packs as data that ``json.dumps`` accepts."""
+        return asdict(self)
+
     def to_json(self) -> str:
         """Returns the text of a file, one op a line."""
-        packs = [
-            {"distribution": pack.distribution, "summary": pack.summary, "ops": pack.ops}
-            for pack in self.packs
-        ]
-        return json.dumps({"packs": packs}, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(self.as_data(), indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def read(cls, source: str | os.PathLike[str]) -> Catalogue:
@@ -192,8 +192,8 @@ def add(source: str | os.PathLike[str]) -> Catalogue:
     return catalogue
 
 
-def remove(name: str) -> None:
-    """Removes a pack from the user's catalogue.
+def remove(name: str) -> str:
+    """Removes a pack from the user's catalogue, and returns the name of its distribution.
 
     Args:
         name: The name of the pack or of its distribution, in any spelling.
@@ -207,6 +207,7 @@ def remove(name: str) -> None:
     except OSError as error:
         what = f"{path.stem} cannot be removed from your catalogue: {error}."
         raise CatalogueError(what) from error
+    return path.stem
 
 
 def write(catalogue: Catalogue, path: Path) -> None:
