@@ -1,6 +1,6 @@
 """Writes the lists of ops of the first-party packs: one in each pack, and all in the compiler's package.
 
-    python -m tools.catalogue
+python -m tools.catalogue
 """
 
 from __future__ import annotations

@@ -242,7 +242,9 @@ def _of_wheel(data: bytes) -> Catalogue:
     """
     with zipfile.ZipFile(io.BytesIO(data)) as wheel:
         metadata = [name for name in wheel.namelist() if _METADATA.fullmatch(name)]
-        header = re.search(r"(?m)^Name:\s*(\S+)", "".join(wheel.read(name).decode() for name in metadata))
+        header = re.search(
+            r"(?m)^Name:\s*(\S+)", "".join(wheel.read(name).decode() for name in metadata)
+        )
         if header is None:
             raise CatalogueError("this is no wheel, because it has no metadata.")
         distribution = _distribution(header[1])
@@ -261,7 +263,9 @@ def _checked(entry: Mapping[str, Any]) -> CataloguedPack:
     summary, ops = entry.get("summary", ""), entry["ops"]
     if not isinstance(summary, str) or not summary.isprintable():
         raise ValueError(f"{summary!r} is no summary of one line")
-    if not isinstance(ops, list) or not all(isinstance(op, str) and _OP.fullmatch(op) for op in ops):
+    if not isinstance(ops, list) or not all(
+        isinstance(op, str) and _OP.fullmatch(op) for op in ops
+    ):
         raise ValueError("ops is no list of the names of ops")
     return CataloguedPack(_distribution(entry["distribution"]), summary, tuple(sorted({*ops})))
 
@@ -275,7 +279,9 @@ def _distribution(name: str) -> str:
     pack = normalize(name)
     distribution = PACKS.distribution_name(pack)
     if not is_pack_name(pack) or re.sub(r"[-_.]+", "-", name).lower() != distribution:
-        raise CatalogueError(f"{name!r} is no distribution of a pack, such as {PACKS.prefix}vision.")
+        raise CatalogueError(
+            f"{name!r} is no distribution of a pack, such as {PACKS.prefix}vision."
+        )
     return distribution
 
 
