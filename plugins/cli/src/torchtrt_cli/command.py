@@ -14,7 +14,6 @@ from torchtrt.packs.problem import describe
 from torchtrt_cli.output import standard_output, told_alone
 from torchtrt_cli.parser import make_parser
 
-
 _UNLOADED = ("no_load", "available", "search")
 """The flags of ``torchtrt packs`` with which it imports no pack."""
 

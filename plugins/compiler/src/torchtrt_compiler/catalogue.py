@@ -24,6 +24,7 @@ from torchtrt_runtime.serialization.files import complete_file
 
 if TYPE_CHECKING:
     from torchtrt.packs import LoadedPack
+    from torchtrt.targets import Target
 
 FILE = "catalogue.json"
 """The file in the package of a pack, and of the first-party packs in this package."""
@@ -54,10 +55,9 @@ class CataloguedPack:
     def of(cls, loaded: LoadedPack) -> CataloguedPack:
         """Returns the entry of a pack in use."""
         pack = loaded.pack
-        registered = (*pack.converters, *pack.decompositions)
-        targets = {each.target for each in registered}.union(
-            *(step.ops for step in pack.lowering_passes)
-        )
+        targets: set[Target | str] = {each.target for each in pack.converters}
+        targets.update(each.target for each in pack.decompositions)
+        targets.update(op for step in pack.lowering_passes for op in step.ops)
         names = map(_qualified_name, targets)
         return cls(PACKS.distribution_name(loaded.info.name), pack.summary, tuple(sorted(names)))
 
@@ -149,7 +149,8 @@ def current_catalogue() -> Catalogue:
     A source that cannot be read is left out, with a ``CatalogueWarning``.
     """
     catalogue = first_party_catalogue()
-    for source in (*sorted(own_folder().glob("*.json")), *_named_sources(os.environ)):
+    own = map(str, sorted(own_folder().glob("*.json")))
+    for source in (*own, *_named_sources(os.environ)):
         try:
             catalogue = catalogue.updated(Catalogue.read(source))
         except CatalogueError as error:
@@ -201,7 +202,7 @@ def remove(name: str) -> str:
     Raises:
         CatalogueError: It is not there, or cannot be removed.
     """
-    path = own_folder() / f"{_distribution(name)}.json"
+    path = own_folder() / f"{_distribution(PACKS.distribution_name(normalize(name)))}.json"
     try:
         path.unlink()
     except OSError as error:
@@ -285,7 +286,7 @@ def _distribution(name: str) -> str:
     return distribution
 
 
-def _qualified_name(target: Any) -> str:
+def _qualified_name(target: Target | str) -> str:
     from torchtrt.targets import qualified_name  # which imports PyTorch
 
     return qualified_name(target)

@@ -132,7 +132,7 @@ def _is_small(graph_module: GraphModule, settings: CompilationSettings) -> bool:
     smallest = 1 if settings.require_full_compilation else settings.min_block_size
     nodes = graph_module.graph.nodes
     calls = (node.op == "call_function" and node.target is not operator.getitem for node in nodes)
-    return sum(calls) < smallest
+    return bool(sum(calls) < smallest)
 
 
 def _run_in_pytorch(

@@ -274,7 +274,7 @@ class PackConformance:
         )
 
     def test_its_catalogue_lists_every_op(self) -> None:
-        """``catalogue.json`` in its package, if there is one, tells users without the pack what it provides."""
+        """``catalogue.json`` in its package, if there is one, shows what the pack provides where it is not installed."""
         fault = catalogue_fault(self.loaded)
 
         assert not fault, f"{fault} Run `torchtrt catalogue write {self.pack}`."
