@@ -92,8 +92,9 @@ def test_torch_executed_ops_stay_in_pytorch(small, spelling):
 
 def test_small_blocks_stay_in_pytorch(small):
     """With a min_block_size that no block reaches there is no engine, and the result is the same."""
+    settings = {"min_block_size": 50, "torch_executed_ops": {"aten.relu"}}
     with pytest.warns(NoEngineWarning, match="fewer than min_block_size=50"):
-        compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=50)
+        compiled = torchtrt.compile(small, (torch.rand(4, 8),), **settings)
 
     assert [] == engines_of(compiled)
     assert_same(compiled, small, torch.rand(4, 8))

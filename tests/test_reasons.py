@@ -46,7 +46,7 @@ X = torch.rand(4, 4)
     ("function", "settings", "expected"),
     [
         (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "user-excluded"),
-        (torch.relu, {"min_block_size": 2}, "block-too-small"),
+        (lambda x: torch.igamma(x, x + 1), {"min_block_size": 2}, "block-too-small"),
         (lambda x: x.to(torch.complex128).sum().abs(), {}, "dtype"),
         (torch.linalg.eigvalsh, {}, "no-converter"),
         (lambda x: x + torch.randn(4), {"torch_executed_ops": {"aten.add"}}, "no-input"),

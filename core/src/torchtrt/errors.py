@@ -105,6 +105,14 @@ class PackWarning(UserWarning):
     """A converter pack was found but is not used, or not as asked."""
 
 
+class CatalogueError(TorchTRTError, ValueError):
+    """A list of packs that may be installed cannot be read, or names something else than packs and ops."""
+
+
+class CatalogueWarning(UserWarning):
+    """A list of packs that may be installed cannot be read. The other lists remain."""
+
+
 class CacheWarning(UserWarning):
     """The cache of engines cannot be used as asked. Compiling goes on without it."""
 
@@ -149,6 +157,7 @@ class TorchOp:
         advice: What to do about it, as packs suggest.
         model_line: The line of the model that made the node, or an empty string.
         reasons: The reasons alone, without the names of converters.
+        available: The distributions that provide the op and are not installed.
     """
 
     node: str
@@ -158,6 +167,7 @@ class TorchOp:
     advice: tuple[str, ...] = ()
     model_line: str = ""
     reasons: tuple[str, ...] = ()
+    available: tuple[str, ...] = ()
 
 
 class FullCompilationError(TorchTRTError, RuntimeError):

@@ -37,7 +37,7 @@ class CompilationSettings:
         torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
             warning and the reason in the report. Without it they end the compilation.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
-            engine has a cost that few ops do not earn back.
+            engine has a cost that few ops do not earn back. A block that is the whole model becomes an engine.
         require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
             into the buffers and inputs that the model writes to is always PyTorch's.
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.

@@ -53,11 +53,10 @@ class Random(nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Linear(8, 8), r"can run 1 of its 1 ops, in blocks of fewer than min_block_size=5: .*min_block_size=1"),
-        (Igamma(), r"can run 2 of its 3 ops, in blocks .*require_full_compilation=True"),
+        (Igamma(), r"can run 2 of its 3 ops, in blocks of fewer than min_block_size=5: .*min_block_size=1"),
         (Alone(), r"can run 0 of its 1 ops\. The report says why"),
     ],
-    ids=["small", "both", "no converter"],
+    ids=["small", "no converter"],
 )  # fmt: skip
 def test_no_engine_is_one_warning_that_counts_the_ops(model, message):
     """And is shown where compile() was called."""
@@ -70,12 +69,20 @@ def test_no_engine_is_one_warning_that_counts_the_ops(model, message):
 
 
 def test_what_the_warning_advises_builds_engines():
-    """With either setting, of a model that TensorRT can run; the other says which op it cannot."""
-    for settings in ({"min_block_size": 1}, {"require_full_compilation": True}):
-        assert torchtrt.compile(nn.Linear(8, 8).eval(), [X], **settings).report.blocks
+    """Full compilation would not."""
     assert torchtrt.compile(Igamma().eval(), [X], min_block_size=1).report.blocks
     with pytest.raises(FullCompilationError, match="igamma"):
         torchtrt.compile(Igamma().eval(), [X], require_full_compilation=True)
+
+
+@pytest.mark.parametrize("model", [nn.Linear(8, 8), nn.ReLU()], ids=["linear", "relu"])
+def test_a_whole_model_becomes_an_engine_however_small(model):
+    """Without a setting, so that no first example needs one."""
+    compiled = torchtrt.compile(model.eval(), [X])
+
+    assert 1 == len(compiled.report.blocks)
+    assert not compiled.report.in_torch
+    torch.testing.assert_close(compiled(X), model(X))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ STRICT = "TORCHTRT_PACKS_STRICT"
 _PREFIX = "TORCHTRT_"
 _KNOWN = frozenset({
     ONLY, DISABLE, PREFER, STRICT,
-    "TORCHTRT_TENSORRT", "TORCHTRT_CACHE", "TORCHTRT_CACHE_SIZE", "TORCHTRT_RELEASE",
+    "TORCHTRT_TENSORRT", "TORCHTRT_CACHE", "TORCHTRT_CACHE_SIZE", "TORCHTRT_CATALOGUE",
+    "TORCHTRT_RELEASE",
 })  # fmt: skip
 """The variables of all distributions: one that no module reads would be without effect, and without a word."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
@@ -313,18 +313,23 @@ class ConverterPack:
 
         return register
 
-    def lowering_pass(self, name: object = None) -> Callable[[Function], Function]:
+    def lowering_pass(
+        self, name: object = None, *, ops: Iterable[Target | str] = ()
+    ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
+            ops: The ops that it converts. The catalogue of packs names them to users who lack the pack.
         """
         if callable(name):
             raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
 
         def register(function: Function) -> Function:
             self._check_open()
-            self.lowering_passes += (LoweringPass(str(name or function.__name__), function),)
+            converted = tuple(map(target_or_name, ops))
+            step = LoweringPass(str(name or function.__name__), function, converted)
+            self.lowering_passes += (step,)
             self._changed()
             return function
 

@@ -53,10 +53,17 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class LoweringPass:
-    """A function that rewrites a graph before partitioning."""
+    """A function that rewrites a graph before partitioning.
+
+    Attributes:
+        name: What reports call it.
+        function: The function.
+        ops: The ops that it converts, for the catalogue of packs.
+    """
 
     name: str
     function: Callable[..., Any]
+    ops: tuple[Target | str, ...] = ()
 
 
 def register(

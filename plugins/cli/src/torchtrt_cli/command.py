@@ -14,6 +14,9 @@ from torchtrt.packs.problem import describe
 from torchtrt_cli.output import standard_output, told_alone
 from torchtrt_cli.parser import make_parser
 
+_UNLOADED = ("no_load", "available", "search")
+"""The flags of ``torchtrt packs`` with which it imports no pack."""
+
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command of a command line, or of the process's own, and returns its exit status."""
@@ -27,7 +30,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         ):
             if parsed.lists_problems:
                 warnings.simplefilter("ignore", PackWarning)
-            if not (parsed.recovers or getattr(parsed, "no_load", False)):
+            if not (parsed.recovers or any(getattr(parsed, flag, False) for flag in _UNLOADED)):
                 _load_packs()
             for library in parsed.imports:
                 _import(library)

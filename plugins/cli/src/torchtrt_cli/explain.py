@@ -7,7 +7,7 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,23 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import MissingDistributionError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import (
+    MissingDistributionError,
+    UnknownTargetError,
+    UnreadableFileError,
+    UnsupportedProgramError,
+)
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.packs.coverage import share
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.registry import decompositions
-from torchtrt.targets import Target, op_of_function, parse_targets, qualified_name
+from torchtrt.targets import (
+    Target,
+    canonical_spelling,
+    op_of_function,
+    parse_targets,
+    qualified_name,
+)
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
 from torchtrt_cli.file_kinds import other_kind
@@ -29,6 +40,7 @@ from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
 from torchtrt_cli.settings import parse_settings
+from torchtrt_compiler.catalogue import available_packs
 from torchtrt_compiler.lowering.decomposition import decomposition_for
 from torchtrt_runtime.serialization.inspection import inspect_file
 
@@ -202,8 +214,13 @@ def is_saved_model(path: Path) -> bool:
 
 def explain_op(op: str, as_json: bool) -> int:
     """Prints an op's candidates and decompositions and, if it has no converter, the packs that are not in use."""
-    candidates = candidates_for(op)
+    try:
+        candidates = candidates_for(op)
+    except UnknownTargetError as error:
+        lines = _installations(_available([canonical_spelling(op)]))
+        raise UnknownTargetError("\n".join((str(error), *lines))) from error
     by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
+    available = _available(by_name)
     decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
     covered = _coverage_of(by_name)
     in_use = {loaded.info.name for loaded in loaded_packs()}
@@ -216,6 +233,7 @@ def explain_op(op: str, as_json: bool) -> int:
                 "converters": {name: candidates_as_json(candidates[name]) for name in candidates},
                 "decompositions": decomposed,
                 "coverage": covered,
+                "available": available,
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
@@ -228,6 +246,8 @@ def explain_op(op: str, as_json: bool) -> int:
             out.print(line)
     for name, whose in decomposed.items():
         out.print(f"{name} is decomposed {whose}")
+    for line in _installations(available):
+        out.print(line)
     for line in _coverage_lines(covered):
         out.print(line)
     return status
@@ -240,6 +260,18 @@ def _without_converter(op: str, unused: Iterable[Problem]) -> Iterator[str]:
         yield f"{op} calls {called}, which graphs have in its place: see torchtrt explain {called}"
     for problem in unused:
         yield f"not loaded: {problem}"
+
+
+def _available(names: Iterable[str]) -> dict[str, list[str]]:
+    """Returns for each of the ops that packs provide which are not installed the distributions of these packs."""
+    catalogue = available_packs()
+    found = {name: [each.distribution for each in catalogue.providers(name)] for name in names}
+    return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def _installations(available: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns a line for each op of ``_available``."""
+    return [f"{op}: install {' or '.join(names)}" for op, names in available.items()]
 
 
 def _coverage_of(names: Iterable[str]) -> dict[str, dict[str, str]]:

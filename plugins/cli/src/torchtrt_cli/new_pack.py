@@ -24,6 +24,7 @@ _SHARED = {
     "gitignore": ".gitignore",
     "workflow": ".github/workflows/test-and-publish.yml",
     "py.typed": "src/$package/py.typed",
+    "catalogue.json": "src/$package/catalogue.json",
 }
 FILES = {
     **_SHARED,

@@ -40,6 +40,10 @@ class Installed:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the packs."""
+    if arguments.available or arguments.search is not None:
+        from torchtrt_cli.catalogue import show as show_catalogue  # of another distribution
+
+        return show_catalogue(arguments)
     found = unloaded(f"not loaded, because of {NO_LOAD}") if arguments.no_load else loaded()
     if arguments.json:
         print_json(as_json(found))

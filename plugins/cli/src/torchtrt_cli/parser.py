@@ -40,7 +40,23 @@ def _add_commands_on_packs(commands: Commands) -> None:
     summary = "list the installed packs, in use or not, and every problem with them"
     packs = _add(commands, "packs", summary, "torchtrt_cli.packs:run")
     _add_no_load(packs)
+    use = "list the packs of the catalogue that are not installed"
+    packs.add_argument("--available", action="store_true", help=use)
+    use = "list the packs of the catalogue with this text in their names, summaries or ops, such as nms"
+    packs.add_argument("--search", metavar="TEXT", help=use)
     packs.set_defaults(lists_problems=True)
+
+    summary = (
+        "change your catalogue of packs that may not be installed, or write the list of a pack"
+    )
+    catalogue = _add(commands, "catalogue", summary, "torchtrt_cli.catalogue:run")
+    catalogue.set_defaults(recovers=True)
+    use = "add packs, remove one, or write catalogue.json into the package of a pack in use"
+    catalogue.add_argument("action", choices=("add", "remove", "write"), help=use)
+    use = (
+        "add: a wheel, a file or a URL; remove and write: the name of a pack or of its distribution"
+    )
+    catalogue.add_argument("subject", metavar="SUBJECT", help=use)
 
     summary = "look for everything that is wrong here, in the packs too, and print what to do"
     doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")

@@ -2,6 +2,7 @@
 
 import operator
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,7 +72,7 @@ def test_a_partitioned_graph_computes_what_the_graph_did(graph_module, min_block
 @given(graphs(), st.integers(1, 4))
 @settings(deadline=None, max_examples=60)
 def test_every_node_is_in_one_block_or_has_a_reason(graph_module, min_block_size):
-    """A rejected node is in no block, a block is never too small, and what stays has a reason."""
+    """A rejected node is in no block, what stays has a reason, and a block is too small only as the whole graph."""
     partition = partition_nodes(
         graph_module.graph, CompilationSettings(min_block_size=min_block_size)
     )
@@ -84,10 +85,11 @@ def test_every_node_is_in_one_block_or_has_a_reason(graph_module, min_block_size
         reasons
     )
     assert all(resolution_of(node) for node in in_blocks)
-    assert all(
+    assert not reasons or all(
         sum(node.target is not operator.getitem for node in nodes) >= min_block_size
         for nodes in partition.blocks.values()
     )
+    assert reasons or 1 == len(partition.blocks)
     assert all(reasons.values())
 
 
@@ -117,17 +119,42 @@ def test_a_node_in_pytorch_splits_a_chain_into_two_blocks():
 
 def test_a_block_that_is_too_small_says_so():
     """The reason names the setting."""
-    partition = partition_nodes(chain(True, True).graph, CompilationSettings(min_block_size=3))
+    graph = chain(True, False, True).graph
+    partition = partition_nodes(graph, CompilationSettings(min_block_size=3))
 
     assert not partition.blocks
-    assert all("min_block_size is 3" in entry.reason for entry in partition.torch_nodes)
+    first, rejected, last = (entry.reason for entry in partition.torch_nodes)
+    assert first == last
+    assert first.endswith("its block has 1 op and min_block_size is 3.")
+    assert rejected.endswith("the test says so")
+
+
+def test_the_whole_graph_is_a_block_of_any_size():
+    """The setting is for blocks beside PyTorch."""
+    partition = partition_nodes(chain(True).graph, CompilationSettings(min_block_size=9))
+
+    assert [1] == [len(nodes) for nodes in partition.blocks.values()]
+    assert not partition.torch_nodes
+
+
+@pytest.mark.parametrize("code", ["write", "view"])
+def test_writes_and_views_leave_the_rest_the_whole_graph(code):
+    """They stay in PyTorch in any case, and compute nothing."""
+    graph = chain(True, False).graph
+    write = list(graph.nodes)[-2]
+    why = Rejection(None, "the test says so", code)
+    remember_resolution(write, Resolution(ADD, write.name, None, (why,)))
+
+    partition = partition_nodes(graph, CompilationSettings(min_block_size=9))
+
+    assert [1] == [len(nodes) for nodes in partition.blocks.values()]
+    assert [write] == [entry.node for entry in partition.torch_nodes]
 
 
 def test_full_compilation_has_no_smallest_block():
     """Asking for everything in TensorRT outranks min_block_size."""
-    partition = partition_nodes(
-        chain(True).graph, CompilationSettings(min_block_size=9, require_full_compilation=True)
-    )
+    settings = CompilationSettings(min_block_size=9, require_full_compilation=True)
+    partition = partition_nodes(chain(True, False).graph, settings)
 
     assert [1] == [len(nodes) for nodes in partition.blocks.values()]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import threading
 import warnings
 from collections import OrderedDict
@@ -27,6 +28,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torchtrt.callers import warn_caller
 from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
 from torchtrt.packs.preferences import settings_from
+from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.refit import refit_with_memory
@@ -120,7 +122,17 @@ def _compile(
         settings = {**settings, "async_tensor_parallel": False}
     if not roles.tensors or not _returns_tensors(graph_module):
         return _run_in_pytorch(graph_module, example_inputs)
+    if is_broken_off and _is_small(graph_module, settings_from(settings)):
+        return _run_in_pytorch(graph_module, example_inputs)
     return _boxed(_Engines(graph_module, placeholders, roles, settings, is_broken_off))
+
+
+def _is_small(graph_module: GraphModule, settings: CompilationSettings) -> bool:
+    """Returns whether a part of a model has fewer ops than an engine beside PyTorch should have."""
+    smallest = 1 if settings.require_full_compilation else settings.min_block_size
+    nodes = graph_module.graph.nodes
+    calls = (node.op == "call_function" and node.target is not operator.getitem for node in nodes)
+    return bool(sum(calls) < smallest)
 
 
 def _run_in_pytorch(

@@ -44,6 +44,7 @@ from torchtrt_testing.checking import (
 from torchtrt_testing.conformance_checks import (
     cases_beside,
     cases_of_others,
+    catalogue_fault,
     faults_of_validators,
     gives_something,
     is_custom,
@@ -269,6 +270,12 @@ class PackConformance:
         assert not missing, (
             f"No case calls {', '.join(missing)}. Add op_case(...) to `cases`, or the op to `without_case`, and why."
         )
+
+    def test_its_catalogue_lists_every_op(self) -> None:
+        """``catalogue.json`` in its package, if there is one, shows what the pack provides where it is not installed."""
+        fault = catalogue_fault(self.loaded)
+
+        assert not fault, f"{fault} Run `torchtrt catalogue write {self.pack}`."
 
     def test_cases_have_names_of_their_own(self) -> None:
         """A case that fails is found by its name."""

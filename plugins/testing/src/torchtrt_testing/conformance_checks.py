@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from torch.fx import Node
 from torchtrt.contract import Validator, to_rejection
 from torchtrt.errors import TorchTRTError
 from torchtrt.graphs.symbols import no_new_assumptions
-from torchtrt.packs import LoadedPack
+from torchtrt.packs import PACKS, LoadedPack
 from torchtrt.packs.info import FIRST_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import parse_target, qualified_name
+from torchtrt_compiler.catalogue import FILE, Catalogue, CataloguedPack
 from torchtrt_testing import nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.joint_checks import AT_ONCE
@@ -120,6 +122,24 @@ def why_missing(target: Any) -> str | None:
     except TorchTRTError as error:
         return str(error)
     return None
+
+
+def catalogue_fault(loaded: LoadedPack) -> str:
+    """Returns how the list of ops in a pack's package differs from the pack, or an empty string.
+
+    Ops that this PyTorch lacks may be in the list.
+    """
+    path = resources.files(PACKS.package_name(loaded.info.name)) / FILE
+    if not path.is_file():
+        pytest.skip(f"the package has no {FILE}")
+    (listed,) = Catalogue.from_json(path.read_text(encoding="utf-8")).packs
+    entry = CataloguedPack.of(loaded)
+    missing = sorted({*entry.ops} - {*listed.ops})
+    former = sorted(op for op in {*listed.ops} - {*entry.ops} if not why_missing(op))
+    if missing or former:
+        return f"{FILE} lacks {missing} and has {former}, which the pack does not provide."
+    is_same = (listed.distribution, listed.summary) == (entry.distribution, entry.summary)
+    return "" if is_same else f"{FILE} has another name or summary than the pack."
 
 
 def gives_something(target: Any) -> bool:

@@ -4,8 +4,8 @@
 rebuilds the graph with one submodule per block.
 """
 
-from torchtrt_compiler.partitioning.blocks import Partition, TorchNode
+from torchtrt_compiler.partitioning.blocks import NOT_COMPUTED, Partition, TorchNode
 from torchtrt_compiler.partitioning.division import partition_nodes
 from torchtrt_compiler.partitioning.extract import extract_blocks
 
-__all__ = ["Partition", "TorchNode", "extract_blocks", "partition_nodes"]
+__all__ = ["NOT_COMPUTED", "Partition", "TorchNode", "extract_blocks", "partition_nodes"]

@@ -12,7 +12,7 @@ PyTorch's nodes at the beginning of a group have the highest level before, behin
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -43,6 +43,9 @@ class TorchNode:
 _Reason = tuple[str, tuple[Rejection, ...]]
 """Why a node stays in PyTorch: as text of one or more lines, and as data."""
 
+NOT_COMPUTED = frozenset({"write", "view"})
+"""The codes of nodes that stay in PyTorch in any case, and that compute nothing."""
+
 
 @dataclass(frozen=True)
 class Partition:
@@ -64,7 +67,7 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
 
     A node stays in PyTorch if no converter accepts it, or if its block would be smaller than ``min_block_size``.
     It also stays there if an engine would need an input whose size depends on data and has no maximum.
-    With ``require_full_compilation`` no block is too small.
+    No block is too small if nothing but writes and views stays in PyTorch, or with ``require_full_compilation``.
     """
     reasons: dict[Node, _Reason] = {}
     for node in graph.nodes:
@@ -76,8 +79,9 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
                 reasons[node] = reasons[producer]
         elif reason := _rejection(node):
             reasons[node] = reason
-    smallest = 1 if settings.require_full_compilation else settings.min_block_size
     while True:
+        is_whole = all(_computes_nothing(rejections) for _, rejections in reasons.values())
+        smallest = 1 if is_whole or settings.require_full_compilation else settings.min_block_size
         levels = _assign_levels(graph, reasons)
         blocks: dict[int, list[Node]] = {}
         for node, level in levels.items():
@@ -161,6 +165,11 @@ def _rejection(node: Node) -> _Reason | None:
             text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
             return _rule(text, "number")
     return None
+
+
+def _computes_nothing(rejections: Iterable[Rejection]) -> bool:
+    """Returns whether a node stays in PyTorch because it only writes or views memory."""
+    return any(each.code in NOT_COMPUTED for each in rejections)
 
 
 def _rule(reason: str, code: RejectionCode) -> _Reason:

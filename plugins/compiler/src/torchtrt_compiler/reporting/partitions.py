@@ -16,7 +16,8 @@ from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resol
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.tensorrt.probes import DISABLED, disabled
-from torchtrt_compiler.partitioning import Partition, TorchNode
+from torchtrt_compiler.catalogue import Catalogue, available_packs
+from torchtrt_compiler.partitioning import NOT_COMPUTED, Partition, TorchNode
 from torchtrt_compiler.record import current_record
 from torchtrt_runtime.reports.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
 
@@ -26,23 +27,41 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
     members = [node for block in partition.blocks.values() for node in block]
     report.converted = list(count_converters(members))
     report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
-    report.in_torch = list(map(_torch_op, partition.torch_nodes))
+    report.in_torch = list(_torch_ops(partition.torch_nodes))
     sizes = map(len, partition.blocks.values())
     report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
     current_record().partition(report)
 
 
-def _torch_op(entry: TorchNode) -> TorchOp:
+def _torch_ops(entries: Sequence[TorchNode]) -> Iterator[TorchOp]:
+    """Yields the report's rows of nodes that stay in PyTorch."""
+    lacking = {qualified_name(entry.node.target) for entry in entries if _lacks_converter(entry)}
+    catalogue = available_packs() if lacking else Catalogue()
+    providers = {op: tuple(each.distribution for each in catalogue.providers(op)) for op in lacking}
+    for entry in entries:
+        op = qualified_name(entry.node.target)
+        yield _torch_op(entry, op, providers[op] if _lacks_converter(entry) else ())
+
+
+def _lacks_converter(entry: TorchNode) -> bool:
+    """Returns whether a node stays in PyTorch because no converter accepts it."""
+    is_accepted = bool(resolution_of(entry.node))
+    codes = {rejection.code for rejection in entry.rejections}
+    return not is_accepted and not codes & {*NOT_COMPUTED, "divided", "user-excluded"}
+
+
+def _torch_op(entry: TorchNode, op: str, available: tuple[str, ...]) -> TorchOp:
     """Returns the report's row of a node that stays in PyTorch."""
     rejections = entry.rejections
     return TorchOp(
         node=entry.node.name,
-        op=qualified_name(entry.node.target),
+        op=op,
         reason=entry.reason,
         codes=tuple(dict.fromkeys(rejection.code for rejection in rejections)),
         advice=tuple(dict.fromkeys(filter(None, (rejection.advice for rejection in rejections)))),
         model_line=model_line(entry.node),
         reasons=tuple(rejection.reason for rejection in rejections),
+        available=available,
     )
 
 
@@ -132,13 +151,14 @@ def _missed_by(node: Node) -> dict[Capability, str]:
 
 def check_complete(report: CompilationReport) -> None:
     """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
-    missing = tuple(each for each in report.in_torch if not {"write", "view"} & {*each.codes})
+    missing = tuple(each for each in report.in_torch if not NOT_COMPUTED & {*each.codes})
     if not missing:
         return
     lines = []
     for each in missing:
         lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
         lines += [f"  model  {each.model_line}"] if each.model_line else []
+        lines += [f"  {each.op}: install {' or '.join(each.available)}"] if each.available else []
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
@@ -152,13 +172,14 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     ops = [
         each
         for each in report.in_torch
-        if not {"write", "view", "no-input", "user-excluded"} & {*each.codes}
+        if not {*NOT_COMPUTED, "no-input", "user-excluded"} & {*each.codes}
     ]
     small = sum("block-too-small" in each.codes for each in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
     if small:
-        message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
-        message += "require_full_compilation=True, which leaves none in PyTorch"
+        message += (
+            f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1"
+        )
     message += ". The report says why for each: print(compiled.report), or torchtrt.explain(model, inputs)."
     if ops:
         warn_caller(message, NoEngineWarning)

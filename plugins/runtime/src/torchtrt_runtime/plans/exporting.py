@@ -76,8 +76,8 @@ def check_exportable(compiled: CompiledModule) -> None:
     if reasons := list(_obstacles(compiled)):
         lines = "".join(f"\n  {reason}." for reason in reasons)
         raise UnsupportedProgramError(
-            f"A plan holds one engine, and this model is more than that:{lines}\nChange the model, compile it with "
-            "min_block_size=1 or require_full_compilation=True, or keep all of it in a file of torchtrt.save."
+            f"A plan holds one engine, and this model is more than that:{lines}\n"
+            "Change the model, or keep all of it in a file of torchtrt.save."
         )
 
 

@@ -41,9 +41,16 @@ BY_CODE: Mapping[RejectionCode, str] = {
 def advice(entry: TorchOp) -> str:
     """Returns what to do so that a node that stays in PyTorch goes to TensorRT.
 
-    The advice of packs comes first; ``torchtrt.packs.Reject`` takes it.
+    The advice of packs comes first; ``torchtrt.packs.Reject`` takes it. A pack that has the op and is not installed
+    comes before the advice by code.
     """
-    if entry.advice:
-        return " ".join(entry.advice)
+    lines = [*entry.advice, *filter(None, [installation(entry)])]
+    if lines:
+        return " ".join(lines)
     code = next((code for code in BY_CODE if code in entry.codes), OTHERWISE)
     return BY_CODE[code].format(op=entry.op)
+
+
+def installation(entry: TorchOp) -> str:
+    """Returns which distribution to install for a node that stays in PyTorch, or an empty string."""
+    return f"Install {' or '.join(entry.available)}." if entry.available else ""

@@ -35,11 +35,23 @@ aten = torch.ops.aten
 FAMILIES = (arithmetic, functions, products, reductions, structure)
 """The modules that fill the table of rules."""
 VIEW = "PyTorch views complex numbers as pairs of real numbers, or pairs as complex numbers, without a copy."
+OF_COMPLEX_NUMBERS = (
+    *TRANSFORMS,
+    aten._conj.default,
+    aten.complex.default,
+    aten.conj_physical.default,
+    aten.imag.default,
+    aten.polar.default,
+    aten.real.default,
+    aten.view_as_complex.default,
+    aten.view_as_real.default,
+)
+"""The ops that always have complex numbers. The pass converts most others if they have some."""
 _DEPTH = 8
 """How often the parts of an op are taken apart."""
 
 
-@pack.lowering_pass("complex_numbers")
+@pack.lowering_pass("complex_numbers", ops=OF_COMPLEX_NUMBERS)
 def rewrite(graph_module: GraphModule, settings: Any) -> None:
     """Replaces complex values by pairs of real ones wherever a rule is known."""
     if not any(

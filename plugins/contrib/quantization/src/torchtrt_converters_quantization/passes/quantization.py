@@ -85,7 +85,7 @@ _CHECKS = {
 }
 
 
-@pack.lowering_pass()
+@pack.lowering_pass(ops=_REWRITES)
 def quantization(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Makes ops of ``torchtrt_quantization`` of every library's quantization, with packed weights."""
     editor = Editor(graph_module)

@@ -1,0 +1,100 @@
+"""``torchtrt catalogue``, and ``torchtrt packs --available`` and ``--search``: packs that may not be installed."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import resources
+from pathlib import Path
+
+from torchtrt.errors import CatalogueError
+from torchtrt.packs.info import PACKS, normalize
+from torchtrt.packs.scan import scan
+from torchtrt_cli.output import answers, console, print_json, table
+from torchtrt_compiler import catalogue
+from torchtrt_compiler.catalogue import Catalogue, CataloguedPack
+
+_OPS = 6
+"""The maximum number of ops of a pack that a table shows."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Changes the user's catalogue, or writes the file of a pack."""
+    subject: str = arguments.subject
+    if arguments.action == "add":
+        added = catalogue.add(subject)
+        names = [pack.distribution for pack in added.packs]
+        told = [f"Added {_described(pack)}." for pack in added.packs]
+        place = catalogue.own_folder()
+    elif arguments.action == "remove":
+        names = [catalogue.remove(subject)]
+        told = [f"Removed {names[0]}."]
+        place = catalogue.own_folder()
+    else:
+        pack, place = write(subject)
+        names = [pack.distribution]
+        told = [f"Wrote {_described(pack)} to {place}."]
+    if arguments.json:
+        print_json({"action": arguments.action, "distributions": names, "path": str(place)})
+    else:
+        print("\n".join(told), file=answers())
+    return 0
+
+
+def write(name: str) -> tuple[CataloguedPack, Path]:
+    """Writes the list of ops of a pack in use into its package, and returns its entry and the file.
+
+    Raises:
+        CatalogueError: No such pack is in use.
+        UnwritableFileError: The file cannot be written.
+    """
+    from torchtrt.packs import loaded_packs  # which loads packs
+
+    loaded = next((each for each in loaded_packs() if each.info.name == normalize(name)), None)
+    if loaded is None or not loaded.info.distribution:
+        hint = "`torchtrt packs` lists those that are, and says why others are not."
+        raise CatalogueError(f"No pack {name!r} from a distribution is in use. {hint}")
+    package = resources.files(PACKS.package_name(loaded.info.name))
+    path = Path(str(package / catalogue.FILE))
+    pack = CataloguedPack.of(loaded)
+    catalogue.write(Catalogue((pack,)), path)
+    return pack, path
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Prints the packs of the catalogue that are not installed, or those with a text."""
+    installed = {pack.info.name for pack in scan().packs}
+    found = catalogue.current_catalogue()
+    if arguments.available:
+        found = found.without(installed)
+    if arguments.search is not None:
+        found = found.search(arguments.search)
+    if arguments.json:
+        entries = [
+            {**entry, "installed": pack.name in installed}
+            for pack, entry in zip(found.packs, found.as_data()["packs"], strict=True)
+        ]
+        print_json({"packs": entries})
+    elif found.packs:
+        rows = [
+            (
+                pack.distribution,
+                "installed" if pack.name in installed else "not installed",
+                _some(pack.ops) if arguments.search is not None else len(pack.ops) or "-",
+                pack.summary,
+            )
+            for pack in found.packs
+        ]
+        headings = ("distribution", "status", "ops", "summary")
+        console().print(table("Packs of the catalogue", headings, rows))
+    else:
+        print("The catalogue has no such pack.", file=answers())
+    return 0 if found.packs else 1
+
+
+def _some(ops: tuple[str, ...]) -> str:
+    more = [f"and {len(ops) - _OPS} more"] if len(ops) > _OPS else []
+    return "\n".join((*ops[:_OPS], *more)) or "-"
+
+
+def _described(pack: CataloguedPack) -> str:
+    return f"{pack.distribution}: {len(pack.ops)} op{'' if len(pack.ops) == 1 else 's'}"
