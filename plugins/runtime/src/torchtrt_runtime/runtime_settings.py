@@ -17,6 +17,7 @@ from typing import Any
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
+from torchtrt.setting_checks import is_integer
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog
@@ -28,7 +29,7 @@ SPECIALIZATIONS = ("lazy", "eager", "none")
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """How the runtime executes a compiled model. All but the memory needs TensorRT for RTX.
+    """How the runtime executes a compiled model. The first three attributes need TensorRT for RTX.
 
     Attributes:
         cache: The folder that keeps compiled kernels from one process to the next; ``None`` for no cache.
@@ -36,6 +37,8 @@ class RuntimeSettings:
             background; ``"eager"``, before the call; ``"none"``, never. ``None`` leaves TensorRT's default, ``"lazy"``.
         cuda_graphs: Whether the runtime captures each engine as a CUDA graph and replays it.
         share_execution_memory: Whether engines compute in memory that PyTorch's allocator lends for one call at a time.
+        optimization_profile: The optimization profile that every call uses: the number of its range, from 0. ``None``
+            uses the first one that fits.
 
     Raises:
         SettingsError: A value is unusable.
@@ -45,6 +48,7 @@ class RuntimeSettings:
     kernel_specialization: str | None = None
     cuda_graphs: bool = False
     share_execution_memory: bool = False
+    optimization_profile: int | None = None
 
     def __post_init__(self) -> None:
         if self.kernel_specialization not in (None, *SPECIALIZATIONS):
@@ -61,6 +65,12 @@ class RuntimeSettings:
             if not isinstance(value, bool):
                 message = f"{name}={value!r} is not usable: it must be True or False."
                 raise SettingsError(message)
+        profile = self.optimization_profile
+        if profile is not None and not is_integer(profile):
+            message = (
+                f"optimization_profile={profile!r} is not usable: it must be 0 or more, or None."
+            )
+            raise SettingsError(message)
 
     @classmethod
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:
@@ -101,10 +111,11 @@ class RuntimeSettings:
         Raises:
             EngineError: The runtime refuses a setting.
         """
-        if self == _DEFAULT:
-            return engine.create_execution_context()
-        if self == _SHARING:
+        configures = self.cuda_graphs or (self.cache, self.kernel_specialization) != (None, None)
+        if not configures and self.share_execution_memory:
             return context_without_memory(engine)
+        if not configures:
+            return engine.create_execution_context()
         config = engine.create_runtime_config()
         if self.share_execution_memory:
             config.set_execution_context_allocation_strategy(
@@ -127,8 +138,6 @@ class RuntimeSettings:
         return context
 
 
-_DEFAULT = RuntimeSettings()
-_SHARING = RuntimeSettings(share_execution_memory=True)
 _KEPT: weakref.WeakKeyDictionary[Any, KernelCache] = weakref.WeakKeyDictionary()
 """The cache of each execution context, which ends with it."""
 

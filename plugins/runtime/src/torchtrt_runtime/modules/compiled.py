@@ -21,7 +21,7 @@ from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
-from torchtrt_runtime.modules.engine import EngineModule, runs_engines_alone
+from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.modules.execution import Executor, PlainExecutor
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange
 from torchtrt_runtime.processes.meetings import Meeting
@@ -149,7 +149,8 @@ class CompiledModule(torch.nn.Module):
         """The settings with which the runtime executes the engines. Assigned settings apply from the next call on.
 
         Raises:
-            SettingsError: The value is no RuntimeSettings, or the TensorRT of the engines lacks what a setting needs.
+            SettingsError: The value is no RuntimeSettings, the TensorRT of the engines lacks what a setting needs, or
+                the engines have no such profile.
         """
         return next((each.runtime_settings for each in self._engines()), RuntimeSettings())
 
@@ -164,8 +165,16 @@ class CompiledModule(torch.nn.Module):
         for engine in self._engines():
             with use_module(engine.tensorrt_module):
                 settings.check()
+        pinned, count = settings.optimization_profile, len(self.checks.profiles)
+        if pinned is not None and pinned >= count:
+            raise SettingsError(
+                f"optimization_profile={pinned} is not usable: the model has {count} profile{'s' * (count > 1)}, "
+                "counted from 0."
+            )
+        self.checks = self.checks.with_pinned_profile(pinned)
         for engine in self._engines():
             engine.reload(runtime_settings=settings)
+        self.executor.drop_calls()  # which were captured with the former settings
 
     def _engines(self) -> Iterator[EngineModule]:
         parts = self.graph_module.modules()
@@ -176,7 +185,7 @@ class CompiledModule(torch.nn.Module):
         if name == "graph_module":
             value._tracer_cls = _BufferTracer
             self._memory_checks = MemoryChecks.of(value)
-            self._runs_engines_alone = runs_engines_alone(value)
+            self._runs_engines_alone = _runs_engines_alone(value)
             self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
         if name in ("graph_module", "executor"):
             # Inputs that are like others do not show which memory they share with what the model writes to.
@@ -297,6 +306,14 @@ def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) ->
     if count > len(names):
         parts.append(f"{count} are given by place")
     return "; ".join(parts)
+
+
+def _runs_engines_alone(graph_module: GraphModule) -> bool:
+    """Returns whether PyTorch computes nothing in a compiled model's graph."""
+    modules = graph_module._modules.items()
+    engines = [name for name, module in modules if isinstance(module, EngineModule)]
+    called = {node.target for node in graph_module.graph.nodes if node.op.startswith("call_")}
+    return called <= {getitem, *engines}
 
 
 def _whole_engine(graph_module: GraphModule) -> str | None:
