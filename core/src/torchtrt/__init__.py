@@ -34,13 +34,14 @@ if TYPE_CHECKING:
         weight_streaming,
     )
     from torchtrt_runtime.plans.loading import engine_module
+    from torchtrt_runtime.settings_context import runtime_settings
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
     "dynamo_tensorrt_converter", "engine_module", "explain", "export_engine", "follow", "load", "profile",
-    "record_compilation", "refit_module_weights", "save", "trt", "use_tensorrt", "weight_streaming",
+    "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
 # Imported on first use: torch.export and the compiler take longer to import than all packs
@@ -56,8 +57,9 @@ _LAZY = {
     "torchtrt_runtime": (
         "CompiledModule", "RuntimeSettings", "export_engine", "load", "save", "weight_streaming",
     ),
-    # The package has a module of this name.
+    # The package has modules of these names.
     "torchtrt_runtime.plans.loading": ("engine_module",),
+    "torchtrt_runtime.settings_context": ("runtime_settings",),
 }  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -146,9 +146,7 @@ _SWITCH = Check(_is_switch, "True or False")
 OPS = Check(_is_op_or_collection, "an op, or a collection of ops")
 _COUNT = Check(_is_count, "an integer from 1 to 2**31 - 1")
 _NAMES = Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
-_INTEGER_OR_NONE = Check(
-    lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"
-)
+INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
 
 CHECKS: Mapping[str, Check] = {
     "torch_executed_ops": OPS,
@@ -178,12 +176,12 @@ CHECKS: Mapping[str, Check] = {
     "use_fp32_acc": _SWITCH,
     "immutable_weights": _SWITCH,
     "strip_engine_weights": _SWITCH,
-    "tactic_sources": _INTEGER_OR_NONE,
+    "tactic_sources": INTEGER_OR_NONE,
     "sparse_weights": _SWITCH,
     "version_compatible": _SWITCH,
     "hardware_compatible": _SWITCH,
     "enable_weight_streaming": _SWITCH,
-    "max_aux_streams": _INTEGER_OR_NONE,
+    "max_aux_streams": INTEGER_OR_NONE,
     "cuda_graphs": Check(
         lambda value: _is_switch(value) or value in ("overwrite", "runtime"),
         "True, False, 'overwrite' or 'runtime'",

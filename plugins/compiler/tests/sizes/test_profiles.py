@@ -138,8 +138,8 @@ def test_a_profile_that_the_model_does_not_have_is_refused():
     _, made = compiled(OneBlock)
     for number, message in (
         (2, "the model has 2 profiles"),
-        (-1, "0 or more"),
-        (True, "0 or more"),
+        (-1, "must be 0 to"),
+        (True, "must be 0 to"),
     ):
         with pytest.raises(SettingsError, match=message):
             made.runtime_settings = RuntimeSettings(optimization_profile=number)

@@ -22,7 +22,7 @@ from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.engine import EngineModule
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor, ExecutorChoice, PlainExecutor
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange
 from torchtrt_runtime.processes.meetings import Meeting
 from torchtrt_runtime.reports.report import CompilationReport
@@ -74,8 +74,8 @@ class CompiledModule(torch.nn.Module):
         interface: How the model may be called.
         report: What went where and why, which pack converted what, and how long each stage took.
         settings: The settings that it was compiled with.
+        executor_for: Returns what runs the graph, for runtime settings.
         weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
-        executor: What runs the graph.
 
     Attributes:
         graph_module: The graph; the next call runs the one that is assigned here.
@@ -88,6 +88,7 @@ class CompiledModule(torch.nn.Module):
     """
 
     executor: Executor = PlainExecutor()
+    _runtime_settings = RuntimeSettings()
     _replay: Callable[..., Any] | None = None
 
     def __init__(
@@ -96,8 +97,8 @@ class CompiledModule(torch.nn.Module):
         interface: CallInterface,
         report: CompilationReport,
         settings: CompilationSettings,
+        executor_for: ExecutorChoice,
         weight_recipes: Mapping[str, Any] | None = None,
-        executor: Executor | None = None,
     ) -> None:
         super().__init__()
         report.inputs = [*input_lines(interface.checks)]
@@ -112,7 +113,8 @@ class CompiledModule(torch.nn.Module):
         self.usage_checks = interface.usage_checks
         self.shared_inputs = frozenset(interface.shared_inputs)
         self.graph_module = graph_module
-        self.executor = PlainExecutor() if executor is None else executor
+        self._executor_for = executor_for
+        self.executor = executor_for(settings, False, None)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(self.checks.inputs)
         flat = pytree.tree_structure(((0,) * count, {}))
@@ -152,7 +154,7 @@ class CompiledModule(torch.nn.Module):
             SettingsError: The value is no RuntimeSettings, the TensorRT of the engines lacks what a setting needs, or
                 the engines have no such profile.
         """
-        return next((each.runtime_settings for each in self._engines()), RuntimeSettings())
+        return self._runtime_settings
 
     @runtime_settings.setter
     def runtime_settings(self, settings: RuntimeSettings) -> None:
@@ -174,7 +176,11 @@ class CompiledModule(torch.nn.Module):
         self.checks = self.checks.with_pinned_profile(pinned)
         for engine in self._engines():
             engine.reload(runtime_settings=settings)
+        if settings.cuda_graphs != self._runtime_settings.cuda_graphs:
+            inner = self.executor.inner
+            self.executor = self._executor_for(self.settings, settings.cuda_graphs, inner)
         self.executor.drop_calls()  # which were captured with the former settings
+        self._runtime_settings = settings
 
     def _engines(self) -> Iterator[EngineModule]:
         parts = self.graph_module.modules()
