@@ -81,6 +81,7 @@ class CompiledModule(torch.nn.Module):
         graph_module: The graph; the next call runs the one that is assigned here.
         executor: The executor; the next call uses the one that is assigned here.
         interface: How the model may be called. Its fields are attributes of this module as well.
+        extra_files: The texts that were in the file that it was loaded from, by name.
 
     The results of a call are new memory, never the model's. Where PyTorch, and not an engine, takes a
     view, results may share memory as they do in eager PyTorch. The view of an input shares it with the
@@ -103,6 +104,7 @@ class CompiledModule(torch.nn.Module):
         super().__init__()
         report.inputs = [*input_lines(interface.checks)]
         self.report = report
+        self.extra_files: dict[str, str] = {}
         self.settings = settings
         self.weight_recipes = weight_recipes
         self.interface = interface
