@@ -42,7 +42,6 @@ ADVICE = MappingProxyType(
         "engine_cache_dir": "Use engine_cache='folder'.",
         "engine_cache_size": "Set the environment variable TORCHTRT_CACHE_SIZE.",
         "engine_capability": "torchtrt builds engines of TensorRT's standard capability only.",
-        "fallback_data_dependent_ops": "Name the ops in torch_executed_ops, such as 'aten.nonzero'.",
         "ir": "Drop it: torchtrt.compile exports the model, and torch.compile(model, backend='torchtrt') traces it.",
         "l2_limit_for_tiling": _TILING,
         "lazy_engine_init": "Drop it: the first call loads the engines.",

@@ -151,6 +151,7 @@ INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 
 CHECKS: Mapping[str, Check] = {
     "torch_executed_ops": OPS,
     "torch_executed_on_failure": _SWITCH,
+    "fallback_data_dependent_ops": _SWITCH,
     "min_block_size": _COUNT,
     "require_full_compilation": _SWITCH,
     "dryrun": _SWITCH,

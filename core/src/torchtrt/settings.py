@@ -36,6 +36,7 @@ class CompilationSettings:
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
         torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
             warning and the reason in the report. Without it they end the compilation.
+        fallback_data_dependent_ops: Ops whose results have a size that depends on data stay in PyTorch.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back.
         require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
@@ -106,6 +107,7 @@ class CompilationSettings:
 
     torch_executed_ops: frozenset[Target] = frozenset()
     torch_executed_on_failure: bool = False
+    fallback_data_dependent_ops: bool = False
     min_block_size: int = 5
     require_full_compilation: bool = False
     dryrun: bool = False

@@ -37,6 +37,7 @@ Default = TypeVar("Default")
 
 _DEFAULT_SETTINGS = CompilationSettings()
 _EXCLUDED = "torch_executed_ops keeps this op in PyTorch"
+_ALLOCATES = "fallback_data_dependent_ops keeps ops in PyTorch whose results have a size that depends on data"
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
@@ -66,6 +67,10 @@ class _Lookup:
         """Returns why a candidate does not convert the node, or ``None`` if it does."""
         if (unusable := self.unusable.get(candidate)) is not None:
             return unusable
+        support = candidate.support
+        if support.requires_output_allocator and self.settings.fallback_data_dependent_ops:
+            advice = "Compile without fallback_data_dependent_ops."
+            return Rejection(candidate, _ALLOCATES, "user-excluded", advice)
         if self._needs_fixed_sizes(candidate) and self.is_dynamic:
             return Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
         if self._may_be_behind(candidate):

@@ -37,6 +37,7 @@ _LED_TO_THE_GRAPH = frozenset(
     {
         "torch_executed_ops",
         "torch_executed_on_failure",
+        "fallback_data_dependent_ops",
         "min_block_size",
         "max_engine_bytes",
         "offload_module_to_cpu",

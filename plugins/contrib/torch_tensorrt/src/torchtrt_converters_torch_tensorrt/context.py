@@ -27,7 +27,6 @@ DEFAULTS = {
     "enable_experimental_decompositions": False,
     "enable_resource_partitioning": False,
     "engine_capability": None,
-    "fallback_data_dependent_ops": False,
     "l2_limit_for_tiling": -1,
     "lazy_engine_init": False,
     "make_refittable": False,
