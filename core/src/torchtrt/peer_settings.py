@@ -54,7 +54,6 @@ ADVICE = MappingProxyType(
         "reuse_cached_engines": _CACHE,
         "tiling_optimization_level": _TILING,
         "timing_cache_path": "Use engine_cache='folder', which has the timings, too.",
-        "torch_executed_modules": "Name the ops of the module in torch_executed_ops.",
         "truncate_long_and_double": "Use truncate_double=True.",
         "use_complex_decomposition": "Drop it: the pack complex replaces complex values by pairs of real ones.",
         "use_distributed_mode_trace": "Drop it: torchtrt recognizes models with distributed weights.",

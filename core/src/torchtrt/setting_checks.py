@@ -145,11 +145,13 @@ class Check:
 _SWITCH = Check(_is_switch, "True or False")
 OPS = Check(_is_op_or_collection, "an op, or a collection of ops")
 _COUNT = Check(_is_count, "an integer from 1 to 2**31 - 1")
+_PATTERNS = Check(_are_patterns, "a collection of regular expressions")
 _NAMES = Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
 INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
 
 CHECKS: Mapping[str, Check] = {
     "torch_executed_ops": OPS,
+    "torch_executed_modules": _PATTERNS,
     "torch_executed_on_failure": _SWITCH,
     "fallback_data_dependent_ops": _SWITCH,
     "min_block_size": _COUNT,
@@ -165,7 +167,7 @@ CHECKS: Mapping[str, Check] = {
     "allow_dequantized_weights": _SWITCH,
     "autocast": Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
     "autocast_excluded_ops": OPS,
-    "autocast_excluded_nodes": Check(_are_patterns, "a collection of regular expressions"),
+    "autocast_excluded_nodes": _PATTERNS,
     "max_engine_bytes": Check(
         lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
     ),

@@ -34,6 +34,8 @@ class CompilationSettings:
     Attributes:
         torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet,
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
+        torch_executed_modules: Modules of the model whose ops stay in PyTorch: regular expressions. Each matches a
+            whole path, as ``"encoder.layer.0"``, or the whole name of a class.
         torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
             warning and the reason in the report. Without it they end the compilation.
         fallback_data_dependent_ops: Ops whose results have a size that depends on data stay in PyTorch.
@@ -106,6 +108,7 @@ class CompilationSettings:
     """
 
     torch_executed_ops: frozenset[Target] = frozenset()
+    torch_executed_modules: frozenset[str] = frozenset()
     torch_executed_on_failure: bool = False
     fallback_data_dependent_ops: bool = False
     min_block_size: int = 5
@@ -164,7 +167,8 @@ class CompilationSettings:
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
-        self._keep("autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
+        for name in ("torch_executed_modules", "autocast_excluded_nodes"):
+            self._keep(name, frozenset(getattr(self, name)))
         self._keep("disabled_capabilities", layers_named(self.disabled_capabilities))
         self._keep("target_compute_capabilities", targets)
         self._keep("input_names", tuple(self.input_names))

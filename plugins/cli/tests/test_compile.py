@@ -121,6 +121,7 @@ def test_the_engine_of_a_model_with_two_parts_is_refused_with_the_reasons(tmp_pa
 
 TEXTS = {
     "torch_executed_ops": ("aten.gelu, aten::add.Tensor", None),
+    "torch_executed_modules": (r"a\.\d", frozenset({r"a\.\d"})),
     "torch_executed_on_failure": ("on", True),
     "fallback_data_dependent_ops": ("on", True),
     "min_block_size": ("3", 3),

@@ -27,6 +27,7 @@ from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
+from torchtrt.registry.excluded_modules import excluding_module
 from torchtrt.registry.listing import OpRow, list_everything, op_rows
 from torchtrt.registry.order import Conflict, preferred_first
 from torchtrt.registry.table import Decompositions, Table
@@ -147,6 +148,11 @@ class ConverterRegistry:
         rejections: tuple[Rejection, ...] = ()
         if settings.torch_executed_ops and target in settings.torch_executed_ops:
             rejections = (Rejection(None, _EXCLUDED, "user-excluded"),)
+            return Resolution(target, node.name, None, rejections, candidates)
+        if settings.torch_executed_modules and (pattern := excluding_module(node, settings)):
+            reason = f"torch_executed_modules={pattern!r} keeps the ops of this module in PyTorch"
+            advice = "Take the module out of torch_executed_modules."
+            rejections = (Rejection(None, reason, "user-excluded", advice),)
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])

@@ -36,6 +36,7 @@ from torchtrt_runtime.weights.recipe import digest
 _LED_TO_THE_GRAPH = frozenset(
     {
         "torch_executed_ops",
+        "torch_executed_modules",
         "torch_executed_on_failure",
         "fallback_data_dependent_ops",
         "min_block_size",
