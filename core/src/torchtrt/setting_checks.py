@@ -147,6 +147,9 @@ OPS = Check(_is_op_or_collection, "an op, or a collection of ops")
 _COUNT = Check(_is_count, "an integer from 1 to 2**31 - 1")
 _PATTERNS = Check(_are_patterns, "a collection of regular expressions")
 _NAMES = Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
+_BYTES_OR_NONE = Check(
+    lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
+)
 INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
 
 CHECKS: Mapping[str, Check] = {
@@ -168,12 +171,15 @@ CHECKS: Mapping[str, Check] = {
     "autocast": Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
     "autocast_excluded_ops": OPS,
     "autocast_excluded_nodes": _PATTERNS,
-    "max_engine_bytes": Check(
-        lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
-    ),
+    "max_engine_bytes": _BYTES_OR_NONE,
     "offload_module_to_cpu": _SWITCH,
     "workspace_size": Check(_is_byte_count, "bytes, 0 or more"),
     "optimization_level": Check(_is_level, "0 to 5 or None"),
+    "tiling_optimization_level": Check(
+        lambda value: value in (None, "none", "fast", "moderate", "full"),
+        "'none', 'fast', 'moderate', 'full' or None",
+    ),
+    "l2_limit_for_tiling": _BYTES_OR_NONE,
     "num_avg_timing_iters": _COUNT,
     "disable_tf32": _SWITCH,
     "use_fp32_acc": _SWITCH,

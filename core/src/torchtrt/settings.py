@@ -69,6 +69,9 @@ class CompilationSettings:
             afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
+        tiling_optimization_level: How long TensorRT searches for kernels that compute in tiles: ``"none"``, ``"fast"``,
+            ``"moderate"`` or ``"full"``. ``None`` leaves its default.
+        l2_limit_for_tiling: Bytes of the L2 cache that tiles may use; ``None`` leaves TensorRT's choice.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         use_fp32_acc: Sum the terms of float16 matrix products in float32, as PyTorch does. Without it TensorRT may sum
@@ -130,6 +133,8 @@ class CompilationSettings:
     offload_module_to_cpu: bool = False
     workspace_size: int = 0
     optimization_level: int | None = None
+    tiling_optimization_level: str | None = None
+    l2_limit_for_tiling: int | None = None
     num_avg_timing_iters: int = 1
     disable_tf32: bool = False
     use_fp32_acc: bool = False

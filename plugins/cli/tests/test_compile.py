@@ -143,6 +143,8 @@ TEXTS = {
     "offload_module_to_cpu": ("on", True),
     "workspace_size": ("1_000", 1000),
     "optimization_level": ("none", None),
+    "tiling_optimization_level": ("full", "full"),
+    "l2_limit_for_tiling": ("1_000", 1000),
     "num_avg_timing_iters": ("8", 8),
     "disable_tf32": ("true", True),
     "use_fp32_acc": ("true", True),
