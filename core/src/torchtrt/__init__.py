@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Input,
         compile,
         explain,
+        export,
         profile,
         record_compilation,
         refit_module_weights,
@@ -40,7 +41,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
-    "dynamo_tensorrt_converter", "engine_module", "explain", "export_engine", "follow", "load", "profile",
+    "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load", "profile",
     "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
@@ -51,7 +52,8 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        "Input", "compile", "explain", "profile", "record_compilation", "refit_module_weights",
+        "Input", "compile", "explain", "export", "profile", "record_compilation",
+        "refit_module_weights",
     ),
     "torchtrt_follow": ("follow",),
     "torchtrt_runtime": (

@@ -110,6 +110,11 @@ def _are_patterns(value: Any) -> bool:
     return not isinstance(value, str) and all(_is_pattern(each) for each in value)
 
 
+def _are_texts(value: Any) -> bool:
+    is_collection = isinstance(value, Iterable) and not isinstance(value, str)
+    return is_collection and all(isinstance(each, str) for each in value)
+
+
 def _is_pattern(text: Any) -> bool:
     try:
         re.compile(text)
@@ -207,6 +212,7 @@ CHECKS: Mapping[str, Check] = {
     "kernel_specialization": Check(
         lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
     ),
+    "disabled_passes": Check(_are_texts, "a collection of names, such as ['aten_core.autocast']"),
     "disabled_capabilities": Check(
         lambda value: layers_named(value) is not None,
         f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",

@@ -49,6 +49,7 @@ class CompilationSettings:
         converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
+        disabled_passes: Lowering passes of packs that do not run, as ``"aten_core.partial_writes"``.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
         nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
@@ -121,6 +122,7 @@ class CompilationSettings:
     converter_preferences: Mapping[Target, str] = field(default_factory=dict)
     torch_enabled_decompositions: frozenset[Target] = frozenset()
     torch_disabled_decompositions: frozenset[Target] = frozenset()
+    disabled_passes: frozenset[str] = frozenset()
     disabled_capabilities: frozenset[Capability] = frozenset()
     nccl_in_engines: bool = False
     async_tensor_parallel: bool = False
@@ -172,7 +174,7 @@ class CompilationSettings:
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
-        for name in ("torch_executed_modules", "autocast_excluded_nodes"):
+        for name in ("torch_executed_modules", "autocast_excluded_nodes", "disabled_passes"):
             self._keep(name, frozenset(getattr(self, name)))
         self._keep("disabled_capabilities", layers_named(self.disabled_capabilities))
         self._keep("target_compute_capabilities", targets)

@@ -132,6 +132,7 @@ TEXTS = {
     "torch_enabled_decompositions": ("aten.silu", None),
     "torch_disabled_decompositions": ('{"aten.silu"}', None),
     "disabled_capabilities": ("ATTENTION", frozenset({Capability.ATTENTION})),
+    "disabled_passes": ("aten_core.autocast", frozenset({"aten_core.autocast"})),
     "nccl_in_engines": ("true", True),
     "async_tensor_parallel": ("true", True),
     "truncate_double": ("true", True),

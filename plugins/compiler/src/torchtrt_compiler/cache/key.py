@@ -46,6 +46,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "dryrun",
         "assume_dynamic_shape_support",
         "converter_preferences",
+        "disabled_passes",
         "nccl_in_engines",
         "async_tensor_parallel",
         "torch_enabled_decompositions",
