@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.compiled import engines_of
 from torchtrt.packs import ConverterPack, PackInfo, Reject, state
 from torchtrt.packs.state import add_pack
 from torchtrt.registry import DYNAMO_CONVERTERS
@@ -46,6 +47,7 @@ X = torch.rand(4, 4)
     ("function", "settings", "expected"),
     [
         (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "user-excluded"),
+        (torch.nonzero, {"fallback_data_dependent_ops": True}, "user-excluded"),
         (lambda x: torch.igamma(x, x + 1), {"min_block_size": 2}, "block-too-small"),
         (lambda x: x.to(torch.complex128).sum().abs(), {}, "dtype"),
         (torch.linalg.eigvalsh, {}, "no-converter"),
@@ -133,3 +135,26 @@ def test_an_op_that_writes_inside_is_no_write():
     (normalization,) = caught.value.missing
     assert "decomposition" in normalization.codes
     assert "write" not in normalization.codes
+
+
+class Selections(torch.nn.Module):
+    """Selects in several ways, between ops on all elements."""
+
+    def forward(self, x):
+        kept = torch.exp(x) * 2
+        return kept[x > 0] + 1, torch.nonzero(x), torch.masked_select(kept, x > 0), torch.tanh(kept)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_no_engine_allocates_outputs_if_data_dependent_ops_stay_in_pytorch(version, wanted):
+    """What they read is computed in engines all the same."""
+    model = Selections().eval()
+    compiled = torchtrt.compile(
+        model, [torch.randn(4, 4)], min_block_size=1, fallback_data_dependent_ops=wanted
+    )
+    engines = engines_of(compiled)
+
+    assert wanted != any(engine.requires_output_allocator for engine in engines)
+    assert engines
+    for x in (torch.randn(4, 4), -torch.ones(4, 4)):
+        torch.testing.assert_close(compiled(x), model(x))

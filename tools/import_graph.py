@@ -56,6 +56,8 @@ def importers(module: str) -> set[str]:
     """Returns a module and those of all packages that import it directly or through others."""
     modules = {name: path for package in packages() for name, path in package.modules().items()}
     direct = {name: set(_resolved(path, modules)) for name, path in modules.items()}
+    for name, names in direct.items():  # importing a module of another package imports that package
+        names |= {other.split(".")[0] for other in names} - {name.split(".")[0]}
     importing, new = {module}, {module}
     while new:
         new = {name for name, names in direct.items() if names & new} - importing

@@ -70,11 +70,8 @@ def check(program: Program, compile_model: Callable[[Interpreted, Program], Run]
 def may_refuse(program: Program, error: Exception, compile_model: object) -> bool:
     """Returns whether an error is one of those that are documented."""
     message = str(error)
-    if compile_model is just_in_time and (
-        "is mutated in the forward method" in message  # the backend makes constants of buffers
-        or "needs example inputs" in message  # PyTorch captured a graph over buffers only
-    ):
-        return True
+    if compile_model is just_in_time and "is mutated in the forward method" in message:
+        return True  # the backend makes constants of buffers
     if (
         "is not in the correct order" in message
     ):  # a fault of PyTorch where a result and what is written are inputs

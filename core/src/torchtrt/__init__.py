@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Input,
         compile,
         explain,
+        export,
         profile,
         record_compilation,
         refit_module_weights,
@@ -34,13 +35,14 @@ if TYPE_CHECKING:
         weight_streaming,
     )
     from torchtrt_runtime.plans.loading import engine_module
+    from torchtrt_runtime.settings_context import runtime_settings
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
-    "dynamo_tensorrt_converter", "engine_module", "explain", "export_engine", "follow", "load", "profile",
-    "record_compilation", "refit_module_weights", "save", "trt", "use_tensorrt", "weight_streaming",
+    "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load", "profile",
+    "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
 # Imported on first use: torch.export and the compiler take longer to import than all packs
@@ -50,14 +52,16 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        "Input", "compile", "explain", "profile", "record_compilation", "refit_module_weights",
+        "Input", "compile", "explain", "export", "profile", "record_compilation",
+        "refit_module_weights",
     ),
     "torchtrt_follow": ("follow",),
     "torchtrt_runtime": (
         "CompiledModule", "RuntimeSettings", "export_engine", "load", "save", "weight_streaming",
     ),
-    # The package has a module of this name.
+    # The package has modules of these names.
     "torchtrt_runtime.plans.loading": ("engine_module",),
+    "torchtrt_runtime.settings_context": ("runtime_settings",),
 }  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -183,6 +183,10 @@ class Capability(enum.Enum):
         "building", "timing caches", "TensorRT 8.6",
         "The builder takes the timings of kernels from earlier builds.",
     )  # fmt: skip
+    TILING = (
+        "building", "tiling optimization", "TensorRT 10.8",
+        "The builder searches for kernels that compute in tiles of the size of the L2 cache.",
+    )  # fmt: skip
     SHARED_PROFILES = (
         "building", "optimization profiles that contexts share", "TensorRT 10.0",
         "Several execution contexts use one optimization profile without a preview feature.",

@@ -12,7 +12,6 @@ _DLA = "torchtrt builds engines for GPUs only, not for DLA."
 _LIMIT = "Use max_engine_bytes, the maximum number of bytes of weights of one engine."
 _MEASURED = "torchtrt measures no ranges. Keep nodes in float32 with autocast_excluded_ops or autocast_excluded_nodes."
 _REFIT = "Use immutable_weights=False."
-_TILING = "torchtrt leaves tiling to TensorRT's defaults."
 _TYPING = "Drop it: the dtypes of the model are those of its engines."
 
 ADVICE = MappingProxyType(
@@ -42,9 +41,7 @@ ADVICE = MappingProxyType(
         "engine_cache_dir": "Use engine_cache='folder'.",
         "engine_cache_size": "Set the environment variable TORCHTRT_CACHE_SIZE.",
         "engine_capability": "torchtrt builds engines of TensorRT's standard capability only.",
-        "fallback_data_dependent_ops": "Name the ops in torch_executed_ops, such as 'aten.nonzero'.",
         "ir": "Drop it: torchtrt.compile exports the model, and torch.compile(model, backend='torchtrt') traces it.",
-        "l2_limit_for_tiling": _TILING,
         "lazy_engine_init": "Drop it: the first call loads the engines.",
         "make_refitable": _REFIT,
         "make_refittable": _REFIT,
@@ -53,9 +50,7 @@ ADVICE = MappingProxyType(
         "refit": _REFIT,
         "refit_identical_engine_weights": "Drop it: with immutable_weights=False, all weights can be replaced.",
         "reuse_cached_engines": _CACHE,
-        "tiling_optimization_level": _TILING,
         "timing_cache_path": "Use engine_cache='folder', which has the timings, too.",
-        "torch_executed_modules": "Name the ops of the module in torch_executed_ops.",
         "truncate_long_and_double": "Use truncate_double=True.",
         "use_complex_decomposition": "Drop it: the pack complex replaces complex values by pairs of real ones.",
         "use_distributed_mode_trace": "Drop it: torchtrt recognizes models with distributed weights.",

@@ -110,6 +110,11 @@ def _are_patterns(value: Any) -> bool:
     return not isinstance(value, str) and all(_is_pattern(each) for each in value)
 
 
+def _are_texts(value: Any) -> bool:
+    is_collection = isinstance(value, Iterable) and not isinstance(value, str)
+    return is_collection and all(isinstance(each, str) for each in value)
+
+
 def _is_pattern(text: Any) -> bool:
     try:
         re.compile(text)
@@ -145,14 +150,18 @@ class Check:
 _SWITCH = Check(_is_switch, "True or False")
 OPS = Check(_is_op_or_collection, "an op, or a collection of ops")
 _COUNT = Check(_is_count, "an integer from 1 to 2**31 - 1")
+_PATTERNS = Check(_are_patterns, "a collection of regular expressions")
 _NAMES = Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
-_INTEGER_OR_NONE = Check(
-    lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"
+_BYTES_OR_NONE = Check(
+    lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
 )
+INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
 
 CHECKS: Mapping[str, Check] = {
     "torch_executed_ops": OPS,
+    "torch_executed_modules": _PATTERNS,
     "torch_executed_on_failure": _SWITCH,
+    "fallback_data_dependent_ops": _SWITCH,
     "min_block_size": _COUNT,
     "require_full_compilation": _SWITCH,
     "dryrun": _SWITCH,
@@ -166,24 +175,27 @@ CHECKS: Mapping[str, Check] = {
     "allow_dequantized_weights": _SWITCH,
     "autocast": Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
     "autocast_excluded_ops": OPS,
-    "autocast_excluded_nodes": Check(_are_patterns, "a collection of regular expressions"),
-    "max_engine_bytes": Check(
-        lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
-    ),
+    "autocast_excluded_nodes": _PATTERNS,
+    "max_engine_bytes": _BYTES_OR_NONE,
     "offload_module_to_cpu": _SWITCH,
     "workspace_size": Check(_is_byte_count, "bytes, 0 or more"),
     "optimization_level": Check(_is_level, "0 to 5 or None"),
+    "tiling_optimization_level": Check(
+        lambda value: value in (None, "none", "fast", "moderate", "full"),
+        "'none', 'fast', 'moderate', 'full' or None",
+    ),
+    "l2_limit_for_tiling": _BYTES_OR_NONE,
     "num_avg_timing_iters": _COUNT,
     "disable_tf32": _SWITCH,
     "use_fp32_acc": _SWITCH,
     "immutable_weights": _SWITCH,
     "strip_engine_weights": _SWITCH,
-    "tactic_sources": _INTEGER_OR_NONE,
+    "tactic_sources": INTEGER_OR_NONE,
     "sparse_weights": _SWITCH,
     "version_compatible": _SWITCH,
     "hardware_compatible": _SWITCH,
     "enable_weight_streaming": _SWITCH,
-    "max_aux_streams": _INTEGER_OR_NONE,
+    "max_aux_streams": INTEGER_OR_NONE,
     "cuda_graphs": Check(
         lambda value: _is_switch(value) or value in ("overwrite", "runtime"),
         "True, False, 'overwrite' or 'runtime'",
@@ -200,6 +212,7 @@ CHECKS: Mapping[str, Check] = {
     "kernel_specialization": Check(
         lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
     ),
+    "disabled_passes": Check(_are_texts, "a collection of names, such as ['aten_core.autocast']"),
     "disabled_capabilities": Check(
         lambda value: layers_named(value) is not None,
         f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",

@@ -34,8 +34,11 @@ class CompilationSettings:
     Attributes:
         torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet,
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
+        torch_executed_modules: Modules of the model whose ops stay in PyTorch: regular expressions. Each matches a
+            whole path, as ``"encoder.layer.0"``, or the whole name of a class.
         torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
             warning and the reason in the report. Without it they end the compilation.
+        fallback_data_dependent_ops: Ops whose results have a size that depends on data stay in PyTorch.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back. A block that is the whole model becomes an engine.
         require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
@@ -46,6 +49,7 @@ class CompilationSettings:
         converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
+        disabled_passes: Lowering passes of packs that do not run, as ``"aten_core.partial_writes"``.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
         nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
@@ -66,6 +70,9 @@ class CompilationSettings:
             afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
+        tiling_optimization_level: How long TensorRT searches for kernels that compute in tiles: ``"none"``, ``"fast"``,
+            ``"moderate"`` or ``"full"``. ``None`` leaves its default.
+        l2_limit_for_tiling: Bytes of the L2 cache that tiles may use; ``None`` leaves TensorRT's choice.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         use_fp32_acc: Sum the terms of float16 matrix products in float32, as PyTorch does. Without it TensorRT may sum
@@ -105,7 +112,9 @@ class CompilationSettings:
     """
 
     torch_executed_ops: frozenset[Target] = frozenset()
+    torch_executed_modules: frozenset[str] = frozenset()
     torch_executed_on_failure: bool = False
+    fallback_data_dependent_ops: bool = False
     min_block_size: int = 5
     require_full_compilation: bool = False
     dryrun: bool = False
@@ -113,6 +122,7 @@ class CompilationSettings:
     converter_preferences: Mapping[Target, str] = field(default_factory=dict)
     torch_enabled_decompositions: frozenset[Target] = frozenset()
     torch_disabled_decompositions: frozenset[Target] = frozenset()
+    disabled_passes: frozenset[str] = frozenset()
     disabled_capabilities: frozenset[Capability] = frozenset()
     nccl_in_engines: bool = False
     async_tensor_parallel: bool = False
@@ -125,6 +135,8 @@ class CompilationSettings:
     offload_module_to_cpu: bool = False
     workspace_size: int = 0
     optimization_level: int | None = None
+    tiling_optimization_level: str | None = None
+    l2_limit_for_tiling: int | None = None
     num_avg_timing_iters: int = 1
     disable_tf32: bool = False
     use_fp32_acc: bool = False
@@ -162,7 +174,8 @@ class CompilationSettings:
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
-        self._keep("autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
+        for name in ("torch_executed_modules", "autocast_excluded_nodes", "disabled_passes"):
+            self._keep(name, frozenset(getattr(self, name)))
         self._keep("disabled_capabilities", layers_named(self.disabled_capabilities))
         self._keep("target_compute_capabilities", targets)
         self._keep("input_names", tuple(self.input_names))

@@ -121,7 +121,9 @@ def test_the_engine_of_a_model_with_two_parts_is_refused_with_the_reasons(tmp_pa
 
 TEXTS = {
     "torch_executed_ops": ("aten.gelu, aten::add.Tensor", None),
+    "torch_executed_modules": (r"a\.\d", frozenset({r"a\.\d"})),
     "torch_executed_on_failure": ("on", True),
+    "fallback_data_dependent_ops": ("on", True),
     "min_block_size": ("3", 3),
     "require_full_compilation": ("False", False),
     "dryrun": ("1", True),
@@ -130,6 +132,7 @@ TEXTS = {
     "torch_enabled_decompositions": ("aten.silu", None),
     "torch_disabled_decompositions": ('{"aten.silu"}', None),
     "disabled_capabilities": ("ATTENTION", frozenset({Capability.ATTENTION})),
+    "disabled_passes": ("aten_core.autocast", frozenset({"aten_core.autocast"})),
     "nccl_in_engines": ("true", True),
     "async_tensor_parallel": ("true", True),
     "truncate_double": ("true", True),
@@ -141,6 +144,8 @@ TEXTS = {
     "offload_module_to_cpu": ("on", True),
     "workspace_size": ("1_000", 1000),
     "optimization_level": ("none", None),
+    "tiling_optimization_level": ("full", "full"),
+    "l2_limit_for_tiling": ("1_000", 1000),
     "num_avg_timing_iters": ("8", 8),
     "disable_tf32": ("true", True),
     "use_fp32_acc": ("true", True),

@@ -245,7 +245,7 @@ def test_a_search_finds_names_summaries_and_ops(words, expected):
 def test_the_entry_of_a_pack_has_converters_decompositions_and_the_ops_of_passes():
     """Also those that this PyTorch lacks."""
     pack = ConverterPack("acme", summary="for a test")
-    pack.add("acme::clip", "torchtrt_converters_acme:clip")
+    pack.add("acme::clip", lambda ctx, x: x)
     pack.decomposition("aten.silu")(lambda x: x)
     pack.lowering_pass(ops=["acme.fused"])(lambda graph_module, settings: None)
 

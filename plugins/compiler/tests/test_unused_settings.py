@@ -38,6 +38,14 @@ def test_an_op_that_the_program_does_not_call_is_named(setting, value):
     assert f"{setting} names aten.sin, which the program does not call." in text
 
 
+@pytest.mark.parametrize("pattern", ["gelu", "gel.", "GELU", "0|x"])
+def test_a_module_that_the_program_does_not_call_is_named(pattern):
+    """A part of a path, or of the name of a class, is no match."""
+    (text,) = told(torch_executed_modules=[pattern])
+
+    assert f"torch_executed_modules={pattern!r} matches the whole path of no module" in text
+
+
 def test_all_of_them_are_in_one_warning():
     """One line for each."""
     (text,) = told(torch_executed_ops={"aten.sin", "aten.cos"}, autocast_excluded_nodes={"x"})

@@ -199,7 +199,7 @@ def test_a_saved_model_keeps_the_runtime_settings(rtx, tmp_path, capsys):
     """They are the model's, and inspecting names the GPUs."""
     path = tmp_path / "model.ttrt"
     folder = str(tmp_path / "kernels")
-    stated = RuntimeSettings(folder, "eager", True)
+    stated = RuntimeSettings(folder, "eager", "runtime")
     model = compiled(
         runtime_cache=folder, kernel_specialization="eager", cuda_graphs="runtime",
         target_compute_capabilities=("8.6", "12.0"),
@@ -224,9 +224,9 @@ def test_other_runtime_settings_need_no_compilation(rtx):
     """The machine that runs a model has another folder than the one that compiled it."""
     model = compiled()
     model.runtime_settings = RuntimeSettings(kernel_specialization="none")
-    model.runtime_settings = dataclasses.replace(model.runtime_settings, cuda_graphs=True)
+    model.runtime_settings = dataclasses.replace(model.runtime_settings, cuda_graphs="runtime")
 
-    assert RuntimeSettings(None, "none", True) == engine_of(model).runtime_settings
+    assert RuntimeSettings(None, "none", "runtime") == engine_of(model).runtime_settings
 
 
 def test_runtime_settings_that_the_engines_cannot_use_are_an_error():
@@ -240,7 +240,7 @@ def test_runtime_settings_that_the_engines_cannot_use_are_an_error():
 
 
 @pytest.mark.parametrize(
-    "values", [{"cache": 3}, {"kernel_specialization": "fast"}, {"cuda_graphs": "overwrite"}]
+    "values", [{"cache": 3}, {"kernel_specialization": "fast"}, {"cuda_graphs": "each"}]
 )
 def test_an_unusable_runtime_setting_is_an_error(values):
     """With the usable values."""
@@ -289,7 +289,7 @@ class Engine:
 def test_a_context_is_configured_by_the_settings(rtx, tmp_path):
     """With the values that NVIDIA's enumerations have."""
     engine = Engine()
-    RuntimeSettings(tmp_path, "eager", True, True).new_context(engine, b"plan")
+    RuntimeSettings(tmp_path, "eager", "runtime", True).new_context(engine, b"plan")
     plain = Engine()
     RuntimeSettings().new_context(plain, b"plan")
 

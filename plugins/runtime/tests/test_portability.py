@@ -79,6 +79,22 @@ def test_levels_and_numbers_are_set(every_tensorrt, monkeypatch):
     assert (level.AMPERE_PLUS, 0) == (config.hardware_compatibility_level, config.max_aux_streams)
 
 
+TILING = {"tiling_optimization_level": "moderate", "l2_limit_for_tiling": 1 << 20}
+
+
+def test_tiling_is_set_where_tensorrt_has_it(every_tensorrt, monkeypatch):
+    """TensorRT's own without the settings; 8.6 lacks it, and each setting says so."""
+    if every_tensorrt == "reference@8.6.0":
+        for name, value in TILING.items():
+            with pytest.raises(SettingsError, match=rf"setting {name}=.* needs tiling .* 10\.8 on"):
+                configured(monkeypatch, **{name: value})
+        return
+    levels = torchtrt.trt.TilingOptimizationLevel
+    for settings, expected in (({}, (levels.NONE, -1)), (TILING, (levels.MODERATE, 1 << 20))):
+        config = configured(monkeypatch, **settings)
+        assert expected == (config.tiling_optimization_level, config.l2_limit_for_tiling)
+
+
 def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it():
     """Before anything is exported, in a dry run too."""
 
@@ -105,6 +121,8 @@ def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it()
         {"enable_weight_streaming": 10},
         {"max_aux_streams": -1},
         {"max_aux_streams": 10**12},
+        {"tiling_optimization_level": "most"},
+        {"l2_limit_for_tiling": 0},
     ],
     ids=str,
 )

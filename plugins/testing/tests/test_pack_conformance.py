@@ -64,7 +64,7 @@ FAULTS = """
         return "four" if node.meta["val"].shape[0] == 4 else None
 
     for op, check in (("relu.default", raises), ("sigmoid.default", mutates), ("tanh.default", assumes)):
-        pack.add(f"aten.{op}", lambda ctx, me: me, reject_if=check)
+        pack.add(f"aten.{op}", lambda ctx, self: self, reject_if=check)
     pack.add("aten.relu.default", lambda ctx, self: self, priority=ConverterPriority.HIGH)
     if torch.loaded == 1:
         pack.add("aten.cos.default", lambda ctx, self: self)
@@ -202,7 +202,7 @@ def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
         "test_loading_it_changes_nothing_else": "sys.path was",
         "test_loading_it_twice_gives_the_same": "aten.cos.default",
         "test_every_op_exists": "There is no op 'nosuch.op.default'",
-        "test_every_converter_has_the_parameters_of_its_op": "its op has: x",
+        "test_every_converter_has_the_parameters_of_its_op": "the op has no argument 'other'",
         "test_every_decomposition_has_the_parameters_of_its_op": "too many positional arguments",
         "test_validators_answer_and_change_nothing": "the validator changed the graph",
         "test_the_readme_lists_every_op": "does not name aten.cos.default",

@@ -15,13 +15,13 @@ from torchtrt.registry.local import (
     register_torch_trt_decomposition,
 )
 from torchtrt.registry.order import Conflict
-from torchtrt.registry.passes import PackPass, export_contexts, lowering_passes
+from torchtrt.registry.passes import PackPass, enabled_passes, export_contexts, lowering_passes
 from torchtrt.registry.registry import DYNAMO_CONVERTERS, ConverterRegistry
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CallingConvention", "Candidate", "Conflict", "ConverterPriority",
     "ConverterRegistry", "ConverterSupport", "DecompositionCandidate", "PackInfo", "PackPass",
     "Reject", "Rejection", "RejectionCode", "Resolution", "decompositions", "dynamo_tensorrt_converter",
-    "export_contexts", "get_graph_converter_support", "lowering_passes",
+    "enabled_passes", "export_contexts", "get_graph_converter_support", "lowering_passes",
     "register_torch_trt_decomposition",
 ]  # fmt: skip

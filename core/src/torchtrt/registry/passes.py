@@ -10,7 +10,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import PackError, UnsupportedProgramError
+from torchtrt.errors import PackError, SettingsError, UnsupportedProgramError, did_you_mean
 from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.settings import CompilationSettings
@@ -23,6 +23,11 @@ class PackPass:
     name: str
     function: Callable[..., Any]
     pack: PackInfo
+
+    @property
+    def qualified_name(self) -> str:
+        """Its name behind that of the pack: ``"aten_core.autocast"``."""
+        return f"{self.pack.name}.{self.name}"
 
     def __str__(self) -> str:
         return f"{self.name} of {self.pack.label}"
@@ -68,6 +73,21 @@ def export_contexts() -> Iterator[None]:
                     problem = Problem(what, loaded.info.advice).about(loaded.info)
                     raise PackError(str(problem)) from error
         yield
+
+
+def enabled_passes(settings: CompilationSettings) -> tuple[PackPass, ...]:
+    """Returns the passes that a compilation runs: all but those that ``disabled_passes`` names.
+
+    Raises:
+        SettingsError: It names a pass that no pack in use has.
+    """
+    known = {each.qualified_name: each for each in lowering_passes()}
+    for name in sorted(settings.disabled_passes - known.keys()):
+        advice = did_you_mean(name, known, "torchtrt.registry.lowering_passes() lists them.")
+        raise SettingsError(
+            f"disabled_passes has {name!r}, and no pack in use has this pass. {advice}"
+        )
+    return tuple(each for name, each in known.items() if name not in settings.disabled_passes)
 
 
 def lowering_passes() -> tuple[PackPass, ...]:

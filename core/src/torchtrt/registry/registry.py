@@ -27,6 +27,7 @@ from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.dynamic_sizes import has_symbolic_dimensions
+from torchtrt.registry.excluded_modules import excluding_module
 from torchtrt.registry.listing import OpRow, list_everything, op_rows
 from torchtrt.registry.order import Conflict, preferred_first
 from torchtrt.registry.table import Decompositions, Table
@@ -37,6 +38,7 @@ Default = TypeVar("Default")
 
 _DEFAULT_SETTINGS = CompilationSettings()
 _EXCLUDED = "torch_executed_ops keeps this op in PyTorch"
+_ALLOCATES = "fallback_data_dependent_ops keeps ops in PyTorch whose results have a size that depends on data"
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
@@ -66,6 +68,10 @@ class _Lookup:
         """Returns why a candidate does not convert the node, or ``None`` if it does."""
         if (unusable := self.unusable.get(candidate)) is not None:
             return unusable
+        support = candidate.support
+        if support.requires_output_allocator and self.settings.fallback_data_dependent_ops:
+            advice = "Compile without fallback_data_dependent_ops."
+            return Rejection(candidate, _ALLOCATES, "user-excluded", advice)
         if self._needs_fixed_sizes(candidate) and self.is_dynamic:
             return Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
         if self._may_be_behind(candidate):
@@ -136,6 +142,11 @@ class ConverterRegistry:
         rejections: tuple[Rejection, ...] = ()
         if settings.torch_executed_ops and target in settings.torch_executed_ops:
             rejections = (Rejection(None, _EXCLUDED, "user-excluded"),)
+            return Resolution(target, node.name, None, rejections, candidates)
+        if settings.torch_executed_modules and (pattern := excluding_module(node, settings)):
+            reason = f"torch_executed_modules={pattern!r} keeps the ops of this module in PyTorch"
+            advice = "Take the module out of torch_executed_modules."
+            rejections = (Rejection(None, reason, "user-excluded", advice),)
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])

@@ -73,6 +73,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.TIMING_CACHE: _has("IBuilderConfig.create_timing_cache"),
     Capability.QUANTIZED_CONSTANTS: _IS_10,
     Capability.SHARED_PROFILES: _IS_10,
+    Capability.TILING: _has("IBuilderConfig.tiling_optimization_level"),
     Capability.ALLOCATION_STRATEGIES: _has("ExecutionContextAllocationStrategy.USER_MANAGED"),
     Capability.RUNTIME_CACHE: _has("IRuntimeConfig.create_runtime_cache"),
     Capability.KERNEL_SPECIALIZATION: _has(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from torchtrt_compiler.api import compile, explain
+    from torchtrt_compiler.api import compile, explain, export
     from torchtrt_compiler.inputs import Input
     from torchtrt_compiler.measuring.profiling import CallProfile, ProfileEntry, profile
     from torchtrt_compiler.record import record_compilation
@@ -19,13 +19,14 @@ __all__ = [
     "ProfileEntry",
     "compile",
     "explain",
+    "export",
     "profile",
     "record_compilation",
     "refit_module_weights",
 ]
 
 _LAZY = {
-    "torchtrt_compiler.api": ("compile", "explain"),
+    "torchtrt_compiler.api": ("compile", "explain", "export"),
     "torchtrt_compiler.inputs": ("Input",),
     "torchtrt_compiler.measuring.profiling": ("CallProfile", "ProfileEntry", "profile"),
     "torchtrt_compiler.record": ("record_compilation",),

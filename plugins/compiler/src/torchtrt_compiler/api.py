@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torchtrt.packs.preferences import settings_from
 from torchtrt.settings import check_setting_names
 from torchtrt.tensorrt.probes import disabling
-from torchtrt_compiler.exporting.export import export
+from torchtrt_compiler.exporting.export import export as export_program
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.measuring.tuning import tuned
 from torchtrt_compiler.pipeline import Compilation
@@ -34,7 +34,7 @@ def compile(
     Args:
         model: A module in eval mode, or a program that you exported.
         inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
-            May be empty for an exported program.
+            Empty for a model whose ``forward`` takes none; may be empty for an exported program.
         kwarg_inputs: The keyword inputs, likewise.
         dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.
@@ -61,12 +61,12 @@ def compile(
             compile_with = functools.partial(
                 compile, model, inputs, kwarg_inputs=call.kwargs, dynamic_shapes=dynamic_shapes
             )
-            export_again = functools.partial(export, model, *call, dynamic_shapes)
+            export_again = functools.partial(export_program, model, *call, dynamic_shapes)
             return tuned(compile_with, export_again, *call, settings)
         compilation = Compilation(model, call, compilation_settings)
         with compilation.stages, torch.no_grad(), recording():
             with compilation.stages.stage("exporting"):
-                exported = export(model, *call, dynamic_shapes)
+                exported = export_program(model, *call, dynamic_shapes)
             return compilation.run(exported)
 
 
@@ -83,6 +83,32 @@ def compile_exported(
         compilation = Compilation(model, CallInputs(inputs, kwarg_inputs), compilation_settings)
         with compilation.stages, torch.no_grad():
             return compilation.run(exported)
+
+
+def export(
+    model: torch.nn.Module,
+    inputs: Sequence[Any] = (),
+    *,
+    kwarg_inputs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Returns the program that ``compile`` makes of a model before anything else.
+
+    ``compile(program, inputs)`` takes it, any number of times, as ``torch.export.save`` does.
+
+    Args:
+        model: A module in eval mode.
+        inputs: The positional inputs, as for ``compile``.
+        kwarg_inputs: The keyword inputs, likewise.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
+
+    Raises:
+        ExportError: The model cannot be exported.
+        InputError: The model is no module, or the inputs do not fit it.
+        UnsupportedProgramError: The model has a function transform that cannot be applied, such as ``torch.func.grad``.
+    """
+    keywords = {} if kwarg_inputs is None else kwarg_inputs
+    return export_program(model, inputs, keywords, dynamic_shapes)
 
 
 def explain(

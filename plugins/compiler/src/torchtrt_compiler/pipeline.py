@@ -222,9 +222,8 @@ class Compilation:
             Processes.of(graph_module),
         )
         recipes = watcher.attributes(program.graph_module)
-        executor = executor_for(self.settings)
         return CompiledModule(
-            graph_module, interface, self.report, self.settings, recipes, executor
+            graph_module, interface, self.report, self.settings, executor_for, recipes
         )
 
     def _verify(self, compiled: CompiledModule, built: Built, sizes: CompiledSizes) -> None:

@@ -13,9 +13,9 @@ from torch import nn
 
 import torchtrt
 from tests.support.compiled import engines_of
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt_cli import main
-from torchtrt_runtime import EngineModule
+from torchtrt_runtime import EngineModule, RuntimeSettings
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
 
 RANGES = [((1, 1, 4), (2, 1, 4), (8, 1, 4)), ((1, 16, 4), (2, 20, 4), (4, 32, 4))]
@@ -107,6 +107,43 @@ def test_of_overlapping_ranges_a_call_takes_the_first(every_tensorrt, kind):
     for shape, profile in (((2, 20), 1), ((2, 1), 0), ((2, 1), 0), ((4, 32), 1), ((4, 1), 0)):
         check(made, model, [shape])
         assert {profile} == profiles_in_use(made)
+
+
+@MODELS
+def test_a_pinned_profile_serves_all_calls(every_tensorrt, tmp_path, kind):
+    """Also where another one comes first, in a copy, and in each engine; other sizes are refused with its own."""
+    narrow, wide = ((1, 1, 4), (2, 1, 4), (4, 1, 4)), ((1, 1, 4), (2, 20, 4), (6, 32, 4))
+    model, made = compiled(kind, ranges=[narrow, wide])
+    check(made, model, [(2, 1)])
+    made.runtime_settings = RuntimeSettings(optimization_profile=1)
+    for each in (made, copy.deepcopy(made)):
+        check(each, model, [(2, 1), (4, 32), (2, 1)])
+        assert {1} == profiles_in_use(each)
+    made.runtime_settings = RuntimeSettings(optimization_profile=0)
+    check(made, model, [(4, 1)])
+    with pytest.raises(
+        InputError,
+        match=r"dimension 1 of input 'x' is 20, .* pins optimization profile 0, .* for 1\.",
+    ):
+        made(torch.randn(2, 20, 4))
+    torchtrt.save(made, tmp_path / "model.pt2")
+    for each in (made, torchtrt.load(tmp_path / "model.pt2")):
+        each.runtime_settings = RuntimeSettings()
+        check(each, model, [(4, 32)])
+        assert {1} == profiles_in_use(each)
+
+
+def test_a_profile_that_the_model_does_not_have_is_refused():
+    """Before any call."""
+    _, made = compiled(OneBlock)
+    for number, message in (
+        (2, "the model has 2 profiles"),
+        (-1, "must be 0 to"),
+        (True, "must be 0 to"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            made.runtime_settings = RuntimeSettings(optimization_profile=number)
+    assert RuntimeSettings() == made.runtime_settings
 
 
 def test_sizes_between_the_ranges_are_refused_before_anything_runs(monkeypatch):

@@ -17,25 +17,35 @@ from typing import Any
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
+from torchtrt.setting_checks import CHECKS, INTEGER_OR_NONE
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.shims import context_without_memory
 
-SPECIALIZATIONS = ("lazy", "eager", "none")
-"""When kernels for the sizes of a call are compiled: in the background, before the call returns, never."""
+_CHECKS = {
+    "cache": CHECKS["runtime_cache"],
+    "kernel_specialization": CHECKS["kernel_specialization"],
+    "cuda_graphs": CHECKS["cuda_graphs"],
+    "share_execution_memory": CHECKS["share_execution_memory"],
+    "optimization_profile": INTEGER_OR_NONE,
+}
+"""The check of each field."""
 
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """How the runtime executes a compiled model. All but the memory needs TensorRT for RTX.
+    """How the runtime executes a compiled model. The first two attributes need TensorRT for RTX.
 
     Attributes:
         cache: The folder that keeps compiled kernels from one process to the next; ``None`` for no cache.
         kernel_specialization: When the runtime compiles kernels for the sizes of a call: ``"lazy"``, in the
             background; ``"eager"``, before the call; ``"none"``, never. ``None`` leaves TensorRT's default, ``"lazy"``.
-        cuda_graphs: Whether the runtime captures each engine as a CUDA graph and replays it.
+        cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results. With
+            ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         share_execution_memory: Whether engines compute in memory that PyTorch's allocator lends for one call at a time.
+        optimization_profile: The optimization profile that every call uses: the number of its range, from 0. ``None``
+            uses the first one that fits.
 
     Raises:
         SettingsError: A value is unusable.
@@ -43,24 +53,14 @@ class RuntimeSettings:
 
     cache: str | os.PathLike[str] | None = None
     kernel_specialization: str | None = None
-    cuda_graphs: bool = False
+    cuda_graphs: bool | str = False
     share_execution_memory: bool = False
+    optimization_profile: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kernel_specialization not in (None, *SPECIALIZATIONS):
-            raise SettingsError(
-                f"kernel_specialization={self.kernel_specialization!r} is not usable: it must be 'lazy', 'eager', "
-                "'none' or None."
-            )
-        cache: object = self.cache
-        if not isinstance(cache, str | os.PathLike | None):
-            message = f"cache={self.cache!r} is not usable: it must be a folder or None."
-            raise SettingsError(message)
-        for name in ("cuda_graphs", "share_execution_memory"):
-            value: object = getattr(self, name)
-            if not isinstance(value, bool):
-                message = f"{name}={value!r} is not usable: it must be True or False."
-                raise SettingsError(message)
+        """Checks each value."""
+        for name, check in _CHECKS.items():
+            check.check(name, getattr(self, name))
 
     @classmethod
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:
@@ -68,9 +68,14 @@ class RuntimeSettings:
         return cls(
             settings.runtime_cache,
             settings.kernel_specialization,
-            settings.cuda_graphs == "runtime",
+            settings.cuda_graphs,
             settings.share_execution_memory,
         )
+
+    @property
+    def _captures(self) -> bool:
+        """Whether the runtime captures each engine."""
+        return self.cuda_graphs == "runtime"
 
     def check(self) -> None:
         """Checks that the TensorRT in use has what these settings need.
@@ -85,7 +90,7 @@ class RuntimeSettings:
                 "kernel_specialization",
                 Capability.KERNEL_SPECIALIZATION,
             ),
-            (self.cuda_graphs, "cuda_graphs='runtime'", Capability.CUDA_GRAPH_STRATEGY),
+            (self._captures, "cuda_graphs='runtime'", Capability.CUDA_GRAPH_STRATEGY),
         )
         for is_asked, name, capability in asked:
             if is_asked and (problem := lacking(f"The setting {name}", capability)):
@@ -101,10 +106,11 @@ class RuntimeSettings:
         Raises:
             EngineError: The runtime refuses a setting.
         """
-        if self == _DEFAULT:
-            return engine.create_execution_context()
-        if self == _SHARING:
+        configures = self._captures or (self.cache, self.kernel_specialization) != (None, None)
+        if not configures and self.share_execution_memory:
             return context_without_memory(engine)
+        if not configures:
+            return engine.create_execution_context()
         config = engine.create_runtime_config()
         if self.share_execution_memory:
             config.set_execution_context_allocation_strategy(
@@ -115,7 +121,7 @@ class RuntimeSettings:
             config.dynamic_shapes_kernel_specialization_strategy = getattr(
                 strategies, self.kernel_specialization.upper()
             )
-        if self.cuda_graphs:
+        if self._captures:
             config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
         cache = self.cache and KernelCache(cache_file(self.cache, plan), config)
         with ErrorLog() as log:
@@ -127,8 +133,6 @@ class RuntimeSettings:
         return context
 
 
-_DEFAULT = RuntimeSettings()
-_SHARING = RuntimeSettings(share_execution_memory=True)
 _KEPT: weakref.WeakKeyDictionary[Any, KernelCache] = weakref.WeakKeyDictionary()
 """The cache of each execution context, which ends with it."""
 

@@ -44,6 +44,12 @@ _FLAGS = {
     "strip_engine_weights": (True, Capability.STRIPPED_PLANS, "STRIP_PLAN"),
 }
 """For a setting: the value that sets a flag, the capability that it needs, and the flag."""
+_NEEDED = {
+    "nccl_in_engines": Capability.DISTRIBUTED_COLLECTIVES,
+    "tiling_optimization_level": Capability.TILING,
+    "l2_limit_for_tiling": Capability.TILING,
+}
+"""For a setting without a flag: the capability that it needs."""
 
 
 _BUILDING = threading.RLock()
@@ -64,12 +70,13 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         if problem := lacking(f"The setting {name}={value}", capability):
             raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    for name, capability in _NEEDED.items():
+        value = getattr(settings, name)
+        asks = value not in (None, False)
+        if asks and (problem := lacking(f"The setting {name}={value!r}", capability)):
+            raise SettingsError(f"{problem}.")
     if settings.strip_engine_weights and settings.immutable_weights:
         flags.append(trt.BuilderFlag.REFIT_IDENTICAL)
-    if settings.nccl_in_engines:
-        capability = Capability.DISTRIBUTED_COLLECTIVES
-        if problem := lacking("The setting nccl_in_engines=True", capability):
-            raise SettingsError(f"{problem}.")
     if allocates_nothing(settings):
         if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
             raise SettingsError(f"{problem}.")
@@ -148,6 +155,11 @@ def _apply_settings(config: Any, settings: CompilationSettings) -> None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
     if settings.optimization_level is not None:
         config.builder_optimization_level = settings.optimization_level
+    if settings.tiling_optimization_level is not None:
+        level = settings.tiling_optimization_level.upper()
+        config.tiling_optimization_level = trt.TilingOptimizationLevel.__members__[level]
+    if settings.l2_limit_for_tiling is not None:
+        config.l2_limit_for_tiling = settings.l2_limit_for_tiling
     config.avg_timing_iterations = settings.num_avg_timing_iters
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)

@@ -36,7 +36,9 @@ from torchtrt_runtime.weights.recipe import digest
 _LED_TO_THE_GRAPH = frozenset(
     {
         "torch_executed_ops",
+        "torch_executed_modules",
         "torch_executed_on_failure",
+        "fallback_data_dependent_ops",
         "min_block_size",
         "max_engine_bytes",
         "offload_module_to_cpu",
@@ -44,6 +46,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "dryrun",
         "assume_dynamic_shape_support",
         "converter_preferences",
+        "disabled_passes",
         "nccl_in_engines",
         "async_tensor_parallel",
         "torch_enabled_decompositions",

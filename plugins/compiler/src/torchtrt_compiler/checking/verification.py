@@ -27,6 +27,7 @@ from torchtrt_compiler.checking.comparison import differences, inputs_at_limits
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import UnwatchedProgram
+from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.reports.report import VerifiedOutput
 
@@ -108,4 +109,5 @@ def _on_reference(
         for name, block in program.blocks.items():
             engine = build_engine(name, block, program.profiles, plain, services)
             setattr(graph_module, name, engine.module)
-    return CompiledModule(graph_module, compiled.interface, compiled.report, plain)
+    interface, report = compiled.interface, compiled.report
+    return CompiledModule(graph_module, interface, report, plain, executor_for)

@@ -153,10 +153,19 @@ def _check_exportable(model: Any, leaves: Sequence[Any]) -> None:
             f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
             f"`pip install torchtrt-torchscript`, a scripted or traced model, not {kind_of(model)}."
         )
-    if not leaves:
+    if not (leaves or _takes_nothing(model)):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
     if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
         raise InputError("The model's weights are on the device meta, without values: load them.")
+
+
+def _takes_nothing(model: torch.nn.Module) -> bool:
+    """Returns whether a model's ``forward`` can be called without arguments."""
+    try:
+        inspect.signature(model.forward).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _advice(error: Exception) -> str:

@@ -34,6 +34,7 @@ from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
 from torchtrt.registry.candidate import Rejection, RejectionCode
+from torchtrt.registry.excluded_modules import excluding_module
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
@@ -223,6 +224,7 @@ class _Resolver:
             isinstance(target, torch._ops.OpOverload)
             and target not in settings.torch_disabled_decompositions
             and target not in settings.torch_executed_ops
+            and not (settings.torch_executed_modules and excluding_module(node, settings))
             and self.unusable_dtype(node) is None
             and (
                 target in settings.torch_enabled_decompositions

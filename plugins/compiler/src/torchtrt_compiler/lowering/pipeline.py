@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
-from torchtrt.registry import lowering_passes
+from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.async_tensor_parallel import find_division
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
@@ -88,14 +88,14 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
     """
     record = current_record()
     before = Outline(program.graph_module)
-    for lowering_pass in lowering_passes():
+    for lowering_pass in enabled_passes(settings):
         lowering_pass.run(program.graph_module, settings)
         after = Outline(program.graph_module)
         if after != before:
             check_pass(lowering_pass, before, after)
             program.passes.append(str(lowering_pass))
             program.graph_module.recompile()
-            record.graph(f"{lowering_pass.pack.name}.{lowering_pass.name}", program.graph_module)
+            record.graph(lowering_pass.qualified_name, program.graph_module)
         else:
             record.decision("pass", f"{lowering_pass} changes nothing")
         before = after

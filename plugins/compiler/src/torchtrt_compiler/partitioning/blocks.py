@@ -12,7 +12,7 @@ PyTorch's nodes at the beginning of a group have the highest level before, behin
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,7 @@ from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.groups import group_of
 from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
+from torchtrt_runtime.weights.given_weights import written_attributes
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
                 reasons[node] = reasons[producer]
         elif reason := _rejection(node):
             reasons[node] = reason
+    written = written_attributes(graph)
     while True:
         is_whole = all(_computes_nothing(rejections) for _, rejections in reasons.values())
         smallest = 1 if is_whole or settings.require_full_compilation else settings.min_block_size
@@ -87,7 +89,7 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         for node, level in levels.items():
             if node not in reasons:
                 blocks.setdefault(level, []).append(node)
-        if not (demoted := _demotions(blocks, smallest)):
+        if not (demoted := _demotions(blocks, smallest, written)):
             break
         reasons.update(demoted)
     return Partition(
@@ -196,14 +198,16 @@ def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, 
     return levels
 
 
-def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _Reason]:
+def _demotions(
+    blocks: Mapping[int, list[Node]], smallest: int, written: Collection[str]
+) -> dict[Node, _Reason]:
     """Returns the nodes that have to leave their blocks, with the reasons."""
     demoted: dict[Node, _Reason] = {}
     for nodes in blocks.values():
         members = set(nodes)
         calls = [node for node in nodes if node.target is not operator.getitem]
         inputs = {source for node in nodes for source in tensor_inputs(node)} - members
-        if not any(source.op != "get_attr" for source in inputs):
+        if all(each.op == "get_attr" and str(each.target) not in written for each in inputs):
             reason = "It depends on no input of the model, so an engine would have none."
             demoted.update(dict.fromkeys(nodes, _rule(reason, "no-input")))
         elif len(calls) < smallest:

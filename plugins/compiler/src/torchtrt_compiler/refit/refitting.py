@@ -76,7 +76,7 @@ def refit_module_weights(
         _check_containers(new_weights, {name: weights[name] for name in kept})
     target = _refit(compiled, weights, in_place, None)
     checks = compiled.usage_checks
-    written = written_attributes(compiled.graph_module)
+    written = written_attributes(compiled.graph_module.graph)
     watched = {**checks.unchanged(), **weights.given}
     watched = {name: each for name, each in watched.items() if name not in written}
     target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
@@ -141,7 +141,7 @@ def _refit(
         name: engine_changes(engine, values.__getitem__, values.changed)
         for name, engine in engines.items()
     }
-    written = written_attributes(compiled.graph_module)
+    written = written_attributes(compiled.graph_module.graph)
     tensors = new_attributes(compiled.graph_module, values)
     if memory is not None:
         for name in written & tensors.keys():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import SettingsWarning
 from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
+from torchtrt.registry.excluded_modules import module_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
@@ -46,6 +48,7 @@ def warn_of_unused_settings(
     problems = [
         *_unknown(settings, exported, program.asked),
         *_not_preferred(settings, lowered),
+        *_of_modules(settings, exported),
         *_of_machine(settings),
         *_of_processes(settings, program),
     ]
@@ -90,8 +93,7 @@ def _unknown(
     settings: CompilationSettings, exported: ExportedProgram, asked: Collection[Any]
 ) -> Iterator[str]:
     """Yields the settings with ops that the program does not call."""
-    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
-    nodes = [node for module in modules for node in module.graph.nodes]
+    nodes = _all_nodes(exported)
     called = {node.target for node in nodes}
     given = {setting: getattr(settings, setting) for setting in _OF_OPS}
     given["converter_preferences"] = _preferences(settings)
@@ -107,6 +109,25 @@ def _unknown(
         for name, overloads in _by_packet(settings.autocast_excluded_ops).items():
             if overloads.isdisjoint(kept):
                 yield f"autocast_excluded_ops names {name}, {_why_unused(overloads, called)}."
+
+
+def _of_modules(settings: CompilationSettings, exported: ExportedProgram) -> Iterator[str]:
+    """Yields the patterns that match no module that the program calls."""
+    if not settings.torch_executed_modules:
+        return
+    called = {name for node in _all_nodes(exported) for name in module_names(node)}
+    for pattern in sorted(settings.torch_executed_modules):
+        if not any(re.fullmatch(pattern, name) for name in called):
+            yield (
+                f"torch_executed_modules={pattern!r} matches the whole path of no module that the program calls, and "
+                "the whole name of no class of one."
+            )
+
+
+def _all_nodes(exported: ExportedProgram) -> list[Node]:
+    """Returns the nodes of a program and of its branches and loops."""
+    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    return [node for module in modules for node in module.graph.nodes]
 
 
 def _of_processes(settings: CompilationSettings, program: Program) -> Iterator[str]:

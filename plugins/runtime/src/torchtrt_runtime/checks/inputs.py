@@ -115,12 +115,14 @@ class InputChecks:
         profiles: The sizes that go together, for each symbol.
         guards: Conditions on the symbols under which the graph was traced.
         narrowed: The sizes that were asked for, where the model's code allows fewer.
+        pinned_profile: The place of the only profile whose sizes a call may have; ``None`` where all may be used.
     """
 
     inputs: tuple[tuple[str, Any], ...]
     profiles: tuple[Profile, ...]
     guards: tuple[Any, ...] = ()
     narrowed: tuple[NarrowedSize, ...] = ()
+    pinned_profile: int | None = None
     _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
     _matches: Callable[..., bool] = never_matches
@@ -164,6 +166,10 @@ class InputChecks:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_passed": {}, "_matches": never_matches}
+
+    def with_pinned_profile(self, profile: int | None) -> InputChecks:
+        """Returns the checks that accept the sizes of one profile only; those of all for ``None``."""
+        return dataclasses.replace(self, pinned_profile=profile, _passed={}, _matches=never_matches)
 
     def check(self, leaves: Sequence[Any]) -> None:
         """Checks flattened inputs. Shapes that passed once are not looked at again.
@@ -269,6 +275,8 @@ class _Sizes:
 
     def __init__(self, checks: InputChecks) -> None:
         self._checks, self._profiles = checks, checks.profiles
+        if checks.pinned_profile is not None:
+            self._profiles = (checks.profiles[checks.pinned_profile],)
         self._values: dict[Any, int] = {}
         self._places: dict[Any, _Place] = {}
         self._derived: list[tuple[Any, int, _Place]] = []
@@ -292,6 +300,12 @@ class _Sizes:
     def _check_range(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
         if not any(sizes.contains(size) for sizes in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
+            if (pinned := self._checks.pinned_profile) is not None:
+                raise InputError(
+                    f"The size of {place} is {size}, but runtime_settings pins optimization profile {pinned}, which is "
+                    f"for {ranges}. Assign RuntimeSettings with another optimization_profile, or with None for the "
+                    "first profile that fits."
+                )
             raise InputError(
                 f"The size of {place} is {size}, but the model was compiled for {ranges}. "
                 f"{self._advice(place, size, allowed)}"

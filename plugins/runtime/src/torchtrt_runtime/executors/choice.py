@@ -13,11 +13,20 @@ _MODES: Mapping[bool | str, str | None] = {True: None, "max-autotune": "max-auto
 """The mode of ``torch.compile`` for a setting. CUDA graphs are a setting of their own."""
 
 
-def executor_for(settings: CompilationSettings) -> Executor:
-    """Returns the executor for the settings ``inductor`` and ``cuda_graphs``."""
-    inner: Executor = PlainExecutor()
-    if settings.inductor:
-        inner = InductorFallback(_MODES[settings.inductor])
-    if settings.cuda_graphs in (False, "runtime"):
+def executor_for(
+    settings: CompilationSettings, cuda_graphs: bool | str, inner: Executor | None = None
+) -> Executor:
+    """Returns the executor of a compiled model.
+
+    Args:
+        settings: The settings of its compilation; ``inductor`` is read.
+        cuda_graphs: The value of ``RuntimeSettings.cuda_graphs``.
+        inner: The executor that runs the graph where it is not captured, if the model has one.
+    """
+    if inner is None:
+        inner = (
+            InductorFallback(_MODES[settings.inductor]) if settings.inductor else PlainExecutor()
+        )
+    if cuda_graphs in (False, "runtime"):
         return inner
-    return CudaGraphs(overwrites=settings.cuda_graphs == "overwrite", inner=inner)
+    return CudaGraphs(overwrites=cuda_graphs == "overwrite", inner=inner)

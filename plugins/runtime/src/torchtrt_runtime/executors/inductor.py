@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
+from torchtrt_runtime.modules.execution import Executor
 from torchtrt_runtime.processes.groups import is_collective
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
 
@@ -76,6 +77,11 @@ class InductorFallback:
                 self._known = set()
             self._known.add(key)
         return outputs  # type: ignore[no-any-return]
+
+    @property
+    def inner(self) -> Executor:
+        """This executor."""
+        return self
 
     def drop_calls(self) -> None:
         """Does nothing: what is compiled stays compiled."""

@@ -21,8 +21,8 @@ from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
-from torchtrt_runtime.modules.engine import EngineModule, runs_engines_alone
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
+from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.modules.execution import Executor, ExecutorChoice, PlainExecutor
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange
 from torchtrt_runtime.processes.meetings import Meeting
 from torchtrt_runtime.reports.report import CompilationReport
@@ -74,13 +74,14 @@ class CompiledModule(torch.nn.Module):
         interface: How the model may be called.
         report: What went where and why, which pack converted what, and how long each stage took.
         settings: The settings that it was compiled with.
+        executor_for: Returns what runs the graph, for runtime settings.
         weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
-        executor: What runs the graph.
 
     Attributes:
         graph_module: The graph; the next call runs the one that is assigned here.
         executor: The executor; the next call uses the one that is assigned here.
         interface: How the model may be called. Its fields are attributes of this module as well.
+        extra_files: The texts that were in the file that it was loaded from, by name.
 
     The results of a call are new memory, never the model's. Where PyTorch, and not an engine, takes a
     view, results may share memory as they do in eager PyTorch. The view of an input shares it with the
@@ -88,6 +89,7 @@ class CompiledModule(torch.nn.Module):
     """
 
     executor: Executor = PlainExecutor()
+    _runtime_settings = RuntimeSettings()
     _replay: Callable[..., Any] | None = None
 
     def __init__(
@@ -96,12 +98,13 @@ class CompiledModule(torch.nn.Module):
         interface: CallInterface,
         report: CompilationReport,
         settings: CompilationSettings,
+        executor_for: ExecutorChoice,
         weight_recipes: Mapping[str, Any] | None = None,
-        executor: Executor | None = None,
     ) -> None:
         super().__init__()
         report.inputs = [*input_lines(interface.checks)]
         self.report = report
+        self.extra_files: dict[str, str] = {}
         self.settings = settings
         self.weight_recipes = weight_recipes
         self.interface = interface
@@ -112,7 +115,8 @@ class CompiledModule(torch.nn.Module):
         self.usage_checks = interface.usage_checks
         self.shared_inputs = frozenset(interface.shared_inputs)
         self.graph_module = graph_module
-        self.executor = PlainExecutor() if executor is None else executor
+        self._executor_for = executor_for
+        self.executor = executor_for(settings, False, None)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(self.checks.inputs)
         flat = pytree.tree_structure(((0,) * count, {}))
@@ -149,9 +153,10 @@ class CompiledModule(torch.nn.Module):
         """The settings with which the runtime executes the engines. Assigned settings apply from the next call on.
 
         Raises:
-            SettingsError: The value is no RuntimeSettings, or the TensorRT of the engines lacks what a setting needs.
+            SettingsError: The value is no RuntimeSettings, the TensorRT of the engines lacks what a setting needs, or
+                the engines have no such profile.
         """
-        return next((each.runtime_settings for each in self._engines()), RuntimeSettings())
+        return self._runtime_settings
 
     @runtime_settings.setter
     def runtime_settings(self, settings: RuntimeSettings) -> None:
@@ -164,8 +169,20 @@ class CompiledModule(torch.nn.Module):
         for engine in self._engines():
             with use_module(engine.tensorrt_module):
                 settings.check()
+        pinned, count = settings.optimization_profile, len(self.checks.profiles)
+        if pinned is not None and pinned >= count:
+            raise SettingsError(
+                f"optimization_profile={pinned} is not usable: the model has {count} profile{'s' * (count > 1)}, "
+                "counted from 0."
+            )
+        self.checks = self.checks.with_pinned_profile(pinned)
         for engine in self._engines():
             engine.reload(runtime_settings=settings)
+        if settings.cuda_graphs != self._runtime_settings.cuda_graphs:
+            inner = self.executor.inner
+            self.executor = self._executor_for(self.settings, settings.cuda_graphs, inner)
+        self.executor.drop_calls()  # which were captured with the former settings
+        self._runtime_settings = settings
 
     def _engines(self) -> Iterator[EngineModule]:
         parts = self.graph_module.modules()
@@ -176,7 +193,7 @@ class CompiledModule(torch.nn.Module):
         if name == "graph_module":
             value._tracer_cls = _BufferTracer
             self._memory_checks = MemoryChecks.of(value)
-            self._runs_engines_alone = runs_engines_alone(value)
+            self._runs_engines_alone = _runs_engines_alone(value)
             self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
         if name in ("graph_module", "executor"):
             # Inputs that are like others do not show which memory they share with what the model writes to.
@@ -297,6 +314,14 @@ def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) ->
     if count > len(names):
         parts.append(f"{count} are given by place")
     return "; ".join(parts)
+
+
+def _runs_engines_alone(graph_module: GraphModule) -> bool:
+    """Returns whether PyTorch computes nothing in a compiled model's graph."""
+    modules = graph_module._modules.items()
+    engines = [name for name, module in modules if isinstance(module, EngineModule)]
+    called = {node.target for node in graph_module.graph.nodes if node.op.startswith("call_")}
+    return called <= {getitem, *engines}
 
 
 def _whole_engine(graph_module: GraphModule) -> str | None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
@@ -117,6 +116,7 @@ class _Execution:
             self.memory = ExecutionMemory(engine, self.context, device)
         self.caches = self._find_caches() if supports(Capability.KV_CACHE_UPDATE) else {}
         self.profiles = module.profiles or engine_profiles(module.inputs)
+        self.pinned_profile = module.pinned_profile
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
@@ -243,11 +243,13 @@ class _Execution:
         return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
-        """Switches to the first profile that takes these shapes."""
-        places = range(len(self.profiles))
-        first = next((place for place in places if _takes(self.profiles[place], shapes)), None)
-        if first is not None and self.context.active_optimization_profile != first:
-            self.context.set_optimization_profile_async(first, stream)
+        """Switches to the pinned profile, or else to the first one that takes these shapes."""
+        wanted = self.pinned_profile
+        if wanted is None:
+            places = range(len(self.profiles))
+            wanted = next((place for place in places if _takes(self.profiles[place], shapes)), None)
+        if wanted is not None and self.context.active_optimization_profile != wanted:
+            self.context.set_optimization_profile_async(wanted, stream)
             for known in self.inputs:
                 known.address = -1
 
@@ -385,6 +387,15 @@ class EngineModule(torch.nn.Module):
             vars(self).update(changes)
             self._loaded, self._idle = {}, {}
 
+    @property
+    def pinned_profile(self) -> int | None:
+        """The engine's profile for the model's profile that the runtime settings pin; ``None`` where they pin none."""
+        pinned = self.runtime_settings.optimization_profile
+        if pinned is None or self.profiles:
+            return pinned
+        sizes = tuple(each.profiles[pinned] for each in self.inputs)
+        return engine_profiles(self.inputs).index(sizes)
+
     def new_context(self, engine: Any) -> Any:
         """Returns a new execution context of the engine, configured by the runtime settings."""
         return self.runtime_settings.new_context(engine, self.plan)
@@ -487,11 +498,3 @@ class EngineModule(torch.nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._unload()
-
-
-def runs_engines_alone(graph_module: GraphModule) -> bool:
-    """Returns whether PyTorch computes nothing in a compiled model's graph."""
-    modules = graph_module._modules.items()
-    engines = [name for name, module in modules if isinstance(module, EngineModule)]
-    called = {node.target for node in graph_module.graph.nodes if node.op.startswith("call_")}
-    return called <= {operator.getitem, *engines}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from torch.fx import GraphModule
+
+from torchtrt.settings import CompilationSettings
 
 
 class Executor(Protocol):
@@ -16,6 +18,11 @@ class Executor(Protocol):
     """
 
     captures: bool
+
+    @property
+    def inner(self) -> Executor:
+        """The executor that runs the graph where it is not captured: another one, or this one."""
+        ...
 
     @property
     def failures(self) -> list[str]:
@@ -41,6 +48,11 @@ class PlainExecutor:
     captures = False
 
     @property
+    def inner(self) -> Executor:
+        """This executor."""
+        return self
+
+    @property
     def failures(self) -> list[str]:
         """Always empty: Inductor compiles nothing here."""
         return []
@@ -54,3 +66,7 @@ class PlainExecutor:
 
     def replay(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> None:
         """Returns ``None``: no call is captured."""
+
+
+ExecutorChoice = Callable[[CompilationSettings, bool | str, Executor | None], Executor]
+"""Returns the executor for the settings of a compilation, ``RuntimeSettings.cuda_graphs``, and the executor inside."""

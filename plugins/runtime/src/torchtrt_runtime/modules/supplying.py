@@ -121,7 +121,7 @@ def _supply_graph(compiled: CompiledModule, values: GraphAttributes) -> frozense
         RefitError: Its weights are others, and the model takes no others.
     """
     module = compiled.graph_module
-    written = written_attributes(module)
+    written = written_attributes(module.graph)
     new = new_attributes(module, values)
     if compiled.settings.immutable_weights:  # the file has them, and what the model has written
         wrong = [

@@ -24,6 +24,7 @@ from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.plugins import provide_all
 from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
 from torchtrt_runtime.dtype_names import dtype_from_json
+from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import (
@@ -277,4 +278,5 @@ def _as_module(
     )
     block = BlockReport("engine", 0, layers, len(engine.plan))
     report = CompilationReport(engine.tensorrt, blocks=[block])
-    return CompiledModule(GraphModule(root, graph), interface, report, CompilationSettings())
+    settings = CompilationSettings()
+    return CompiledModule(GraphModule(root, graph), interface, report, settings, executor_for)

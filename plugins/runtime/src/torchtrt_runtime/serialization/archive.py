@@ -42,6 +42,8 @@ from torchtrt_runtime.serialization.readable_sizes import make_readable
 from torchtrt_runtime.torch_internals import serialize_tensor_meta
 
 METADATA = "torchtrt.json"
+_EXTRA = "extra/"
+"""The folder for the extra files of ``torch.export.save``; the metadata is one of them."""
 _READING = threading.Lock()  # PyTorch reads one program at a time
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
@@ -55,12 +57,15 @@ _LARGEST_ELEMENT = 16
 File = str | os.PathLike[str] | IO[bytes]
 
 
-def skeleton_of(program: ExportedProgram, metadata: Mapping[str, Any]) -> Archive:
+def skeleton_of(
+    program: ExportedProgram, metadata: Mapping[str, Any], extra_files: Mapping[str, str]
+) -> Archive:
     """Returns a file in memory of a program whose weights and plans are stand-ins.
 
     Args:
         program: The program.
         metadata: What else to write, as JSON.
+        extra_files: The user's own texts, by name.
 
     Raises:
         UnsupportedProgramError: PyTorch cannot write the program.
@@ -68,7 +73,7 @@ def skeleton_of(program: ExportedProgram, metadata: Mapping[str, Any]) -> Archiv
     skeleton = io.BytesIO()
     text = json.dumps(metadata)
     try:
-        torch.export.save(program, skeleton, extra_files={METADATA: text})
+        torch.export.save(program, skeleton, extra_files={**extra_files, METADATA: text})
     except Exception as error:
         message = (
             f"PyTorch cannot write this model's graph: {_reason(error)} Compute this where the model is called, or let "
@@ -316,17 +321,25 @@ class Archive:
         Raises:
             UnreadableFileError: The file is an exported program without engines.
         """
-        if f"extra/{METADATA}" not in self._infos:
+        if _EXTRA + METADATA not in self._infos:
             if _PROGRAM in self._infos:
                 raise UnreadableFileError(
                     f"{self._name} is an exported program, not a compiled model. Compile it: "
                     "torchtrt.compile(torch.export.load(...))."
                 )
             raise self._damaged("it holds no compiled model")
-        data = self.json(f"extra/{METADATA}")
+        data = self.json(_EXTRA + METADATA)
         if not isinstance(data, dict):
             raise self._damaged("the metadata is not a JSON object")
         return data
+
+    def extra_files(self) -> dict[str, str]:
+        """Returns the user's own texts, by name."""
+        names = [name.removeprefix(_EXTRA) for name in self._infos if name.startswith(_EXTRA)]
+        try:
+            return {name: self.read(_EXTRA + name).decode() for name in names if name != METADATA}
+        except UnicodeDecodeError as error:
+            raise self._damaged("an extra file is no text") from error
 
     def program(self) -> ExportedProgram:
         """Returns the program, with stand-ins of one element for all weights.

@@ -103,8 +103,8 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         interface,
         report,
         settings,
+        executor_for,
         data["weight_recipes"],
-        executor_for(settings),
     )
 
 

@@ -28,17 +28,19 @@ def inspect_file(file: File) -> dict[str, Any]:
         - ``in_torch``: the ops that PyTorch runs.
         - ``tried``: the measurements of ``tune=True``.
         - ``operators``: the ops of other libraries that the model calls.
+        - ``extra_files``: the texts that were saved with the model, by name.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.
     """
-    metadata = read_metadata(Archive(file))
+    archive = Archive(file)
+    metadata = read_metadata(archive)
     with faults_in(metadata):
-        return _described(metadata)
+        return {**_described(metadata), "extra_files": archive.extra_files()}
 
 
 def _described(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Returns what ``inspect_file`` returns, from the metadata of a file."""
+    """Returns what ``inspect_file`` returns of the metadata of a file."""
     report = metadata["report"]
     blocks = {block["name"]: block for block in report["blocks"]}
     engines = [_engine(engine, blocks.get(engine["name"], {})) for engine in metadata["engines"]]

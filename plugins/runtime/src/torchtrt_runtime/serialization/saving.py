@@ -27,7 +27,7 @@ from torchtrt.targets import qualified_name
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.supplying import Weights, supply
 from torchtrt_runtime.processes.groups import Processes
-from torchtrt_runtime.serialization.archive import Archive, File, skeleton_of, write
+from torchtrt_runtime.serialization.archive import METADATA, Archive, File, skeleton_of, write
 from torchtrt_runtime.serialization.call_interface import (
     compiled_from,
     describe_interface,
@@ -45,7 +45,9 @@ _PYTORCHS_OWN = frozenset(
 )
 
 
-def save(compiled: CompiledModule, file: File) -> None:
+def save(
+    compiled: CompiledModule, file: File, *, extra_files: Mapping[str, str] | None = None
+) -> None:
     """Writes a compiled model to a ``.pt2`` file, engines and all.
 
     ``torchtrt.load`` reads it; so does, once torchtrt is imported, ``torch.export.load``.
@@ -53,9 +55,11 @@ def save(compiled: CompiledModule, file: File) -> None:
     Args:
         compiled: What ``torchtrt.compile`` returned.
         file: A path, or a file object that accepts bytes. At a path the file appears complete or not at all.
+        extra_files: Texts to keep in the file, by name: a relative path with ``/`` between its parts. Without it, those
+            that the model was loaded with.
 
     Raises:
-        InputError: ``compiled`` is something else, or ``file`` is.
+        InputError: ``compiled`` is something else, ``file`` is, or an extra file is no text or has no usable name.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
         EngineError: A weight of the model has changed since it was compiled.
         UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
@@ -65,6 +69,8 @@ def save(compiled: CompiledModule, file: File) -> None:
         raise InputError(
             f"torchtrt.save() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )
+    texts = compiled.extra_files if extra_files is None else extra_files
+    _check_extra_files(texts)
     compiled.usage_checks.check_weights()
     # PyTorch's writer and reader fail where another device is the default.
     with torch.device("cpu"), _reasons_not_to_save():
@@ -80,9 +86,46 @@ def save(compiled: CompiledModule, file: File) -> None:
         }
         if compiled.interface.processes is not None:
             metadata["processes"] = compiled.interface.processes.to_json()
-        skeleton = skeleton_of(saved.program, metadata)
+        skeleton = skeleton_of(saved.program, metadata, texts)
         _read_again(skeleton)
     write(file, skeleton, saved.tensors, saved.plans)
+
+
+def _check_extra_files(files: Any) -> None:
+    """Checks the user's own files.
+
+    Raises:
+        InputError: They are no texts by name, or a name has no place among those of a file.
+    """
+    if not isinstance(files, Mapping):
+        message = f"extra_files is {kind_of(files)}. Give texts by name: {{'labels.json': text}}."
+        raise InputError(message)
+    for name, text in files.items():
+        if not _is_extra_name(name):
+            raise InputError(
+                f"extra_files has the name {name!r}. Give a relative path with / between its parts, other than "
+                f"{METADATA}, which is torchtrt's own."
+            )
+        if not isinstance(text, str) or not _is_unicode(text):
+            raise InputError(
+                f"extra_files[{name!r}] is {kind_of(text)}, and no text that UTF-8 can encode. Encode it, for example "
+                "in base64."
+            )
+
+
+def _is_extra_name(name: Any) -> bool:
+    if not isinstance(name, str) or not name.isprintable() or not _is_unicode(name):
+        return False
+    parts = name.split("/")
+    return name != METADATA and "\\" not in name and not {"", ".", ".."} & {*parts}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @contextmanager
@@ -156,6 +199,7 @@ def load(file: File, *, weights: Weights | None = None) -> CompiledModule:
         graph_module = from_program(program, archive.tensors(program), archive.plans())
         compiled = compiled_from(metadata, graph_module)
     supply(compiled, weights)
+    compiled.extra_files = archive.extra_files()
     return compiled
 
 

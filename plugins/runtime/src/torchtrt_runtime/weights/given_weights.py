@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 from torch.nn.parameter import is_lazy
 
 from torchtrt.errors import RefitError, kind_of
@@ -206,9 +206,9 @@ def new_attributes(module: GraphModule, attributes: GraphAttributes) -> dict[str
     return tensors
 
 
-def written_attributes(module: GraphModule) -> frozenset[str]:
-    """Returns the names of the buffers and parameters that a call writes to."""
-    destinations: list[Any] = [node.args[0] for node in module.graph.nodes if writes(node)]
+def written_attributes(graph: Graph) -> frozenset[str]:
+    """Returns the names of the buffers and parameters that a call of a graph writes to."""
+    destinations: list[Any] = [node.args[0] for node in graph.nodes if writes(node)]
     return frozenset(str(node.target) for node in destinations if node.op == "get_attr")
 
 

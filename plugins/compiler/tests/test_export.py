@@ -1,0 +1,106 @@
+"""``torchtrt.export``, and passes that a compilation leaves out."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import ExportError, InputError, SettingsError
+from torchtrt.registry import lowering_passes
+
+
+class Mapped(nn.Module):
+    """Applies a function transform, which a plain exported program keeps as a call of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, scale):
+        return torch.vmap(self.linear)(x) * scale
+
+
+def test_a_program_is_exported_once_and_compiled_several_times(every_tensorrt, tmp_path):
+    """With dynamic sizes and inputs by name, also from a file."""
+    model = Mapped().eval()
+    rows = torchtrt.Input(min_shape=(2, 3, 4), opt_shape=(4, 3, 4), max_shape=(8, 3, 4))
+    named = {"scale": torch.rand(4)}
+    program = torchtrt.export(model, [rows], kwarg_inputs=named)
+    torch.export.save(program, tmp_path / "model.pt2")
+
+    for source in (program, program, torch.export.load(tmp_path / "model.pt2")):
+        compiled = torchtrt.compile(
+            source, [rows], kwarg_inputs=named, require_full_compilation=True
+        )
+        for count in (2, 8):
+            x = torch.randn(count, 3, 4)
+            torch.testing.assert_close(compiled(x, **named), model(x, **named))
+        with pytest.raises(InputError, match="compiled for 2 to 8"):
+            compiled(torch.randn(9, 3, 4), **named)
+
+
+def test_what_cannot_be_exported_is_the_error_of_compile():
+    """The same classes."""
+    with pytest.raises(InputError, match="needs example inputs"):
+        torchtrt.export(nn.ReLU())
+    with pytest.raises(ExportError):
+        torchtrt.export(nn.Linear(4, 4).eval(), [torch.rand(3)])
+
+
+def test_a_program_refuses_the_sizes_that_the_model_refuses():
+    """Those about which the model's code asks."""
+
+    class Asks(nn.Module):
+        def forward(self, x):
+            return x * 3 if x.shape[0] == 1 else x.sum(0, keepdim=True)
+
+    rows = torchtrt.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(8, 4))
+    program = torchtrt.export(Asks().eval(), [rows])
+    with pytest.warns(UserWarning, match="You asked for 1 to 8"):
+        compiled = torchtrt.compile(program, [rows], min_block_size=1)
+    with pytest.raises(InputError):
+        compiled(torch.rand(1, 4))
+
+
+class Step(nn.Module):
+    """Writes a part of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(8, 3))
+
+    def forward(self, x):
+        self.cache[2:4] = x * 2
+        return self.cache.sum(0)
+
+
+def test_a_disabled_pass_does_not_run():
+    """In this compilation only; results are the same."""
+    x, name = torch.rand(2, 3), "aten_core.partial_writes"
+    for disabled in ((), (name,), ()):
+        model, expected = Step().eval(), Step().eval()
+        compiled = torchtrt.compile(model, [x], min_block_size=1, disabled_passes=disabled)
+        ran = [each.partition(" ")[0] for each in compiled.report.passes]
+
+        assert ("partial_writes" in ran) is (not disabled)
+        torch.testing.assert_close(compiled(x), expected(x))
+        torch.testing.assert_close(model.cache, expected.cache)
+
+
+def test_all_passes_can_be_disabled():
+    """None has to run for a model of plain ops."""
+    model, names = Mapped().eval(), [each.qualified_name for each in lowering_passes()]
+    inputs = torch.randn(2, 3, 4), torch.rand(4)
+    compiled = torchtrt.compile(model, inputs, min_block_size=1, disabled_passes=names)
+    assert [] == compiled.report.passes
+    torch.testing.assert_close(compiled(*inputs), model(*inputs))
+
+
+def test_a_pass_that_no_pack_has_is_an_error_with_the_closest():
+    """A list of letters is no list of names."""
+    with pytest.raises(SettingsError, match=r"Did you mean 'aten_core\.partial_writes'"):
+        torchtrt.compile(
+            nn.ReLU().eval(), [torch.rand(2)], disabled_passes=["aten_core.partial_write"]
+        )
+    with pytest.raises(SettingsError, match="a collection of names"):
+        torchtrt.CompilationSettings(disabled_passes="aten_core.autocast")
