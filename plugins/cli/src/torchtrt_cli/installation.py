@@ -23,7 +23,7 @@ UNTESTED = (
     " No test has run with this PyTorch. torchtrt uses parts of PyTorch that have no public name, and where they have "
     "changed, imports or compilations raise errors."
 )
-"""The meaning of an unmet requirement of PyTorch's version."""
+"""The meaning of a PyTorch whose version the core does not declare."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _unmet() -> Iterator[Problem]:
             if version is not None and requirement.specifier.contains(version, prereleases=True):
                 continue
             wanted = f"{requirement.name}{requirement.specifier}"
-            is_untested = requirement.name == "torch" and version is not None
+            is_untested = (name, requirement.name) == ("torchtrt-core", "torch") and version
             yield Problem(
                 f"it requires {wanted}, and "
                 + ("that is not installed" if version is None else f"{version} is installed"),
