@@ -320,7 +320,7 @@ def test_a_traced_call_is_an_error(model):
             torch.jit.trace(fast, X)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_forward_mode_is_an_error(model):
     """Tangents would be lost without a word."""
     fast = compiled(model.requires_grad_(False))

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.tensorrt,
     pytest.mark.skipif(not is_real(), reason="needs the real TensorRT and an NVIDIA GPU"),
     # Of PyTorch's importing Inductor.
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit"),
     # Of Inductor, where PyTorch may not use TF32.
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
 ]

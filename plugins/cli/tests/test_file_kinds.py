@@ -9,7 +9,7 @@ import torch
 import torchtrt
 from torchtrt_cli import main
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
 class Model(torch.nn.Module):

@@ -181,6 +181,18 @@ def test_editable_installs_are_told():
     assert re.fullmatch(r"torchtrt-core 0\.1\.0 \(editable, .*/core\)", str(core))
 
 
+def test_an_untested_pytorch_is_named_with_what_that_means(site, install):
+    """Packages that are installed without their requirements bring torchtrt and any PyTorch together."""
+    install(distribution("torchtrt-core", "0.1.0", "torch>=2.9,<2.9.1"))
+
+    done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
+
+    problems = json.loads(done.stdout)["problems"]
+    (problem,) = (each for each in problems if each["code"] == "requirement")
+    assert "it requires torch<2.9.1,>=2.9, and 2." in problem["what"]
+    assert "No test has run with this PyTorch" in problem["hint"]
+
+
 def test_nothing_is_wrong_with_this_installation():
     """No false alarm."""
     assert () == installation_problems()

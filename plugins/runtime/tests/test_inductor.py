@@ -88,7 +88,7 @@ def inductor():
         pytest.skip(str(error))
 
 
-is_imported = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+is_imported = pytest.mark.filterwarnings("ignore:`torch.jit")
 """PyTorch warns when Inductor is imported."""
 
 

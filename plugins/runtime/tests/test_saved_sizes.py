@@ -89,7 +89,7 @@ def test_a_scripted_model_that_pads_to_an_even_number_of_rows_is_loaded(
 ):
     """Its number of rows depends on data for PyTorch, and may be inside an engine."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore")
         scripted = torch.jit.script(model)
     compiled = torchtrt.compile(scripted, [ROWS], min_block_size=1)
 

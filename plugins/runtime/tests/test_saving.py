@@ -85,7 +85,7 @@ def test_assumptions_about_sizes_are_checked_after_loading(tmp_path):
         loaded(torch.rand(10), torch.ones(7))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize(
     "make", [torch.jit.script, lambda model: torch.jit.trace(model, torch.rand(3, 4))]
 )

@@ -19,6 +19,12 @@ OURS = re.compile(r"torchtrt-.+")
 WATCHED = re.compile(r"torchtrt-.+|torch|tensorrt([-_].+)?|pluggy")
 """The distributions that are a problem if there are two of them."""
 
+UNTESTED = (
+    " No test has run with this PyTorch. torchtrt uses parts of PyTorch that have no public name, and where they have "
+    "changed, imports or compilations raise errors."
+)
+"""The meaning of a PyTorch whose version the core does not declare."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -129,10 +135,12 @@ def _unmet() -> Iterator[Problem]:
             if version is not None and requirement.specifier.contains(version, prereleases=True):
                 continue
             wanted = f"{requirement.name}{requirement.specifier}"
+            is_untested = (name, requirement.name) == ("torchtrt-core", "torch") and version
             yield Problem(
                 f"it requires {wanted}, and "
                 + ("that is not installed" if version is None else f"{version} is installed"),
-                f'Run `pip install "{wanted}"`, or install another version of {name}.',
+                f'Run `pip install "{wanted}"`, or install another version of {name}.'
+                + (UNTESTED if is_untested else ""),
                 "requirement",
                 distribution=name,
                 version=distribution.version,

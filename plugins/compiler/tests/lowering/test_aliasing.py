@@ -114,6 +114,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of PyTorch 2.15
 @pytest.mark.parametrize("target", sorted(UNDECLARED, key=str), ids=str)
 def test_undeclared_views_are_views_without_saying_so(target):
     """Each of them returns an argument's memory, and its schema does not declare it."""
@@ -169,6 +170,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The use of `x.T`")  # of PyTorch 2.15
 @pytest.mark.parametrize("target", sorted(ALWAYS_VIEWS, key=str), ids=str)
 def test_composite_views_are_views_whatever_the_strides(target):
     """Of real and of complex tensors; ``reshape`` would copy some of them."""

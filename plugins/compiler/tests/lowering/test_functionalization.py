@@ -244,6 +244,7 @@ def with_a_composite_of_composites(x):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # PyTorch's copying itself
 @pytest.mark.parametrize("function", [with_composites, with_a_composite_of_composites, on_a_view])
 def test_the_same_ops_stay_whole_as_where_pytorch_asks_about_all(function):
     """PyTorch checks only the program's own composites, which takes a tenth of the time."""

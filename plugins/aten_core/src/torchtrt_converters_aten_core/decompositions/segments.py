@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -62,6 +63,32 @@ def segment_reduce(
     return result
 
 
+@functools.cache
+def _has_exact_places() -> bool:
+    """Returns whether PyTorch multiplies in float64 to find a quantile, as it does from 2.15 on.
+
+    The float32 nearest to 0.4 is larger. In float32, 0.4 of the way through six elements is place 2 all the same.
+    """
+    with torch.utils._python_dispatch._disable_current_modes():
+        elements = torch.arange(6.0, device="cpu")
+        return bool(torch.quantile(elements, 0.4, interpolation="higher") == 3)
+
+
+def _rounding_error(a: Tensor, b: Tensor, product: Tensor) -> Tensor:
+    """Returns how much more than the rounded product of float32 tensors their exact product is.
+
+    Dekker's method: the halves of a number have 12 bits each, so that all of their products are exact.
+    """
+
+    def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+        scaled = x * (2.0**12 + 1)
+        high = scaled - (scaled - x)
+        return high, x - high
+
+    (a_high, a_low), (b_high, b_low) = halves(a), halves(b)
+    return a_high * b_high - product + a_high * b_low + a_low * b_high + a_low * b_low
+
+
 def _quantile(
     self: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
 ) -> Tensor:
@@ -73,20 +100,29 @@ def _quantile(
     ordered = rows.sort(-1)[0]
     last = ordered.shape[-1] - 1
     odd = ordered != ordered
+    q, end = q.reshape(-1), torch.full_like(ordered[..., :1], last)
     if skip_nan:
-        count = (~odd).to(self.dtype).sum(-1, keepdim=True)
-        places = (q.reshape(-1) * (count - 1)).clamp_min(0)
-    else:
-        places = torch.where(odd.any(-1, keepdim=True), float(last), q.reshape(-1) * last)
-    if interpolation in ("lower", "higher", "nearest"):
-        round_ = {"lower": torch.floor, "higher": torch.ceil, "nearest": torch.round}
-        places = round_[interpolation](places)
-    below = torch.floor(places)
+        end = ((~odd).to(self.dtype).sum(-1, keepdim=True) - 1).clamp_min(0)
+    places, error = q * end, torch.zeros_like(q * end)
+    if self.dtype is torch.float32 and _has_exact_places():
+        error = _rounding_error(q, end, places)
+    if not skip_nan:
+        is_odd = odd.any(-1, keepdim=True)
+        places, error = torch.where(is_odd, end, places), torch.where(is_odd, 0.0, error)
+    below, above = torch.floor(places), torch.ceil(places)
+    # Only a whole number of a place can be on the wrong side of one.
+    below = torch.where((below == places) & (error < 0), below - 1, below)
+    above = torch.where((above == places) & (error > 0), above + 1, above)
+    part = places - below
+    if interpolation == "nearest":
+        half_rounds_up = (error > 0) | ((error == 0) & (torch.remainder(below, 2) == 1))
+        below = torch.where((part > 0.5) | ((part == 0.5) & half_rounds_up), above, below)
+    elif interpolation == "higher":
+        below = above
     result = ordered.gather(-1, below.to(torch.int64))
     if interpolation in ("linear", "midpoint"):
-        above = ordered.gather(-1, torch.ceil(places).to(torch.int64))
-        weight = torch.full_like(places, 0.5) if interpolation == "midpoint" else places - below
-        result = torch.lerp(result, above, weight)
+        weight = torch.full_like(part, 0.5) if interpolation == "midpoint" else part + error
+        result = torch.lerp(result, ordered.gather(-1, above.to(torch.int64)), weight)
     result = result.movedim(-1, 0)
     if keepdim and rank:
         kept = [1] * rank

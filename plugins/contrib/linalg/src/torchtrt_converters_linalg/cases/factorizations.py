@@ -17,6 +17,10 @@ FIRST_ZERO = TensorSpec(values=[[0.0, 2.0, 1.0], [3.0, 0.0, 1.0], [1.0, 1.0, 0.0
 POSITIVE = TensorSpec(values=[[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]])
 PIVOTS = TensorSpec(values=[3, 3, 3], dtype=torch.int32)
 
+_OLD_CHOLESKY = ["aten.cholesky.default"] if hasattr(torch.ops.aten, "cholesky") else []
+CHOLESKY = ["aten.linalg_cholesky_ex.default", "aten.linalg_cholesky.default", *_OLD_CHOLESKY]
+"""The ops that return the Cholesky factor of a matrix; PyTorch 2.15 has no ``cholesky``."""
+
 
 def of_positive(op: str, upper: bool) -> Callable[..., Any]:
     """Returns a function that calls an op with a matrix that has a Cholesky factor."""
@@ -99,13 +103,7 @@ CASES = [
     ],
     *[
         op_case((), SQUARE, function=of_positive(op, upper), label=f"{op}-{upper}", tolerance=1e-3)
-        for op in (
-            "aten.linalg_cholesky_ex.default",
-            "aten.linalg_cholesky.default",
-            *(
-                ["aten.cholesky.default"] if hasattr(torch.ops.aten, "cholesky") else []
-            ),  # until PyTorch 2.13
-        )
+        for op in CHOLESKY
         for upper in (False, True)
     ],
     *[
@@ -169,10 +167,7 @@ CASES = [
         for left in (True, False)
         for transpose in (True, False)
     ],
-    *[
-        decomposition_case(f"aten.{op}.default", POSITIVE)
-        for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "cholesky_inverse")
-    ],
+    *[decomposition_case(op, POSITIVE) for op in (*CHOLESKY, "aten.cholesky_inverse.default")],
     decomposition_case("aten.cholesky_solve.default", "batch 3 2", POSITIVE),
     decomposition_case("aten.linalg_solve_triangular.default", POSITIVE, "batch 3 2", upper=True),
     decomposition_case("aten.triangular_solve.default", "batch 3 2", POSITIVE),
