@@ -37,7 +37,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's, about its own code
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # of PyTorch's, about its own code
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("function", APPLIED.values(), ids=APPLIED)
 def test_a_transform_is_applied(version, function):

@@ -16,6 +16,9 @@ from torchtrt_compiler.refit import refitting
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization import saving
 
+SLOW_GUARDS = "Guards may run slower on Python 3.13.0"
+"""PyTorch's warning about a fault of that version of Python."""
+
 MODEL = """
 import warnings
 
@@ -92,7 +95,7 @@ for command in (*asked, *(f"{{each}} --json" for each in asked), "new-pack visio
 def test_nothing_warns(what, tmp_path):
     """In a new process, with Python's own development mode on, which warns of files that are not closed."""
     done = run_python(
-        *("-X", "dev", "-W", "error", "-c", PROGRAMS[what]),
+        *("-X", "dev", "-W", "error", "-W", f"ignore:{SLOW_GUARDS}", "-c", PROGRAMS[what]),
         cwd=tmp_path,
         env={**os.environ, "TORCHTRT_CACHE": str(tmp_path / "cache"), "COLUMNS": "200"},
     )
@@ -195,6 +198,7 @@ def test_a_warning_names_the_users_line(use, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", SLOW_GUARDS)
         use(tmp_path)
 
     assert caught

@@ -10,6 +10,7 @@ import builtins
 import gc
 import importlib
 import json
+import linecache
 import os
 import runpy
 import signal
@@ -49,6 +50,7 @@ def become(request: dict[str, Any]) -> None:
     sys.path[:1] = [entry for entry in inherited.split(os.pathsep) if entry]
     sys.orig_argv[:] = request["command_line"]
     sys.excepthook = show_without_this_file
+    atexit.register(gc.unfreeze)  # where Python frees objects, nanobind prints which ones remain
 
 
 def run(program: str, *arguments: str) -> None:
@@ -65,6 +67,9 @@ def run(program: str, *arguments: str) -> None:
         sys.path.insert(0, "")
         sys.argv = ["-c", *arguments[1:]]
         code = compile(arguments[0], "<string>", "exec")
+        if sys.version_info >= (3, 13):  # whose tracebacks show the lines of such a program
+            lines = arguments[0].splitlines(keepends=True)
+            linecache.cache["<string>"] = (len(arguments[0]), None, lines, "<string>")
     else:
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         sys.argv = [program, *arguments]
@@ -77,14 +82,12 @@ def run(program: str, *arguments: str) -> None:
 def end(status: int) -> None:
     """Ends the process as Python does, but leaves its objects to the operating system: to free them takes 0.2 seconds.
 
-    Where warnings are errors, Python frees them as ever, because some objects warn when they are freed. It frees what
-    the server froze too: nanobind prints a list of the objects that remain.
+    Where warnings are errors, Python frees them as ever, because some objects warn when they are freed.
 
     Args:
         status: The exit status.
     """
     if sys.warnoptions:
-        gc.unfreeze()
         sys.exit(status)
     threading._shutdown()  # waits for the threads
     atexit._run_exitfuncs()
