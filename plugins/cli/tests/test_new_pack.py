@@ -23,6 +23,7 @@ FILES = {
     "README.md",
     "pyproject.toml",
     "src/torchtrt_converters_vision/__init__.py",
+    "src/torchtrt_converters_vision/catalogue.json",
     "src/torchtrt_converters_vision/converters/__init__.py",
     "src/torchtrt_converters_vision/converters/snake.py",
     "src/torchtrt_converters_vision/ops.py",

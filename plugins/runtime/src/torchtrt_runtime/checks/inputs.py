@@ -298,6 +298,7 @@ class _Sizes:
             self._check_range(place, size, [profile[expected] for profile in self._profiles])
 
     def _check_range(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
+        """Raises an ``InputError`` if a size is in none of the allowed ranges."""
         if not any(sizes.contains(size) for sizes in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             if (pinned := self._checks.pinned_profile) is not None:
