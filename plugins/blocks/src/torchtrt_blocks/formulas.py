@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
-from torchtrt_blocks import elementwise, reduction, types, unary
+from torchtrt_blocks import activation, elementwise, reduction, types, unary
 
 
 class Formula:
@@ -137,6 +137,14 @@ class Formula:
             kind: The name of a ``trt.UnaryOperation``, such as ``"SQRT"``.
         """
         return self._same(unary.apply(self.ctx, kind, self.tensor))
+
+    def activate(self, kind: str) -> Formula:
+        """Returns an activation of each element.
+
+        Args:
+            kind: The name of a ``trt.ActivationType``, such as ``"SIGMOID"``.
+        """
+        return self._same(activation.apply(self.ctx, kind, self.tensor))
 
     def cast(self, dtype: torch.dtype) -> Formula:
         """Returns the elements in another dtype, by PyTorch's rules."""

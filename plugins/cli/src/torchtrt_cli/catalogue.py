@@ -86,8 +86,10 @@ def show(arguments: argparse.Namespace) -> int:
         ]
         headings = ("distribution", "status", "ops", "summary")
         console().print(table("Packs of the catalogue", headings, rows))
+    elif arguments.search is None:
+        print("Every pack of the catalogue is installed.", file=answers())
     else:
-        print("The catalogue has no such pack.", file=answers())
+        print(f"No pack of the catalogue has {arguments.search!r}.", file=answers())
     return 0 if found.packs else 1
 
 

@@ -19,7 +19,6 @@ from torchtrt.conversion import (
 )
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_blocks import (
-    activation,
     elementwise,
     indexing,
     matmul,
@@ -29,6 +28,7 @@ from torchtrt_blocks import (
     slicing,
     types,
 )
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -65,26 +65,14 @@ class Step:
     """
 
     ctx: ConversionContext
-    inputs: NetworkTensor
-    recurrent: NetworkTensor
-    states: Sequence[NetworkTensor]
+    inputs: Formula
+    recurrent: Formula
+    states: Sequence[Formula]
 
-    def sum(self) -> NetworkTensor:
-        """Returns all gates before their activation."""
-        return self.combine("SUM", self.inputs, self.recurrent)
-
-    def gate(self, gates: NetworkTensor, place: int) -> NetworkTensor:
+    def gate(self, gates: Formula, index: int) -> Formula:
         """Returns one gate: ``(1, batch, hidden)``."""
-        index = self.ctx.tensor([place])
-        return indexing.gather(self.ctx, gates, index, 0)
-
-    def combine(self, kind: str, first: NetworkTensor, second: NetworkTensor) -> NetworkTensor:
-        """Returns ``first <kind> second``."""
-        return elementwise.combine(self.ctx, kind, first, second)
-
-    def activate(self, kind: str, tensor: NetworkTensor) -> NetworkTensor:
-        """Returns an activation."""
-        return activation.apply(self.ctx, kind, tensor)
+        indices = self.ctx.tensor([index])
+        return Formula(self.ctx, indexing.gather(self.ctx, gates.tensor, indices, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,34 +86,28 @@ class Cell:
     """
 
     gates: int
-    step: Callable[[Step], tuple[NetworkTensor, ...]]
+    step: Callable[[Step], tuple[Formula, ...]]
     bias_inside: bool = False
 
 
-def _lstm(step: Step) -> tuple[NetworkTensor, ...]:
-    gates = step.sum()
-    opened = step.activate("SIGMOID", gates)
-    admit, keep, emit = (step.gate(opened, place) for place in (0, 1, 3))
-    new = step.activate("TANH", step.gate(gates, 2))
-    kept = step.combine("PROD", keep, step.states[1])
-    admitted = step.combine("PROD", admit, new)
-    memory = step.combine("SUM", kept, admitted)
-    hidden = step.combine("PROD", emit, step.activate("TANH", memory))
-    return hidden, memory
+def _lstm(step: Step) -> tuple[Formula, ...]:
+    gates = step.inputs + step.recurrent
+    opened = gates.activate("SIGMOID")
+    admit, keep, emit = (step.gate(opened, index) for index in (0, 1, 3))
+    new = step.gate(gates, 2).activate("TANH")
+    memory = keep * step.states[1] + admit * new
+    return emit * memory.activate("TANH"), memory
 
 
-def _gru(step: Step) -> tuple[NetworkTensor, ...]:
-    opened = step.activate("SIGMOID", step.sum())
+def _gru(step: Step) -> tuple[Formula, ...]:
+    opened = (step.inputs + step.recurrent).activate("SIGMOID")
     reset, keep = step.gate(opened, 0), step.gate(opened, 1)
-    recurrent = step.combine("PROD", reset, step.gate(step.recurrent, 2))
-    total = step.combine("SUM", step.gate(step.inputs, 2), recurrent)
-    new = step.activate("TANH", total)
-    change = step.combine("SUB", step.states[0], new)
-    return (step.combine("SUM", step.combine("PROD", keep, change), new),)
+    new = (step.gate(step.inputs, 2) + reset * step.gate(step.recurrent, 2)).activate("TANH")
+    return (keep * (step.states[0] - new) + new,)
 
 
-def _simple(kind: str) -> Callable[[Step], tuple[NetworkTensor, ...]]:
-    return lambda step: (step.activate(kind, step.sum()),)
+def _simple(kind: str) -> Callable[[Step], tuple[Formula, ...]]:
+    return lambda step: ((step.inputs + step.recurrent).activate(kind),)
 
 
 LSTM = Cell(4, _lstm)
@@ -208,7 +190,8 @@ def _direction(
     product = matmul.multiply(ctx, before[0], recurrent, transpose_second=True)
     if bias is not None:
         product = elementwise.combine(ctx, "SUM", product, bias)
-    after = list(cell.step(Step(ctx, element, product, before)))
+    read = [Formula(ctx, tensor) for tensor in (element, product, *before)]
+    after = [state.tensor for state in cell.step(Step(ctx, read[0], read[1], read[2:]))]
     if projection is not None:
         after[0] = matmul.multiply(ctx, after[0], projection, transpose_second=True)
     for layer, state in zip(carried, after, strict=True):
