@@ -65,7 +65,7 @@ def segment_reduce(
 
 @functools.cache
 def _has_exact_places() -> bool:
-    """Returns whether PyTorch multiplies in float64 to find a quantile, as it does from 2.15 on.
+    """Returns whether PyTorch multiplies in float64 to find a quantile, as PyTorch 2.15 does.
 
     The float32 nearest to 0.4 is larger. In float32, 0.4 of the way through six elements is place 2 all the same.
     """
