@@ -36,7 +36,7 @@ write = torch.ops.torchtrt_cache_updates.write
 @pytest.fixture(autouse=True)
 def converter():
     """The converter of a third party: one layer, used as TensorRT documents it."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
 
     @torchtrt.dynamo_tensorrt_converter(
         write.default, supports_dynamic_shapes=True, requires=Capability.KV_CACHE_UPDATE
@@ -46,7 +46,7 @@ def converter():
         return layer.get_output(0)
 
     yield
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

@@ -314,7 +314,9 @@ def test_a_pass_that_changes_only_a_branch_is_named(monkeypatch):
         PackPass("tangents", sines_to_tangents, PackInfo("boxes", version="2.1")),
         PackPass("idle", lambda graph_module, settings: None, PackInfo("boxes", version="2.1")),
     )
-    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: passes)
+    monkeypatch.setattr(
+        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: passes
+    )
 
     report = torchtrt.explain(Branching().eval(), (torch.rand(3),))
     assert ["tangents of boxes 2.1"] == report.passes

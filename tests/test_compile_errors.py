@@ -126,14 +126,14 @@ def test_no_inputs_is_a_clear_error():
 @pytest.fixture
 def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
 
     @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
     def broken(ctx, target, args, kwargs, name):
         raise ValueError("no table for this")
 
     yield
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 
@@ -198,7 +198,9 @@ def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(
     """Not the model, nor what reads the graph later."""
     pack = PackInfo("boxes", "torchtrt-converters-boxes", "2.1")
     broken = PackPass("fold_boxes", function, pack)
-    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: (broken,))
+    monkeypatch.setattr(
+        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: (broken,)
+    )
 
     message = f"fold_boxes of boxes 2.1 broke the graph: .*({match}).*PACKS_DISABLE=boxes"
     with pytest.raises(PackError, match=message):
@@ -215,7 +217,9 @@ def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(
 def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, function, match):
     """Whose it is, what it did, and how to go without it."""
     broken = PackPass("fold_boxes", function, PackInfo("boxes", version="2.1"))
-    monkeypatch.setattr("torchtrt_compiler.lowering.pipeline.lowering_passes", lambda: (broken,))
+    monkeypatch.setattr(
+        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: (broken,)
+    )
 
     with pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}"):
         torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)

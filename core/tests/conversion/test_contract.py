@@ -28,9 +28,9 @@ HIGH = ConverterPriority.HIGH
 @pytest.fixture(autouse=True)
 def empty_local_pack() -> Iterator[None]:
     """Leaves nothing registered behind."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
     yield
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

@@ -32,10 +32,10 @@ class Model(nn.Module):
 @pytest.fixture
 def compiled_with() -> Iterator[Callable[..., Any]]:
     """Compiles the model with a converter of the op."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
 
     def compile_model(converter: Callable[..., Any]) -> Any:
-        local_pack.converters = before
+        local_pack._converters[:] = before
         high = ConverterPriority.HIGH
         local_pack.converter(aten.isposinf.default, priority=high, supports_dynamic_shapes=True)(
             converter
@@ -43,7 +43,7 @@ def compiled_with() -> Iterator[Callable[..., Any]]:
         return torchtrt.compile(Model().eval(), [X], min_block_size=1)
 
     yield compile_model
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

@@ -186,8 +186,7 @@ print(json.dumps({{
     ("converter", "many"),
     [
         ("convert", 5_000),
-        # By name, and so many, it is the same rule.
-        pytest.param("'torchtrt_converters_bad.x:y'", 20_000, marks=pytest.mark.slow),
+        pytest.param("convert", 20_000, marks=pytest.mark.slow),
     ],
 )
 def test_a_pack_with_many_converters_costs_what_each_of_them_does(

@@ -89,7 +89,7 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     """As it stands on the page, on a pack that this test throws away."""
     local = ConverterPack("local")
     monkeypatch.setattr(registry, "dynamo_tensorrt_converter", local.converter)
-    (example,) = re.findall(r"^```python\n(.*?)^```$", page("registry"), re.MULTILINE | re.DOTALL)
+    example, *_ = re.findall(r"^```python\n(.*?)^```$", page("registry"), re.MULTILINE | re.DOTALL)
 
     exec(compile(example, "registry.md", "exec"), {"__name__": "example"})
 
@@ -98,6 +98,7 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
 
 COMMANDS = (
     "packs",
+    "catalogue",
     "doctor",
     "converters",
     "coverage",

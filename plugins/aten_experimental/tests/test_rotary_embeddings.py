@@ -250,6 +250,13 @@ def test_what_only_looks_like_it_stays(function):
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
 
 
+class Gamma(torch.nn.Module):
+    """An op without a converter."""
+
+    def forward(self, x):
+        return torch.igamma(x.abs() + 1, x.abs())
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_its_decomposition_is_the_layer(interleaved):
     """PyTorch computes the same where a block is too small for an engine, and needs no pack to do so."""
@@ -262,7 +269,8 @@ def test_its_decomposition_is_the_layer(interleaved):
     actual = rotary_embedding(x, each.cos(), each.sin(), interleaved)
 
     torch.testing.assert_close(actual, expected)
-    model = Rotary(*ROTATIONS["neighbors" if interleaved else "halves"]).eval()
+    rotary = Rotary(*ROTATIONS["neighbors" if interleaved else "halves"])
+    model = torch.nn.Sequential(rotary, Gamma()).eval()  # without a converter
     with torchtrt.use_tensorrt("reference@11.4.0"), pytest.warns(NoEngineWarning):
         compiled = torchtrt.compile(model, [x], min_block_size=99)
     targets = {str(node.target) for node in compiled.graph_module.graph.nodes}

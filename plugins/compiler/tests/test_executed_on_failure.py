@@ -31,14 +31,14 @@ def returns_another_shape(ctx, self, **_):
 @pytest.fixture(params=[raises, is_refused, returns_another_shape])
 def faulty(request):
     """A converter of the program's own for ``erf`` that fails."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
     torchtrt.dynamo_tensorrt_converter(
         torch.ops.aten.erf.default,
         priority=ConverterPriority.HIGH,
         supports_dynamic_shapes=True,
     )(request.param)
     yield request.param
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

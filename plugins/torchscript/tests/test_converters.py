@@ -24,9 +24,9 @@ HIGH = ConverterPriority.HIGH
 @pytest.fixture(autouse=True)
 def empty_local_pack():
     """Leaves nothing registered behind."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
     yield
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

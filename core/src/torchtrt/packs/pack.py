@@ -89,7 +89,7 @@ class ConverterPack:
         self.summary = summary
         self.torch = torch
         self.tensorrt = tensorrt
-        self.converters: tuple[Registration, ...] = ()
+        self._converters: list[Registration] = []
         self.decompositions: tuple[Decomposition, ...] = ()
         self.lowering_passes: tuple[LoweringPass, ...] = ()
         self.never_folded: tuple[Target | str, ...] = ()
@@ -106,7 +106,12 @@ class ConverterPack:
         return self._name
 
     def __repr__(self) -> str:
-        return f"<ConverterPack {self.name!r}: {len(self.converters)} converters>"
+        return f"<ConverterPack {self.name!r}: {len(self._converters)} converters>"
+
+    @property
+    def converters(self) -> Sequence[Registration]:
+        """The registered converters, in the order in which they were registered."""
+        return tuple(self._converters)
 
     def disable_constant_folding(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
@@ -223,7 +228,7 @@ class ConverterPack:
             tensorrt=tensorrt,
             requires=capabilities,
         )
-        self.converters += (register(target, support, self._priority(priority, target)),)
+        self._converters.append(register(target, support, self._priority(priority, target)))
         self._changed()
 
     def plugin(
@@ -383,11 +388,8 @@ class ConverterPack:
         self._sealed = True
         if not self.modules:
             return
-        self.converters = tuple(
-            sorted(
-                self.converters,
-                key=lambda entry: self._position_of(entry.support.converter_implementation),
-            )
+        self._converters.sort(
+            key=lambda entry: self._position_of(entry.support.converter_implementation)
         )
         self.decompositions = tuple(sorted(self.decompositions, key=self._position_of))
         self.lowering_passes = tuple(sorted(self.lowering_passes, key=self._position_of))

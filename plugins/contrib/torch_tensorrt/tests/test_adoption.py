@@ -256,7 +256,7 @@ def test_decompositions_and_passes_come_along(tmp_path, monkeypatch, version):
         assert "attention" == seen[2][0]
     finally:  # its passes would run for every later test
         pack.lowering_passes = ()
-        pack.converters = ()
+        pack._converters.clear()
 
 
 def test_a_data_dependent_block_builds(tmp_path, monkeypatch):

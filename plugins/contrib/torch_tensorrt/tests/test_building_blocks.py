@@ -432,7 +432,7 @@ def convert(ctx, target, args, kwargs, name):
 @pytest.fixture(autouse=True, scope="module")
 def registered():
     """The converter, for the tests of this file: other tests ask who converts what."""
-    before = local_pack.converters
+    before = list(local_pack._converters)
     register = dynamo_tensorrt_converter(
         torch.ops.building_blocks.run.default,
         priority=ConverterPriority.HIGH,
@@ -440,7 +440,7 @@ def registered():
     )
     register(convert)
     yield
-    local_pack.converters = before
+    local_pack._converters[:] = before
     local_pack._changed()
 
 

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from torchtrt.graphs.nodes import resolution_of
+from torchtrt.graphs.nodes import declares_alias, resolution_of
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.groups import group_of
@@ -82,7 +83,7 @@ def group_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
             reasons[node] = reason
     written = written_attributes(graph)
     while True:
-        is_whole = all(_computes_nothing(rejections) for _, rejections in reasons.values())
+        is_whole = _is_whole(graph, reasons)
         smallest = 1 if is_whole or settings.require_full_compilation else settings.min_block_size
         levels = _assign_levels(graph, reasons)
         blocks: dict[int, list[Node]] = {}
@@ -167,6 +168,18 @@ def _rejection(node: Node) -> _Reason | None:
             text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
             return _rule(text, "number")
     return None
+
+
+def _is_whole(graph: Graph, reasons: Mapping[Node, _Reason]) -> bool:
+    """Returns whether engines compute all that a graph computes; a graph that only views memory computes nothing."""
+    if not all(_computes_nothing(rejections) for _, rejections in reasons.values()):
+        return False
+    calls = (node for node in graph.nodes if node.op == "call_function" and node not in reasons)
+    return any(
+        not (isinstance(node.target, OpOverload) and declares_alias(node.target))
+        for node in calls
+        if not is_scalar(node) and node.target is not operator.getitem
+    )
 
 
 def _computes_nothing(rejections: Iterable[Rejection]) -> bool:
