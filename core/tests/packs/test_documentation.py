@@ -105,6 +105,7 @@ COMMANDS = (
     "explain",
     "inspect",
     "cache",
+    "catalogue",
     "lock",
     "triton",
     "new-pack",

@@ -274,7 +274,7 @@ class PackConformance:
         )
 
     def test_its_catalogue_lists_every_op(self) -> None:
-        """``catalogue.json`` in its package, if there is one, shows what the pack provides where it is not installed."""
+        """``catalogue.json`` in its package, if there is one, shows the ops to users without the pack."""
         fault = catalogue_fault(self.loaded)
 
         assert not fault, f"{fault} Run `torchtrt catalogue write {self.pack}`."
