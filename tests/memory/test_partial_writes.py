@@ -8,6 +8,7 @@ from torch import nn
 
 import torchtrt
 from tests.memory.caches import LENGTH, assert_steps, copied, decoder, returned, step
+from tests.support.in_pytorch import left_in_pytorch
 from torchtrt_reference import VERSIONS
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
@@ -103,14 +104,14 @@ def test_no_cache_goes_out_of_an_engine(write, version):
         assert_steps(eager, source, compiled)
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")  # of ops that passes make
 @pytest.mark.parametrize("write", [by_index_copy, two_slices], ids=lambda write: write.__name__)
 def test_parts_are_written_where_pytorch_computes_too(write):
     """Between engines, and without any."""
-    for executed, size in (({"aten.scaled_dot_product_attention"}, 1), (set(), 1000)):
+    attention = {"torch_executed_ops": {"aten.scaled_dot_product_attention"}}
+    for settings in (attention, left_in_pytorch(decoder(write)[1], *step(0))):
         eager, source = decoder(write)
-        compiled = torchtrt.compile(
-            source, step(0), min_block_size=size, torch_executed_ops=executed
-        )
+        compiled = torchtrt.compile(source, step(0), min_block_size=1, **settings)
         assert tuple(source.keys.shape) not in copied(compiled)
         assert_steps(eager, source, compiled)
 

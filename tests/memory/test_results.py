@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.in_pytorch import left_in_pytorch
 from torchtrt_runtime import EngineModule
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
@@ -39,13 +40,14 @@ class Stateful(nn.Module):
         return self.function(self, *inputs)
 
 
-@pytest.fixture(params=[1, 5], ids=["in engines", "in PyTorch"])
+@pytest.fixture(params=[False, True], ids=["in engines", "in PyTorch"])
 def compiled(request):
     """Compiles a function of a module and its inputs, and returns both modules: eager's and the compiled one's."""
 
     def compile_function(function, *inputs, **options):
         eager, source = Stateful(function).eval(), Stateful(function).eval()
-        module = torchtrt.compile(source, inputs, min_block_size=request.param, **options)
+        settings = left_in_pytorch(source, *inputs, **options) if request.param else {}
+        module = torchtrt.compile(source, inputs, min_block_size=1, **settings, **options)
         return eager, source, module
 
     return compile_function
@@ -169,7 +171,8 @@ def test_one_result_twice_is_one_tensor(compiled):
 
 def test_a_view_of_an_input_that_pytorch_takes_is_the_inputs_memory():
     """Outside engines, an input's view is one: writing into it reaches the input, as in eager PyTorch."""
-    module = torchtrt.compile(Stateful(lambda self, x: (x[0], x)).eval(), (x(),))
+    source = Stateful(lambda self, x: (x[0], x)).eval()
+    module = torchtrt.compile(source, (x(),), **left_in_pytorch(source, x()))
     ours = x()
 
     first, second = module(ours)

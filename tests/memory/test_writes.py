@@ -8,6 +8,7 @@ from torch import nn
 
 import torchtrt
 from tests.memory.test_results import Stateful, compiled, x  # noqa: F401  (a fixture)
+from tests.support.in_pytorch import left_in_pytorch
 from torchtrt.errors import InputError, UnsupportedProgramError
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
@@ -328,13 +329,14 @@ class Copying(nn.Module):
     ],
     ids=["rounded", "widened", "cut off", "row", "column", "rounded row", "input"],
 )
-@pytest.mark.parametrize("min_block_size", [1, 100])
-def test_what_is_copied_to_a_whole_buffer_is_read_as_the_buffer_holds_it(source, min_block_size):
+@pytest.mark.parametrize("is_left", [False, True], ids=["in engines", "in PyTorch"])
+def test_what_is_copied_to_a_whole_buffer_is_read_as_the_buffer_holds_it(source, is_left):
     """Cast to its dtype and expanded to its shape, in the program too and not only in memory."""
     torch.manual_seed(0)
     eager = Copying(source).eval()
     model = copy.deepcopy(eager)
-    module = torchtrt.compile(model, (torch.rand(3, 4),), min_block_size=min_block_size)
+    settings = left_in_pytorch(model, torch.rand(3, 4)) if is_left else {}
+    module = torchtrt.compile(model, (torch.rand(3, 4),), min_block_size=1, **settings)
 
     assert_eager((eager, model, module), torch.rand(3, 4))
 
@@ -353,7 +355,8 @@ def test_a_batch_that_varies_is_copied_as_the_buffer_holds_it():
 
     eager, model = Rows().eval(), Rows().eval()
     shapes = ({0: torch.export.Dim("batch", min=1, max=8)},)
-    module = torchtrt.compile(model, (torch.rand(2, 3),), dynamic_shapes=shapes, min_block_size=100)
+    settings = left_in_pytorch(model, torch.rand(2, 3), dynamic_shapes=shapes)
+    module = torchtrt.compile(model, (torch.rand(2, 3),), dynamic_shapes=shapes, **settings)
 
     for size in (1, 2, 8):
         assert_eager((eager, model, module), torch.rand(size, 3))

@@ -106,6 +106,7 @@ COMMANDS = (
     "explain",
     "inspect",
     "cache",
+    "catalogue",
     "lock",
     "triton",
     "new-pack",

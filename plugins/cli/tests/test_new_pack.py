@@ -138,7 +138,8 @@ def person(tmp_path):
         "OMP_NUM_THREADS": "1",
         "PYTEST_ADDOPTS": "--tensorrt=one",  # where the page says no more than `pytest`
     }
-    variables.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "XDG_DATA_HOME"):
+        variables.pop(name, None)
 
     def run(commands):
         script = "set -eu\n" + "\n".join(commands)
@@ -170,6 +171,7 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert re.search(r"\d+ passed", done.stdout)
     assert "Coverage of vision.snake by vision" in done.stdout
     assert done.stdout.count("PASSED") == 2  # twine, of the wheel and of the sdist
+    assert "Added torchtrt-converters-vision: 1 op." in done.stdout
     (wheel,) = folder.glob("dist/*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
