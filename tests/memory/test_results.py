@@ -171,8 +171,7 @@ def test_one_result_twice_is_one_tensor(compiled):
 
 def test_a_view_of_an_input_that_pytorch_takes_is_the_inputs_memory():
     """Outside engines, an input's view is one: writing into it reaches the input, as in eager PyTorch."""
-    source = Stateful(lambda self, x: (x[0], x)).eval()
-    module = torchtrt.compile(source, (x(),), **left_in_pytorch(source, x()))
+    module = torchtrt.compile(Stateful(lambda self, x: (x[0], x)).eval(), (x(),))
     ours = x()
 
     first, second = module(ours)
