@@ -1,7 +1,7 @@
 """Builds what a release publishes: ``python -m tools.release VERSION --repository URL``.
 
-All distributions have one version. Their ``pyproject.toml`` files contain no addresses, because a fork has others: this
-program adds ``[project.urls]`` to a copy of the checkout and builds a wheel and a source distribution of each.
+All distributions have one version. Their ``pyproject.toml`` files contain no addresses, because a fork has others. This
+program adds ``[project.urls]`` to a copy of the checkout. It then builds a wheel and a source distribution of each.
 """
 
 from __future__ import annotations
