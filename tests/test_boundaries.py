@@ -132,10 +132,15 @@ def test_warnings_name_the_line_of_the_program_that_called():
     assert [] == wrong
 
 
+def public_packages():
+    """Returns the packages of the core that the page on stability lists."""
+    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `(torchtrt\.\w+)` \|", page, re.MULTILINE))
+
+
 def test_packs_import_public_packages_of_the_core_only():
     """A pack of somebody else cannot know more than the page on stability lists."""
-    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
-    public = set(re.findall(r"^\| `(torchtrt\.\w+)` \|", page, re.MULTILINE)) | {CORE}
+    public = public_packages() | {CORE}
     wrong = [
         f"{module}: {name}"
         for package in PACKAGES.values()
@@ -156,10 +161,7 @@ def test_packs_import_public_packages_of_the_core_only():
 
 def test_the_public_packages_of_the_core_exist():
     """A page that names what is gone misleads pack authors."""
-    page = (ROOT / "docs/stability.md").read_text(encoding="utf-8")
-    names = re.findall(r"^\| `(torchtrt\.\w+)` \|", page, re.MULTILINE)
-
-    assert set(names) <= PACKAGES[CORE].modules().keys()
+    assert public_packages() <= PACKAGES[CORE].modules().keys()
 
 
 PRIVATE_IS_THEIRS = {"self", "cls", "aten", "torch", "torch.ops.aten", "torch._C"}

@@ -57,12 +57,8 @@ def obstacles_to(version: str) -> list[str]:
 
 def projects(root: Path) -> list[Path]:
     """Returns the ``pyproject.toml`` of each distribution in a checkout."""
-    patterns = ("pyproject.toml", "core", "plugins/*", "plugins/contrib/*")
-    return [
-        path
-        for pattern in patterns
-        for path in sorted(root.glob(pattern if pattern.endswith("toml") else f"{pattern}/pyproject.toml"))
-    ]  # fmt: skip
+    folders = (".", "core", "plugins/*", "plugins/contrib/*")
+    return [path for folder in folders for path in sorted(root.glob(f"{folder}/pyproject.toml"))]
 
 
 def build(version: str, repository: str, output: Path) -> None:

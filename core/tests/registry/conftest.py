@@ -75,7 +75,13 @@ def local() -> Iterator[ConverterPack]:
     packs, problems = current_packs(), list(_state.problems)
     contents = {
         name: copy.copy(getattr(local_pack, name))
-        for name in ("_converters", "decompositions", "autocast_rules", "export_contexts")
+        for name in (
+            "_converters",
+            "decompositions",
+            "lowering_passes",
+            "autocast_rules",
+            "export_contexts",
+        )
     }
     yield local_pack
     for name, entries in contents.items():

@@ -21,6 +21,7 @@ from torchtrt.registry import (
     DYNAMO_CONVERTERS,
     decompositions,
     dynamo_tensorrt_converter,
+    enabled_passes,
     lowering_passes,
     register_torch_trt_decomposition,
 )
@@ -142,6 +143,20 @@ def test_passes_run_in_pack_order() -> None:
     order = [entry.pack.order for entry in lowering_passes()]
 
     assert order == sorted(order)
+
+
+def test_passes_of_one_name_all_run_or_are_all_disabled(local: ConverterPack) -> None:
+    """A name is for reports and settings, and need not be unique."""
+    for _ in range(2):
+        local.lowering_pass("fold")(lambda graph_module, settings: None)
+
+    def own(*disabled: str) -> list[str]:
+        settings = torchtrt.CompilationSettings(disabled_passes=frozenset(disabled))
+        names = [entry.qualified_name for entry in enabled_passes(settings)]
+        return [name for name in names if name == "local.fold"]
+
+    assert 2 == len(own())
+    assert [] == own("local.fold")
 
 
 def test_a_pack_cannot_hide_behind_local_while_it_loads(

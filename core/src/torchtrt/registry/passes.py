@@ -81,13 +81,14 @@ def enabled_passes(settings: CompilationSettings) -> tuple[PackPass, ...]:
     Raises:
         SettingsError: It names a pass that no pack in use has.
     """
-    known = {each.qualified_name: each for each in lowering_passes()}
-    for name in sorted(settings.disabled_passes - known.keys()):
-        advice = did_you_mean(name, known, "torchtrt.registry.lowering_passes() lists them.")
+    passes = lowering_passes()
+    names = {each.qualified_name for each in passes}
+    for name in sorted(settings.disabled_passes - names):
+        advice = did_you_mean(name, names, "torchtrt.registry.lowering_passes() lists them.")
         raise SettingsError(
             f"disabled_passes has {name!r}, and no pack in use has this pass. {advice}"
         )
-    return tuple(each for name, each in known.items() if name not in settings.disabled_passes)
+    return tuple(each for each in passes if each.qualified_name not in settings.disabled_passes)
 
 
 def lowering_passes() -> tuple[PackPass, ...]:

@@ -89,7 +89,8 @@ def show(arguments: argparse.Namespace) -> int:
     elif arguments.search is None:
         print("Every pack of the catalogue is installed.", file=answers())
     else:
-        print(f"No pack of the catalogue has {arguments.search!r}.", file=answers())
+        which = "that is not installed " if arguments.available else ""
+        print(f"No pack of the catalogue {which}has {arguments.search!r}.", file=answers())
     return 0 if found.packs else 1
 
 

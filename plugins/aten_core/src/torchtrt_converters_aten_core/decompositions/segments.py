@@ -103,7 +103,8 @@ def _quantile(
     q, end = q.reshape(-1), torch.full_like(ordered[..., :1], last)
     if skip_nan:
         end = ((~odd).to(self.dtype).sum(-1, keepdim=True) - 1).clamp_min(0)
-    places, error = q * end, torch.zeros_like(q * end)
+    places = q * end
+    error = torch.zeros_like(places)
     if self.dtype is torch.float32 and _has_exact_places():
         error = _rounding_error(q, end, places)
     if not skip_nan:
