@@ -213,9 +213,7 @@ class ConverterPack:
             message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
         if not callable(cast(object, implementation)):
-            message = (
-                f"Pack {self.name!r} adds {implementation!r} for {target}, which is no function."
-            )
+            message = f"Pack {self.name!r}: {implementation!r} for {target} is no function. Pass the function itself."
             raise PackError(message)
         support = ConverterSupport(
             implementation,
