@@ -17,13 +17,15 @@ from tools.import_graph import ROOT, imported, packages
 
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
+KERNELS = "torchtrt_kernels"
 BUILDING_BLOCKS = "torchtrt_blocks"
 TEST_KIT = "torchtrt_testing"
 MAY_IMPORT = {
     CORE: set(),
     "torchtrt_reference": set(),
-    RUNTIME: {CORE},
-    COMPILER: {CORE, RUNTIME},
+    KERNELS: {CORE},
+    RUNTIME: {CORE, KERNELS},
+    COMPILER: {CORE, KERNELS, RUNTIME},
     "torchtrt_triton": {CORE, RUNTIME},
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_core": {CORE, BUILDING_BLOCKS},
@@ -242,7 +244,7 @@ def core_alone(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """What a server installs: the core and the runtime, and here the reference in the place of TensorRT."""
-    distributions = ["torchtrt-core", "torchtrt-runtime", "torchtrt-reference"]
+    distributions = ["torchtrt-core", "torchtrt-kernels", "torchtrt-runtime", "torchtrt-reference"]
     return Environment(tmp_path_factory.mktemp("server"), distributions)
 
 
@@ -252,7 +254,7 @@ from torch.fx import Graph, GraphModule
 import torchtrt
 from torchtrt import DYNAMO_CONVERTERS, CompilationSettings, trt
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import profile_input
+from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.graphs.nodes import remember_resolution
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.shims import create_network
@@ -271,7 +273,7 @@ for node in (y, z):
     assert resolution, str(resolution)
     remember_resolution(node, resolution)
 builder = trt.Builder(logger())
-inputs = [profile_input("x", x.meta["val"], [{}])]
+inputs = [InputProfile("x", torch.float32, (2, 3), ((SizeRange(2, 2, 2), SizeRange(3, 3, 3)),))]
 block = GraphModule(torch.nn.Module(), graph)
 interpreted = TRTInterpreter(block, create_network(builder), inputs, settings).run()
 plan = builder.build_serialized_network(interpreted.network.raw, builder.create_builder_config())

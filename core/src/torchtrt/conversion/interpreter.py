@@ -15,10 +15,10 @@ from torch.utils import _pytree as pytree
 from torchtrt.capability import Capability
 from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.inputs import InputProfile
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.results import check_result, without_arrays
-from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -24,20 +23,17 @@ from torchtrt.contract import (
     with_table_value,
 )
 from torchtrt.errors import PackError, UnknownTargetError
+from torchtrt.lazy import import_part
 from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
     Decomposition,
     LoweringPass,
     Registration,
-    checks_of,
     joined_checks,
     register,
     target_or_name,
 )
-from torchtrt.plugins.calls import PluginCheck
-from torchtrt.plugins.operators import PluginOp, check_op
-from torchtrt.plugins.torch_internals import op_of
-from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
+from torchtrt.targets import Target, canonical_spelling, parse_targets, qualified_name
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""
@@ -95,7 +91,7 @@ class ConverterPack:
         self.never_folded: tuple[Target | str, ...] = ()
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
-        self.plugins: tuple[PluginOp, ...] = ()
+        self.plugins: tuple[Any, ...] = ()
         self.followed_libraries: tuple[Any, ...] = ()
         self.modules = tuple(modules)
         self._sealed = False
@@ -229,61 +225,20 @@ class ConverterPack:
         self._converters.append(register(target, support, self._priority(priority, target)))
         self._changed()
 
-    def plugin(
-        self,
-        op: Target | str,
-        *,
-        version: str = "1",
-        enabled: bool = True,
-        capability_validator: Validator | None = None,
-        reject_if: Validator | Sequence[Validator] = (),
-        priority: ConverterPriority = ConverterPriority.STANDARD,
-        tensorrt: str = "",
-    ) -> None:
-        """Makes a layer of engines from an op: registers a plugin that runs the op's kernel, and its converter.
-
-        The kernel is the op's implementation for CUDA tensors, which may launch a Triton kernel. The sizes and dtypes
-        of its results come from the op's fake implementation.
+    def plugin(self, op: Target | str, **options: Any) -> None:
+        """Makes a layer of engines from an op's own kernel.
 
         Args:
-            op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name. It has a fake
-                implementation, and writes to no argument. Its results are tensors with memory of their own.
-            version: The plugin's version. An engine runs only by the version that it was built with: change it where
-                the op's arguments or results change.
-            enabled: With ``False`` the op is not registered.
-            capability_validator: Which calls of the op run as a plugin.
-            reject_if: Checks that return a reason to reject a call. Both have the form that ``converter`` takes.
-            priority: ``HIGH`` puts the plugin before every ``STANDARD`` converter of the op.
-            tensorrt: The TensorRT versions that it works with, beside the pack's own range.
+            op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name.
+            **options: The version of the plugin, checks, the priority and others: see
+                ``torchtrt_kernels.register_kernel``.
 
         Raises:
+            MissingDistributionError: The distribution torchtrt-kernels is not installed.
             PackError: The op cannot run as a plugin, the pack is already loaded, or an argument is of the wrong kind.
             UnknownTargetError: There is no such op.
         """
-        if not enabled:
-            return
-        self._check_open()
-        if not isinstance(version, str) or not version:
-            message = f"Pack {self.name!r}: the version of a plugin is a text such as '1', not {version!r}."
-            raise PackError(message)
-        plugin = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
-        if any(each.key == plugin.key and each.op is plugin.op for each in self.plugins):
-            raise PackError(
-                f"Pack {self.name!r} registers the plugin {plugin.op} version {version} twice."
-            )
-        checks = checks_of(reject_if, self.name)
-        self.add(
-            plugin.op,
-            _plugin_converter(plugin, sys._getframe(1).f_globals.get("__name__", "")),
-            capability_validator=capability_validator,
-            reject_if=(*checks, PluginCheck(plugin)),
-            priority=priority,
-            supports_dynamic_shapes=True,
-            tensorrt=tensorrt,
-            requires=Capability.PLUGINS_V3,
-        )
-        self.plugins += (plugin,)
-        self._changed()
+        import_part("torchtrt_kernels", "ConverterPack.plugin").register_kernel(self, op, **options)
 
     def decomposition(
         self,
@@ -426,18 +381,6 @@ class ConverterPack:
 
     def _changed(self) -> None:
         """Is called after each registration."""
-
-
-def _plugin_converter(plugin: PluginOp, module: str) -> Converter:
-    """Returns the converter of a plugin, named after the module that registers it."""
-
-    def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
-        """Adds the op's own kernel as a layer."""
-        return ctx.add_plugin(plugin, args, kwargs)
-
-    convert.__module__ = module
-    convert.__name__ = convert.__qualname__ = f"plugin[{plugin.key.name}]"
-    return convert
 
 
 def _each_op(

@@ -12,13 +12,11 @@ import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import Profile, engine_profiles
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
-from torchtrt.tensorrt.plugins import with_distributions
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import (
     allow_precisions,
@@ -32,9 +30,11 @@ from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.partitioning.data_sizes import profile_of_input
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.stripping import check_replaceable, strip
+from torchtrt_kernels.tensorrt_plugins import with_distributions
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.reports.report import BlockReport
+from torchtrt_runtime.size_ranges import Profile, engine_profiles
 
 _FLAGS = {
     "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),

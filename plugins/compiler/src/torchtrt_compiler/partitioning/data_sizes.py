@@ -11,15 +11,10 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import (
-    InputProfile,
-    Profile,
-    SizeRange,
-    profile_input,
-    size_bounds,
-)
+from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.graphs.symbols import sizes_from_data
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt_runtime.size_ranges import Profile, profile_input, size_bounds
 
 
 def has_unbounded_size(node: Node) -> bool:

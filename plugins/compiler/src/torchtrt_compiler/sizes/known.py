@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
 
 

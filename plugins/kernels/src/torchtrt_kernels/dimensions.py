@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from torchtrt.plugins.sizes import InexpressibleError, Size, to_json
+from torchtrt.expressions.data import InexpressibleError, Size, to_json
 
 
 class Dimensions(Protocol):

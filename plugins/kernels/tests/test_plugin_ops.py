@@ -10,8 +10,8 @@ import torch
 
 from torchtrt.errors import AmbiguousTargetError, PackError, UnknownTargetError
 from torchtrt.packs import ConverterPack
-from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import Capability
+from torchtrt_kernels.operators import PluginKey
 
 Tensor = torch.Tensor
 SCHEMAS = {

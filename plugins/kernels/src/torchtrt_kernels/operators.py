@@ -11,7 +11,7 @@ from torch._ops import OpOverload
 
 from torchtrt.contract import Reject
 from torchtrt.errors import PackError
-from torchtrt.plugins.torch_internals import has_fake_implementation, has_kernel
+from torchtrt_kernels.torch_internals import has_fake_implementation, has_kernel
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from torchtrt.errors import UnreadableFileError
-from torchtrt.plugins import torch_internals
+from torchtrt.expressions import torch_internals
 
 Size = int | list[Any]
 

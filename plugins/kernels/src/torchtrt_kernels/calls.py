@@ -12,10 +12,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.contract import Reject
-from torchtrt.plugins.dimensions import to_size
-from torchtrt.plugins.operators import PluginOp
-from torchtrt.plugins.sizes import InexpressibleError, Size, evaluate
-from torchtrt.plugins.torch_internals import SymbolicCall, example_size
+from torchtrt.expressions.data import InexpressibleError, Size, evaluate
+from torchtrt_kernels.dimensions import to_size
+from torchtrt_kernels.operators import PluginOp
+from torchtrt_kernels.torch_internals import SymbolicCall, example_size
 
 DTYPES = frozenset(
     {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool}

@@ -20,12 +20,12 @@ from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError, EngineMismatchError
 from torchtrt.packs.info import LOCAL, PackInfo
 from torchtrt.packs.state import current_packs, problems
-from torchtrt.plugins.calls import FIELDS, PluginCall
-from torchtrt.plugins.dimensions import build
-from torchtrt.plugins.operators import PluginKey, PluginOp
 from torchtrt.tensorrt.dtypes import to_torch_dtype, trt_name
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.selection import current
+from torchtrt_kernels.calls import FIELDS, PluginCall
+from torchtrt_kernels.dimensions import build
+from torchtrt_kernels.operators import PluginKey, PluginOp
 
 _registering = threading.Lock()
 _failures = threading.local()

@@ -5,8 +5,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from torchtrt.conversion.size_ranges import SizeRange, profile_input, size_bounds
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
+from torchtrt_runtime.size_ranges import profile_input, size_bounds
 
 
 @pytest.fixture

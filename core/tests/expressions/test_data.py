@@ -19,8 +19,7 @@ from torch.utils._sympy import functions, interp
 from tests.support.shards import shards
 from tests.support.size_texts import texts, value_of
 from torchtrt.errors import UnreadableFileError
-from torchtrt.graphs.expressions import evaluate as evaluate_expression
-from torchtrt.plugins.sizes import (
+from torchtrt.expressions.data import (
     FUNCTIONS,
     InexpressibleError,
     check_size,
@@ -28,6 +27,7 @@ from torchtrt.plugins.sizes import (
     from_json,
     to_json,
 )
+from torchtrt.expressions.values import evaluate as evaluate_expression
 
 EXAMPLE = {"n": 12, "m": 5}
 POINTS = [(12, 5), (2, 3), (7, 30), (40, 4), (3, 3), (64, 64)]

@@ -9,8 +9,8 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import CeilDiv, CleanDiv, FloorDiv, IntTrueDiv, Max, Min, Mod
 
-from torchtrt.plugins.dimensions import build, to_size
-from torchtrt.plugins.sizes import InexpressibleError, evaluate
+from torchtrt.expressions.data import InexpressibleError, evaluate
+from torchtrt_kernels.dimensions import build, to_size
 
 n, m = sympy.symbols("n m", integer=True, positive=True)
 PLACES = {n: (0, 1), m: (1, 0)}

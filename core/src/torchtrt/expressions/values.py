@@ -6,7 +6,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from torchtrt.plugins import sizes
+from torchtrt.expressions.data import evaluate as evaluate_data
+from torchtrt.expressions.data import to_json
 
 
 class CompiledExpression(NamedTuple):
@@ -15,7 +16,7 @@ class CompiledExpression(NamedTuple):
     Attributes:
         expression: The expression, or condition.
         symbols: Its symbols.
-        data: The expression as ``torchtrt.plugins.sizes`` describes it, with its symbols as they are.
+        data: The expression as ``torchtrt.expressions.data`` describes it, with its symbols as they are.
     """
 
     expression: Any
@@ -31,7 +32,7 @@ class CompiledExpression(NamedTuple):
             InexpressibleError: It has a function that is none of sizes.
         """
         symbols = tuple(sorted(expression.free_symbols, key=str))
-        return cls(expression, symbols, sizes.to_json(expression, lambda symbol: symbol))
+        return cls(expression, symbols, to_json(expression, lambda symbol: symbol))
 
     def value(self, values: Mapping[Any, Any]) -> Any:
         """Returns the value for values of the symbols: numbers, or symbolic sizes. Remainders are Python's.
@@ -40,7 +41,7 @@ class CompiledExpression(NamedTuple):
             KeyError: A symbol has no value.
             ArithmeticError: It divides by zero, or a number is too large.
         """
-        return sizes.evaluate(self.data, values.__getitem__)
+        return evaluate_data(self.data, values.__getitem__)
 
     def holds(self, values: Mapping[Any, int]) -> bool:
         """Returns whether a condition is true. It is not where a symbol, or the condition, has no value."""
