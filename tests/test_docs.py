@@ -10,6 +10,7 @@ import pytest
 
 import torchtrt_cli
 from tests.support.processes import run_python
+from tools import settings_page
 from torchtrt import CompilationSettings, errors
 from torchtrt.packs import hooks
 
@@ -77,6 +78,11 @@ def test_every_setting_and_variable_is_in_a_table_of_settings():
         *variables,
         "TORCHTRT_LOWERED",
     }  # one of Torch-TensorRT's
+
+
+def test_the_tables_of_settings_are_those_of_the_declarations():
+    """``python -m tools.settings_page`` writes them."""
+    assert settings_page.page() == PAGES["settings.md"]
 
 
 def test_every_exception_and_warning_is_in_a_table():

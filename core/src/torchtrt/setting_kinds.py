@@ -1,17 +1,22 @@
-"""The usable values of each setting of a compilation."""
+"""The kinds of values of settings: which are usable, and the one form in which settings keep them.
+
+``setting`` declares a setting by its kind, its part of the documentation and whether engines follow from it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError
+from torchtrt.targets import parse_targets
 
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
 SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
@@ -123,110 +128,112 @@ def _is_pattern(text: Any) -> bool:
     return isinstance(text, str)
 
 
+def _parsed(specs: Any) -> frozenset[Any]:
+    """Returns the ops that one spelling or several stand for."""
+    spellings = (specs,) if isinstance(specs, str) or callable(specs) else specs
+    return frozenset(target for spec in spellings for target in parse_targets(spec))
+
+
+def _pack_by_op(preferences: Mapping[Any, str]) -> Mapping[Any, str]:
+    pairs = ((op, pack) for spec, pack in preferences.items() for op in parse_targets(spec))
+    return MappingProxyType(dict(pairs))
+
+
+def _targets(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True)
-class Check:
-    """Which values a setting takes.
+class Kind:
+    """A kind of values.
 
     Attributes:
         accepts: Returns whether a value is usable.
         wanted: The usable values, in words.
+        normal: Returns a usable value in the form in which settings keep it.
     """
 
     accepts: Callable[[Any], bool]
     wanted: str
+    normal: Callable[[Any], Any] = _same
 
     def check(self, name: str, value: Any) -> None:
         """Raises a ``SettingsError`` for a value that is not usable.
 
         Args:
             name: The name of the setting.
-            value: The value that was given for it.
+            value: Its value.
         """
         if not self.accepts(value):
             message = f"The setting {name}={value!r} is not usable: it must be {self.wanted}."
             raise SettingsError(message)
 
 
-_SWITCH = Check(_is_switch, "True or False")
-OPS = Check(_is_op_or_collection, "an op, or a collection of ops")
-_COUNT = Check(_is_count, "an integer from 1 to 2**31 - 1")
-_PATTERNS = Check(_are_patterns, "a collection of regular expressions")
-_NAMES = Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
-_BYTES_OR_NONE = Check(
+def _one_of(*values: Any) -> Kind:
+    """Returns the kind of a setting that takes one of a few values, all of them text, ``None`` or switches."""
+    shown = [repr(value) for value in values]
+    return Kind(
+        lambda value: (value is None or isinstance(value, (bool, str))) and value in values,
+        f"{', '.join(shown[:-1])} or {shown[-1]}",
+    )
+
+
+SWITCH = Kind(_is_switch, "True or False")
+COUNT = Kind(_is_count, "an integer from 1 to 2**31 - 1")
+BYTES = Kind(_is_byte_count, "bytes, 0 or more")
+BYTES_OR_NONE = Kind(
     lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
 )
-INTEGER_OR_NONE = Check(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
+INTEGER_OR_NONE = Kind(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
+LEVEL = Kind(_is_level, "0 to 5 or None")
+DTYPE = Kind(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None")
+OPS = Kind(_is_op_or_collection, "an op, or a collection of ops", _parsed)
+PACK_BY_OP = Kind(_is_pack_by_op, "a dictionary: the op, and the name of the pack", _pack_by_op)
+PATTERNS = Kind(_are_patterns, "a collection of regular expressions", frozenset)
+PASSES = Kind(_are_texts, "a collection of names, such as ['aten_core.autocast']", frozenset)
+LAYERS = Kind(
+    lambda value: layers_named(value) is not None,
+    f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
+    layers_named,
+)
+NAMES = Kind(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes", tuple)
+GPUS = Kind(_are_targets, "'8.6', a collection of such texts, 'all', 'current' or None", _targets)
+SWITCH_OR_NONE = _one_of(True, False, None)
+TILING = _one_of("none", "fast", "moderate", "full", None)
+VERIFY = _one_of("engines", "reference", False, None)
+CUDA_GRAPHS = _one_of(True, False, "overwrite", "runtime")
+SPECIALIZATION = _one_of("lazy", "eager", "none", None)
+INDUCTOR = _one_of(True, False, "max-autotune")
+FOLDER = Kind(_is_path, "a folder or None")
+CACHE = Kind(_is_folder_or_switch, "True or False (without quotes), None or a folder")
 
-CHECKS: Mapping[str, Check] = {
-    "torch_executed_ops": OPS,
-    "torch_executed_modules": _PATTERNS,
-    "torch_executed_on_failure": _SWITCH,
-    "fallback_data_dependent_ops": _SWITCH,
-    "min_block_size": _COUNT,
-    "require_full_compilation": _SWITCH,
-    "dryrun": _SWITCH,
-    "assume_dynamic_shape_support": _SWITCH,
-    "converter_preferences": Check(
-        _is_pack_by_op, "a dictionary: the op, and the name of the pack"
-    ),
-    "torch_enabled_decompositions": OPS,
-    "torch_disabled_decompositions": OPS,
-    "truncate_double": _SWITCH,
-    "allow_dequantized_weights": _SWITCH,
-    "autocast": Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
-    "autocast_excluded_ops": OPS,
-    "autocast_excluded_nodes": _PATTERNS,
-    "max_engine_bytes": _BYTES_OR_NONE,
-    "offload_module_to_cpu": _SWITCH,
-    "workspace_size": Check(_is_byte_count, "bytes, 0 or more"),
-    "optimization_level": Check(_is_level, "0 to 5 or None"),
-    "tiling_optimization_level": Check(
-        lambda value: value in (None, "none", "fast", "moderate", "full"),
-        "'none', 'fast', 'moderate', 'full' or None",
-    ),
-    "l2_limit_for_tiling": _BYTES_OR_NONE,
-    "num_avg_timing_iters": _COUNT,
-    "disable_tf32": _SWITCH,
-    "use_fp32_acc": _SWITCH,
-    "immutable_weights": _SWITCH,
-    "strip_engine_weights": _SWITCH,
-    "tactic_sources": INTEGER_OR_NONE,
-    "sparse_weights": _SWITCH,
-    "version_compatible": _SWITCH,
-    "hardware_compatible": _SWITCH,
-    "enable_weight_streaming": _SWITCH,
-    "max_aux_streams": INTEGER_OR_NONE,
-    "cuda_graphs": Check(
-        lambda value: _is_switch(value) or value in ("overwrite", "runtime"),
-        "True, False, 'overwrite' or 'runtime'",
-    ),
-    "engine_cache": Check(_is_folder_or_switch, "True or False (without quotes), None or a folder"),
-    "target_compute_capabilities": Check(
-        _are_targets, "'8.6', a collection of such texts, 'all', 'current' or None"
-    ),
-    "user_allocation": _SWITCH,
-    "share_execution_memory": _SWITCH,
-    "input_names": _NAMES,
-    "output_names": _NAMES,
-    "runtime_cache": Check(_is_path, "a folder or None"),
-    "kernel_specialization": Check(
-        lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
-    ),
-    "disabled_passes": Check(_are_texts, "a collection of names, such as ['aten_core.autocast']"),
-    "disabled_capabilities": Check(
-        lambda value: layers_named(value) is not None,
-        f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
-    ),
-    "nccl_in_engines": _SWITCH,
-    "async_tensor_parallel": _SWITCH,
-    "verify": Check(
-        lambda value: value in (None, "engines", "reference") or value is False,
-        "'engines', 'reference', False or None",
-    ),
-    "inductor": Check(
-        lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
-    ),
-    "tune": _SWITCH,
-    "progress": Check(lambda value: value is None or _is_switch(value), "True, False or None"),
-}
-"""The check of each setting, by its name."""
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is known of a setting beside its name, its type and its default.
+
+    Attributes:
+        section: The part of the documentation that has it.
+        kind: Its usable values.
+        in_engine: Whether an engine of a given graph follows from it, so that it is in the key of the engine cache.
+        page: The page of the documentation that shows how to use it; empty if there is none.
+    """
+
+    section: str
+    kind: Kind
+    in_engine: bool
+    page: str
+
+
+def setting(
+    section: str, default: Any, kind: Kind, *, in_engine: bool = False, page: str = ""
+) -> Any:
+    """Returns the field of a dataclass that is a setting; see ``Declaration``."""
+    metadata = {"setting": Declaration(section, kind, in_engine, page)}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
