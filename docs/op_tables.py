@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from torchtrt.contract import RejectIf
-from torchtrt.packs.coverage import (
+from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
+from torchtrt.targets import qualified_name
+from torchtrt_cli.coverage import coverages, totals
+from torchtrt_compiler.coverage import (
     LABELS,
     NOT_EXPORTABLE,
     Coverage,
@@ -18,9 +21,6 @@ from torchtrt.packs.coverage import (
     count,
     share,
 )
-from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
-from torchtrt.targets import qualified_name
-from torchtrt_cli.coverage import coverages, totals
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- tables -->"

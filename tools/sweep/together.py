@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
-from torchtrt.packs.coverage import CRASHED, REJECTED, WRONG
 from torchtrt.tensorrt import is_real
+from torchtrt_compiler.coverage import CRASHED, REJECTED, WRONG
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.joint_checks import Calls
 from torchtrt_testing.op_info import Sample

@@ -19,9 +19,8 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.setting_kinds import INTEGER_OR_NONE
 from torchtrt.settings import CompilationSettings, declarations
-from torchtrt.tensorrt import Capability, lacking, trt
+from torchtrt.tensorrt import Capability, lacking, supports, trt
 from torchtrt.tensorrt.logging import ErrorLog
-from torchtrt.tensorrt.shims import context_without_memory
 
 _SETTINGS = {
     "cache": "runtime_cache",
@@ -103,7 +102,7 @@ class RuntimeSettings:
         """
         configures = self._captures or (self.cache, self.kernel_specialization) != (None, None)
         if not configures and self.share_execution_memory:
-            return context_without_memory(engine)
+            return _context_without_memory(engine)
         if not configures:
             return engine.create_execution_context()
         config = engine.create_runtime_config()
@@ -214,3 +213,10 @@ class _CacheState:
             "folder to runtime_settings of the compiled model, or make room.",
             CacheWarning,
         )
+
+
+def _context_without_memory(engine: Any) -> Any:
+    """Returns an execution context that computes in memory of the caller's."""
+    if supports(Capability.ALLOCATION_STRATEGIES):
+        return engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+    return engine.create_execution_context_without_device_memory()

@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
-from torchtrt.packs.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt.tensorrt import is_real
+from torchtrt_compiler.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
@@ -30,7 +30,7 @@ class Outcome:
     """The outcome of one sample on one version.
 
     Attributes:
-        kind: One of ``torchtrt.packs.coverage``'s letters.
+        kind: One of ``torchtrt_compiler.coverage``'s letters.
         reason: Why, where it is not correct.
     """
 

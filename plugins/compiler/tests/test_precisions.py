@@ -1,4 +1,4 @@
-"""What TensorRT versions spell differently is decided by what they have."""
+"""The precisions that layers of weakly typed networks require."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ import torch
 import torchtrt
 from torchtrt import trt
 from torchtrt.tensorrt import shims
+from torchtrt_compiler.building.precisions import allow_precisions
 
 
 def test_each_side_of_a_cast_is_computed_in_its_own_precision():
@@ -21,7 +22,7 @@ def test_each_side_of_a_cast_is_computed_in_its_own_precision():
         narrow = shims.add_cast(network, between.get_output(0), torch.float16)
         after = network.add_unary(narrow, trt.UnaryOperation.ABS)
 
-        shims.allow_precisions(network, config)
+        allow_precisions(network, config)
 
         expected = [trt.float16, trt.float32, trt.float16]
         assert expected == [x.precision for x in (before, between, after)]
@@ -39,7 +40,7 @@ def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
             x = network.add_input(f"x{place}", dtype, (2, 2))
             products.append(network.add_matrix_multiply(x, no_operation, x, no_operation))
 
-        shims.allow_precisions(network, config)
+        allow_precisions(network, config)
 
         assert [trt.float16, trt.float32] == [product.precision for product in products]
 
@@ -107,36 +108,6 @@ def test_float32_beside_float16_keeps_its_digits(varying):
     torch.testing.assert_close(compiled(x, indices)[1:], wanted[1:], rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "given", "name", "wanted"),
-    [
-        (torch.int4, [-1, 7, -8], "INT4", [0x7F, 0x08]),
-        (torch.float4_e2m1fn_x2, [0x21, -1], "FP4", [0x21, 0xFF]),
-        (torch.float8_e8m0fnu, [127, 0], "E8M0", [127, 0]),
-    ],
-)
-def test_weights_of_few_bits_are_packed(dtype, given, name, wanted):
-    """Of int4 a tensor has one value in each byte, and TensorRT two."""
-    tensor = torch.tensor(given, dtype=torch.int8).view(dtype)
-    with torchtrt.use_tensorrt("reference@11.4.0"):
-        weights, owner = shims.weights_of(tensor)
-        assert getattr(trt.DataType, name) == weights.dtype
-    assert len(given) * (2 if name == "FP4" else 1) == weights.size
-    assert wanted == owner.view(torch.uint8).tolist()
-
-
-def test_weights_of_few_bits_need_a_tensorrt_that_has_them():
-    """The error names the version that has."""
-    tensor = torch.zeros(2, dtype=torch.uint8).view(torch.int4)
-    with (
-        torchtrt.use_tensorrt("reference@8.6.0"),
-        pytest.raises(
-            torchtrt.errors.UnsupportedDtypeError, match=r"INT4, which TensorRT has .* 10.0"
-        ),
-    ):
-        shims.weights_of(tensor)
-
-
 def test_what_lies_between_int8_and_int8_requires_no_precision():
     """TensorRT 8.6 fuses a product, a sum, an activation and a Quantize where none of them does."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
@@ -159,7 +130,7 @@ def test_what_lies_between_int8_and_int8_requires_no_precision():
         last = network.add_activation(int8(relu.get_output(0)), trt.ActivationType.RELU)
         network.mark_output(last.get_output(0))
 
-        shims.allow_precisions(network, config, {left.name, right.name})
+        allow_precisions(network, config, {left.name, right.name})
 
         free = product, added, relu
         assert not any(each.precision_is_set or each.output_type_is_set(0) for each in free)
