@@ -272,13 +272,15 @@ class ConverterPack:
         return register
 
     def lowering_pass(
-        self, name: object = None, *, ops: Iterable[Target | str] = ()
+        self, name: object = None, *, ops: Iterable[Target | str] = (), last: bool = False
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
             ops: The ops that it converts. The catalogue of packs names them to users who lack the pack.
+            last: Whether it runs behind the passes of all packs: it reads the graph that they leave, and computes
+                nothing from weights.
         """
         if callable(name):
             raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
@@ -286,7 +288,7 @@ class ConverterPack:
         def register(function: Function) -> Function:
             self._check_open()
             converted = tuple(map(target_or_name, ops))
-            step = LoweringPass(str(name or function.__name__), function, converted)
+            step = LoweringPass(str(name or function.__name__), function, converted, last)
             self.lowering_passes += (step,)
             self._changed()
             return function

@@ -17,9 +17,9 @@ from torchtrt.errors import (
 )
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
-from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.checks.usage import UsageChecks
+from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.weights.given_weights import (
     GivenWeights,

@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import GraphModule, Node
 
-from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.graphs import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.lowering.equal_values import equal_in, weights_behind
-from torchtrt_compiler.lowering.row_rules import (
+from torchtrt_converters_distributed.rows.equality import equal_in, weights_behind
+from torchtrt_converters_distributed.rows.rules import (
     Rows,
     is_product,
     product_dims,
@@ -36,6 +36,7 @@ from torchtrt_compiler.lowering.row_rules import (
     sizes_of,
 )
 from torchtrt_runtime.processes.groups import ranks_of
+from torchtrt_runtime.processes.shifts import IN_ENGINE, IS_DIVIDED
 
 aten = torch.ops.aten
 ALL_REDUCE = torch.ops._c10d_functional.all_reduce.default
@@ -50,11 +51,6 @@ SUMS = {
 """The op that joins two terms, for each kind of all-reduce that is divided."""
 LEAST_ROWS = 128
 """The fewest rows of a part: with fewer, a product takes as long as for more, because it reads the whole weight."""
-
-IS_DIVIDED = "divided among"
-"""The beginning of the outcome of an all-reduce that is divided."""
-IN_ENGINE = "its engine exchanges the tensor."
-"""Why the rows around an all-reduce stay together: an engine that exchanges tensors lets no other one run."""
 
 
 class Form(enum.Enum):

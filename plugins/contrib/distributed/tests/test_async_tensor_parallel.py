@@ -22,7 +22,7 @@ from tests.support.simulated_ranks import (
     reduced,
 )
 from torchtrt.errors import SettingsWarning
-from torchtrt_compiler.lowering import async_tensor_parallel
+from torchtrt_converters_distributed.rows import division
 from torchtrt_runtime.executors.inductor import has_stretches, segments_of
 
 ops = torch.ops._c10d_functional
@@ -254,7 +254,7 @@ def test_parts_begin_where_engines_can_read_them(rows, copies, monkeypatch):
 )
 def test_the_program_has_the_reason_against_dividing(function, count, least, words, monkeypatch):
     """The program is what it is without the setting."""
-    monkeypatch.setattr(async_tensor_parallel, "LEAST_ROWS", least)
+    monkeypatch.setattr(division, "LEAST_ROWS", least)
     model, x = Function(function), torch.randn(6, 4)
     with as_rank(0, count):
         program = lowered(exported(model, x), async_tensor_parallel=True)

@@ -18,9 +18,18 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.contract import arguments_of, constant_of, value_of
-from torchtrt.graphs.nodes import mutates
+from torchtrt.graphs import mutates
 
 aten = torch.ops.aten
+MATRIX_PRODUCTS: Mapping[Any, Sequence[str]] = {
+    aten.mm.default: ("self", "mat2"),
+    aten.bmm.default: ("self", "mat2"),
+    aten.matmul.default: ("self", "other"),
+    aten.linear.default: ("input", "weight", "bias"),
+    aten.addmm.default: ("mat1", "mat2", "self"),
+    aten.baddbmm.default: ("batch1", "batch2", "self"),
+}
+"""The matrix products, with the names of their left and right factor, and of what is added."""
 c10d = torch.ops._c10d_functional
 
 Known = Mapping[Node, int]
@@ -70,12 +79,12 @@ def rows_of(node: Node, known: Known, parts: int) -> Rows | None:
 
 def is_product(node: Node) -> bool:
     """Returns whether a call is a matrix product."""
-    return node.target in _PRODUCTS
+    return node.target in MATRIX_PRODUCTS
 
 
 def product_dims(node: Node) -> Sequence[tuple[Node, int]]:
     """Returns where the rows of a product may be: a factor that is no weight, with one of its dimensions."""
-    left, right = (getattr(arguments_of(node), name) for name in _PRODUCTS[node.target][:2])
+    left, right = (getattr(arguments_of(node), name) for name in MATRIX_PRODUCTS[node.target][:2])
     places = [(left, dim) for dim in range(_rank(left) - 1)]
     if node.target is not aten.linear.default and _rank(right) > 1:
         places.append((right, _rank(right) - 1))
@@ -254,7 +263,7 @@ def _embedded(node: Node, known: Known) -> Rows | None:
 
 def _multiplied(node: Node, known: Known) -> Rows | None:
     """The rule of products, whose rows are not what is summed over."""
-    names = _PRODUCTS[node.target]
+    names = MATRIX_PRODUCTS[node.target]
     op = arguments_of(node)
     left, right = (getattr(op, name) for name in names[:2])
     added = [getattr(op, name) for name in names[2:] if getattr(op, name) is not None]
@@ -304,16 +313,6 @@ def _attended(node: Node, known: Known) -> Rows | None:
     return None if cut is None else Rows(dim, cut)
 
 
-_PRODUCTS: Mapping[Any, Sequence[str]] = {
-    aten.mm.default: ("self", "mat2"),
-    aten.bmm.default: ("self", "mat2"),
-    aten.matmul.default: ("self", "other"),
-    aten.linear.default: ("input", "weight", "bias"),
-    aten.addmm.default: ("mat1", "mat2", "self"),
-    aten.baddbmm.default: ("batch1", "batch2", "self"),
-}
-"""The matrix products, with the names of their left and right factor, and of what is added."""
-
 _FAMILIES: Sequence[tuple[Rule, Sequence[Any]]] = (
     (
         _like,
@@ -352,7 +351,7 @@ _FAMILIES: Sequence[tuple[Rule, Sequence[Any]]] = (
     (_expanded, (aten.expand.default,)),
     (_embedded, (aten.embedding.default,)),
     (_attended, (aten.scaled_dot_product_attention.default,)),
-    (_multiplied, tuple(_PRODUCTS)),
+    (_multiplied, tuple(MATRIX_PRODUCTS)),
 )  # fmt: skip
 _RULES: Mapping[Any, Rule] = {op: rule for rule, ops in _FAMILIES for op in ops}
 RESHAPES = frozenset(op for op, rule in _RULES.items() if rule is _reshaped)

@@ -18,10 +18,10 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from torchtrt.contract import constant_of
-from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, mutates
-from torchtrt_compiler.lowering.row_rules import is_product
-from torchtrt_runtime.processes.groups import Processes, is_collective, ranks_of
-from torchtrt_runtime.processes.meetings import agreed
+from torchtrt.graphs import declares_alias, draws_random_numbers, mutates
+from torchtrt_converters_distributed.rows.rules import is_product
+from torchtrt_runtime.processes.groups import Processes, is_collective
+from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.torch_internals import is_fake
 from torchtrt_runtime.weights.recipe import digest
 
@@ -114,32 +114,6 @@ def _compared(
     return {name for name, each in digests.items() if each is not None}
 
 
-def equal_digests(
-    processes: Processes | None, about: str, digests: Mapping[str, str], group: str | None = None
-) -> dict[str, str | None]:
-    """Returns digests, with None for those that differ; all processes call it together.
-
-    Args:
-        processes: The processes.
-        about: What has the digests.
-        digests: For some names, what is equal for equal values.
-        group: The group whose processes are to be compared; all processes if omitted.
-
-    Raises:
-        ProcessGroupError: Another process does not arrive, or has failed.
-    """
-    ranks = "" if group is None else str(ranks_of(group))
-    given: dict[str, dict[str, str | None]] = {ranks: {**digests}}
-    return agreed(processes, about, given, _in_each_group)[ranks]
-
-
-def _in_each_group(
-    first: dict[str, dict[str, str | None]], second: dict[str, dict[str, str | None]]
-) -> dict[str, dict[str, str | None]]:
-    both = first.keys() & second.keys()
-    return {**first, **second, **{ranks: _in_both(first[ranks], second[ranks]) for ranks in both}}
-
-
 def _written(graph_module: GraphModule) -> set[Node]:
     """Returns the weights and inputs to whose memory a call writes."""
     written = set[Node]()
@@ -187,8 +161,3 @@ def _is_factor(node: Node) -> bool:
     return all(
         is_product(user) or (user.target in _FORMS and _is_factor(user)) for user in node.users
     )
-
-
-def _in_both(first: dict[str, str | None], second: dict[str, str | None]) -> dict[str, str | None]:
-    pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
-    return {name: one if one == other else None for name, (one, other) in pairs.items()}

@@ -1,4 +1,4 @@
-"""Rewrites a graph whose rows are divided among processes, as ``async_tensor_parallel.py`` found them.
+"""Rewrites a graph whose rows are divided among processes, as ``division.py`` found them.
 
 A node that computes a process's own rows is replaced by one, and a node that computes all rows in parts by several. The
 graph gets an order of *turns*. First comes what is whole, and the process's own rows of what is equal everywhere. Then
@@ -21,31 +21,36 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.contract import arguments_of
 from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
-from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
+from torchtrt.graphs import (
+    draws_random_numbers,
+    leave_in_torch,
+    never_fold,
+    put_into_group,
+    writes,
+)
 from torchtrt.targets import qualified_name
-from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
-from torchtrt_compiler.lowering.equal_values import equal_digests
-from torchtrt_compiler.lowering.groups import put_into_group
-from torchtrt_compiler.lowering.row_rules import REARRANGEMENTS, RESHAPES, sizes_of
-from torchtrt_compiler.torch_internals import FakeTensor
+from torchtrt_converters_distributed.rows.division import (
+    ALL_REDUCE,
+    SUMS,
+    WAIT,
+    Division,
+    Form,
+)
+from torchtrt_converters_distributed.rows.rules import REARRANGEMENTS, RESHAPES, sizes_of
 from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.processes.shifts import NAMESPACE
+from torchtrt_runtime.torch_internals import is_fake
 
 aten = torch.ops.aten
 _TAKE_ROWS = frozenset({aten.slice.Tensor, aten.select.int})
 SHIFT = getattr(torch.ops, NAMESPACE).shift.default
 
-_CUT = "torchtrt_cut"
 _ROWS_OF = "torchtrt_rows_of"
 _ALIGNMENT = 256
 """TensorRT documents that the address of a tensor is a multiple of this number of bytes."""
 _Key = tuple[float, int, int]
 """The place of a node: its stage, its turn in the stage, and its place in the turn."""
-
-
-def is_cut(node: Node) -> bool:
-    """Returns whether a node takes a part of the rows of something that is whole."""
-    return _CUT in node.meta
 
 
 def divide_rows(graph_module: GraphModule, division: Division) -> None:
@@ -327,13 +332,13 @@ class _Rewriting:
         """Returns a node that takes some rows: a view, or a copy where an engine cannot read them in place."""
         made = self.call(aten.slice.Tensor, (source, dim, start, start + step), None)
         leave_in_torch(made, "It takes a part of the rows, without a copy.", "view")
-        made.meta[_CUT] = True
+        never_fold(made)  # a constant would make the engines of equal parts different
         self.place(made, self.keys[source][0], 0)
         if _is_aligned(source.meta["val"], dim, start):
             return made
         copied = self.call(aten.clone.default, (made,), None)
         leave_in_torch(copied, "It copies a part of the rows to an aligned address.", "divided")
-        copied.meta[_CUT] = True
+        never_fold(copied)
         self.place(copied, self.keys[source][0], 0)
         return copied
 
@@ -412,7 +417,7 @@ def _has_effect(node: Node) -> bool:
 def _value(node: Node) -> Any:
     """Returns what a call makes of PyTorch's values of its arguments."""
     values = [each for source in node.all_input_nodes for each in _leaves(source.meta.get("val"))]
-    fakes = [each for each in values if isinstance(each, FakeTensor)]
+    fakes: list[Any] = [value for value in values if is_fake(value)]
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     target: Any = node.target
     with torch.no_grad(), fakes[0].fake_mode:
