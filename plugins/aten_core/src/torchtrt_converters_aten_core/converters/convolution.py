@@ -18,8 +18,9 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_blocks import elementwise, shape, types
 from torchtrt_blocks import padding as padding_blocks
+from torchtrt_blocks import shape, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
 
@@ -224,7 +225,5 @@ def convolution(
     result = padding_blocks.pad(ctx, result, [0] * len(result.shape), [*kept, *beyond], "FILL", 0)
     if bias is None:
         return result
-    bias = types.operand(ctx, bias, dtype, 1)
-    return elementwise.arithmetic(
-        ctx, "SUM", result, shape.unsqueeze(ctx, bias, range(1, count + 1)), dtype
-    )
+    bias = shape.unsqueeze(ctx, types.operand(ctx, bias, dtype, 1), range(1, count + 1))
+    return (Formula(ctx, result, dtype) + bias).tensor

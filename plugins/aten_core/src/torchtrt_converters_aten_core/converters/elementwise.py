@@ -72,8 +72,8 @@ def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str)
     # TensorRT returns the second operand where the first is NaN.
     first, second = types.operands(ctx, (self, other), dtype)
     chosen = elementwise.combine(ctx, kind, first, second)
-    number = elementwise.combine(ctx, "EQUAL", first, first)
-    return elementwise.select(ctx, number, chosen, first, dtype)
+    x = Formula(ctx, first)
+    return (x == x).where(chosen, x, dtype).tensor
 
 
 def _arithmetic(
@@ -243,7 +243,7 @@ def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTe
                 base = unary.apply(ctx, kind, base)
             return base
         if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
-            return _repeated_product(ctx, base, int(exponent))
+            return (Formula(ctx, base) ** int(exponent)).tensor
     return powers.power(ctx, base, exponent, dtype)
 
 
@@ -259,39 +259,18 @@ def _power_by_bits(
     starts = (shape.broadcast(ctx, [one, base.tensor])[0], base.tensor, exponent.tensor)
     recurrences = [loop.add_recurrence(start) for start in starts]
     product, square, rest = (Formula(ctx, layer.get_output(0)) for layer in recurrences)
-    taken = (_remainder_of_two(rest) == 1).where(product * square, product)
-    half = Formula(ctx, elementwise.arithmetic(ctx, "FLOOR_DIV", rest.tensor, 2, dtype))
-    for layer, value in zip(recurrences, (taken, square * square, half), strict=True):
+    taken = (rest % 2 == 1).where(product * square, product)
+    for layer, value in zip(recurrences, (taken, square**2, rest // 2), strict=True):
         layer.set_input(1, value.tensor)
     result = loop.add_loop_output(product.tensor, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
     # Of what has an inverse among integers, the inverse is 1 or -1: the number itself.
-    own = (_remainder_of_two(exponent) == 0).where(base * base, base)
+    own = (exponent % 2 == 0).where(base**2, base)
     inverse = (abs(base) == 1).where(own, 0)
     return (exponent < 0).where(inverse, Formula(ctx, result)).tensor
 
 
-def _remainder_of_two(number: Formula) -> Formula:
-    """Returns 0 for even integers, and 1 for odd ones."""
-    ctx, dtype = number.ctx, number.dtype
-    return Formula(ctx, elementwise.remainder(ctx, number.tensor, 2, dtype, "floor"))
-
-
 _POWERS = {0.5: ("SQRT",), -0.5: ("SQRT", "RECIP"), -1: ("RECIP",)}
 """The exponents for which PyTorch calls another function, and its layers here."""
-
-
-def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int) -> NetworkTensor:
-    """Returns ``base`` to a positive power, by squares: at most two products for each bit of the exponent."""
-    result: NetworkTensor | None = None
-    square = base
-    while exponent:
-        if exponent & 1:
-            result = square if result is None else elementwise.combine(ctx, "PROD", result, square)
-        exponent >>= 1
-        if exponent:
-            square = elementwise.combine(ctx, "PROD", square, square)
-    assert result is not None  # since the exponent is positive
-    return result
 
 
 @converts_elementwise(

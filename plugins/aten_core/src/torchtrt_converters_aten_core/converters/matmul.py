@@ -14,9 +14,10 @@ from torchtrt.conversion import (
     arguments_of,
     value_of,
 )
-from torchtrt_blocks import elementwise, shape, sizes, types
 from torchtrt_blocks import matmul as blocks
+from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -125,8 +126,6 @@ def linear(
         weight = types.operand(ctx, weight, dtype, types.rank_of(weight))
         turned = shape.swap(ctx, weight, -2, -1) if len(weight.shape) > 1 else weight
         result = _product(ctx, input, turned)
-        if bias is None:
-            return result
-        return elementwise.arithmetic(ctx, "SUM", result, bias, dtype)
+        return result if bias is None else (Formula(ctx, result, dtype) + bias).tensor
     tensor = types.operand(ctx, input, dtype, types.rank_of(input))
     return blocks.linear(ctx, tensor, weight, bias)

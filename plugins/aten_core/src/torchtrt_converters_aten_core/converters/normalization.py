@@ -21,7 +21,7 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, trt
-from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
@@ -100,7 +100,7 @@ def _rms_norm(
     """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     x = Formula(ctx, tensor, torch.float32)
-    result = x / ((x * x).mean(range(rank - count, rank)) + epsilon).apply("SQRT")
+    result = x / ((x**2).mean(range(rank - count, rank)) + epsilon).sqrt()
     return (result if weight is None else result * weight).cast(dtype).tensor
 
 
@@ -120,8 +120,7 @@ def _scale_channels(
         mode = trt.ScaleMode.CHANNEL
         return add(ctx, "scale_nd", tensor, mode, *weights, power, axis)
     shape = [-1 if dim == 1 else 1 for dim in range(rank)]
-    scaled = elementwise.arithmetic(ctx, "PROD", tensor, scale.reshape(shape), dtype)
-    return elementwise.arithmetic(ctx, "SUM", scaled, shift.reshape(shape), dtype)
+    return (Formula(ctx, tensor) * scale.reshape(shape) + shift.reshape(shape)).tensor
 
 
 def _group_norm(
@@ -204,13 +203,12 @@ def _affine_channels(
     bias: NetworkTensor | torch.Tensor | None,
 ) -> NetworkTensor:
     """Multiplies by the weights and adds the biases of ``(C,)`` along the second dimension; either may be missing."""
-    dtype = ctx.dtype_of(tensor)
-    for kind, value in (("PROD", weight), ("SUM", bias)):
-        if value is not None:
-            parameter = types.operand(ctx, value, dtype, 1)
-            parameter = shape.unsqueeze(ctx, parameter, [1, 2])
-            tensor = elementwise.arithmetic(ctx, kind, tensor, parameter, dtype)
-    return tensor
+    dtype, result = ctx.dtype_of(tensor), Formula(ctx, tensor)
+    if weight is not None:
+        result = result * shape.unsqueeze(ctx, types.operand(ctx, weight, dtype, 1), [1, 2])
+    if bias is not None:
+        result = result + shape.unsqueeze(ctx, types.operand(ctx, bias, dtype, 1), [1, 2])
+    return result.tensor
 
 
 def _batch_norm(

@@ -21,7 +21,8 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, matmul, shape, types
+from torchtrt_blocks import matmul, shape, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.reduction import reduce
 from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
@@ -117,11 +118,9 @@ def _restore_minus_infinity(
     number is pooled too.
     """
     dtype = ctx.dtype_of(pooled)
-    finite = elementwise.compare(ctx, "ge", tensor, torch.finfo(dtype).min)
-    found = _layer(ctx, "MAX", types.cast(ctx, finite, dtype), window).get_output(0)
-    return elementwise.select(
-        ctx, elementwise.compare(ctx, "gt", found, 0.5), pooled, -math.inf, dtype
-    )
+    finite = (Formula(ctx, tensor) >= torch.finfo(dtype).min).cast(dtype)
+    most = Formula(ctx, _layer(ctx, "MAX", finite.tensor, window).get_output(0))
+    return (most > 0.5).where(pooled, -math.inf, dtype).tensor
 
 
 def _may_be_minus_infinity(made: Any) -> bool:
@@ -351,7 +350,7 @@ def average(
         return _pool(ctx, "AVERAGE", self, window, count_padding)
     whole = _pool(ctx, "AVERAGE", self, window, count_padding=True)
     factor = math.prod(window.size) / divisor_override
-    return elementwise.arithmetic(ctx, "PROD", whole, factor, types.output_dtype(ctx))
+    return (Formula(ctx, whole, types.output_dtype(ctx)) * factor).tensor
 
 
 def _varying_parts(node: Node) -> str | None:

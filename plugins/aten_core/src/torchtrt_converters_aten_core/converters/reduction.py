@@ -13,8 +13,9 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, 
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import integer_reduction as exact
 from torchtrt_blocks import reduction as blocks
-from torchtrt_blocks import sizes, types, unary
+from torchtrt_blocks import sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -171,11 +172,12 @@ def variance(
         correction = float(unbiased)
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = blocks.all_dims(tensor, dim)
-    spread, mean = blocks.variance(ctx, tensor, dims, float(correction), keepdim)
-    if measure.is_deviation:
-        spread = unary.apply(ctx, "SQRT", spread)
-    spread = types.cast(ctx, spread, dtype)
-    return (spread, types.cast(ctx, mean, dtype)) if measure.with_mean else spread
+    spread, mean = (
+        Formula(ctx, each)
+        for each in blocks.variance(ctx, tensor, dims, float(correction), keepdim)
+    )
+    result = (spread.sqrt() if measure.is_deviation else spread).cast(dtype).tensor
+    return (result, mean.cast(dtype).tensor) if measure.with_mean else result
 
 
 @converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_blocks import elementwise, indexing, shape, types
+from torchtrt_blocks import indexing, shape, types
 from torchtrt_blocks import scatter as blocks
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -68,7 +69,7 @@ def index_reduce(
     tensor = types.operand(ctx, types.upcast(ctx, self, inner), inner, rank)
     source = types.operand(ctx, types.upcast(ctx, source, inner), inner, rank)
     if alpha != 1:
-        source = elementwise.arithmetic(ctx, "PROD", source, alpha, inner)
+        source = (Formula(ctx, source, inner) * alpha).tensor
     index = types.operand(ctx, index, torch.int64, 1)
     index = blocks.broadcast_index(ctx, index, rank, dim)
     result = blocks.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)

@@ -16,6 +16,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
 from torchtrt_blocks import elementwise, shape, sizes, types, unary
 from torchtrt_blocks.checks import COMPUTE_DTYPES
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -99,7 +100,7 @@ def negative(ctx: ConversionContext, first: Any) -> Any:
 @converts_elementwise(operator.truediv, reject_if=_not_numbers)
 def quotient(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a quotient of sizes, in float32."""
-    return elementwise.arithmetic(ctx, "DIV", first, second, torch.float32)
+    return (Formula(ctx, first, torch.float32) / second).tensor
 
 
 def _power_of_sizes(node: Node) -> str | None:
@@ -198,5 +199,4 @@ def as_float(ctx: ConversionContext, first: Any) -> Any:
 @converts_elementwise(torch._sym_sqrt, reject_if=_not_numbers)  # type: ignore[attr-defined]
 def square_root(ctx: ConversionContext, first: Any) -> Any:
     """Converts the square root of a size, in float32."""
-    number = types.cast(ctx, first, torch.float32)
-    return unary.apply(ctx, "SQRT", number)
+    return Formula(ctx, first, torch.float32).sqrt().tensor

@@ -11,6 +11,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import elementwise, types
 from torchtrt_blocks import unary as blocks
 from torchtrt_blocks.checks import STORAGE_DTYPES
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -143,11 +144,10 @@ def identity(ctx: ConversionContext, self: NetworkTensor, **_: Any) -> NetworkTe
 @converts_elementwise(aten.square.default)
 def square(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a square."""
-    return elementwise.arithmetic(ctx, "PROD", self, self, types.output_dtype(ctx))
+    return (Formula(ctx, self, types.output_dtype(ctx)) ** 2).tensor
 
 
 @converts_elementwise(aten.rsqrt.default)
 def reciprocal_root(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``1 / sqrt``."""
-    tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return blocks.apply(ctx, "RECIP", blocks.apply(ctx, "SQRT", tensor))
+    return Formula(ctx, self, types.output_dtype(ctx)).sqrt().apply("RECIP").tensor

@@ -9,7 +9,7 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, reduction, shape, types
+from torchtrt_blocks import reduction, shape, types
 from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.registration import converts_for
 from torchtrt_converters_special import pack
@@ -118,9 +118,9 @@ def _steps(ctx: ConversionContext, degree: Formula) -> NetworkTensor:
     highest = degree.tensor
     if rank:
         highest = reduction.reduce(ctx, "MAX", highest, range(rank), True)
-    steps = (Formula(ctx, highest) + -1.0).apply("CEIL").tensor
-    steps = types.cast(ctx, shape.squeeze(ctx, steps, range(rank)), torch.int32)
-    return elementwise.arithmetic(ctx, "MAX", steps, 0, torch.int32)
+    steps = (Formula(ctx, highest) + -1.0).ceil().tensor
+    count = Formula(ctx, shape.squeeze(ctx, steps, range(rank)), torch.int32)
+    return count.maximum(0).tensor
 
 
 def _line(k: Formula, line: Line) -> Any:
