@@ -44,8 +44,8 @@ class CallingConvention(enum.Enum):
     """How a converter is called, which its parameters determine.
 
     Attributes:
-        SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; the interpreter fills
-            in defaults and makes network tensors of weights.
+        SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; defaults are filled in. Weights are
+            network tensors, unless the parameter's annotation has ``torch.Tensor``.
         CTX: ``(ctx, target, args, kwargs, name)`` with the conversion context.
         LEGACY: ``(net, target, args, kwargs, name)`` with the network.
     """
@@ -64,8 +64,6 @@ class ConverterSupport:
         capability_validator: Checks whether the converter can handle one node.
         supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
         requires_output_allocator: Whether an output's size depends on the data.
-        keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
-            they are network tensors. In the other conventions weights always are ``torch.Tensor``.
         tensorrt: The TensorRT versions that it works with, as ``">=10"``; all if empty.
         requires: The capabilities of TensorRT that it needs.
     """
@@ -74,7 +72,6 @@ class ConverterSupport:
     capability_validator: Validator = accept_every_node
     supports_dynamic_shapes: bool = False
     requires_output_allocator: bool = False
-    keep_constants: bool = False
     tensorrt: str = ""
     requires: tuple[Capability, ...] = ()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -97,3 +99,21 @@ def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
         optional=tuple(each.name for each in parameters if each not in required),
         takes_rest=bool(rest),
     )
+
+
+_CONSTANT = re.compile(r"(?<![\w.])(torch\.)?Tensor\b|\bOperand\b")
+"""An annotation with ``torch.Tensor``, as written or as Python shows it. ``Operand`` is one of the names for it."""
+
+
+@functools.lru_cache(maxsize=4096)
+def network_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Returns the parameters of a converter, but the first, whose annotation does not have ``torch.Tensor``."""
+    plain = inspect.unwrap(function)
+    plain = getattr(plain, "func", plain)  # functools.partial
+    try:
+        hints = typing.get_type_hints(plain)
+    except Exception:  # a name that only type checkers import
+        hints = getattr(plain, "__annotations__", {})
+    required, optional, _ = keywords_of(function)
+    names = (*required, *optional)
+    return frozenset(name for name in names if not _CONSTANT.search(str(hints.get(name))))

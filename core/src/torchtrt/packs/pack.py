@@ -128,7 +128,6 @@ class ConverterPack:
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
-        keep_constants: bool = False,
         tensorrt: str = "",
         requires: Capability | Sequence[Capability] = (),
     ) -> Callable[[Function], Function]:
@@ -147,8 +146,6 @@ class ConverterPack:
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
-            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
-                than as network tensors.
             tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
             requires: The capabilities of TensorRT that it needs: one ``torchtrt.tensorrt.Capability`` or several.
 
@@ -174,7 +171,6 @@ class ConverterPack:
                     priority=priority,
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
-                    keep_constants=keep_constants,
                     tensorrt=tensorrt,
                     requires=requires,
                 )
@@ -193,7 +189,6 @@ class ConverterPack:
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
-        keep_constants: bool = False,
         tensorrt: str = "",
         requires: Capability | Sequence[Capability] = (),
     ) -> None:
@@ -201,7 +196,7 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        flags = (supports_dynamic_shapes, requires_output_allocator)
         if any(type(flag) is not bool for flag in flags):
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
             raise PackError(message)
@@ -222,7 +217,6 @@ class ConverterPack:
             else accept_every_node,
             supports_dynamic_shapes=supports_dynamic_shapes,
             requires_output_allocator=requires_output_allocator,
-            keep_constants=keep_constants,
             tensorrt=tensorrt,
             requires=capabilities,
         )

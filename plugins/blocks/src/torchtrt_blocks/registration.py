@@ -37,7 +37,6 @@ def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Con
         *targets: Any,
         reject_if: Check | Sequence[Check] = (),
         dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
-        keep_constants: bool = False,
         supports_empty: bool = False,
         scalars_are_data: bool = False,
         reads_runtime_shape: bool = True,
@@ -52,8 +51,6 @@ def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Con
             *targets: The ops, or tables of ops with a value for each.
             reject_if: One check or several: each returns a reason to reject a node, or ``None``.
             dtypes: The dtypes that the converter supports.
-            keep_constants: Whether the converter receives weights as PyTorch tensors. Otherwise it
-                receives network tensors.
             supports_empty: Whether the converter supports tensors without elements. TensorRT refuses many
                 layers over them.
             scalars_are_data: Whether numbers among the arguments become elements, rather than sizes or positions.
@@ -71,7 +68,6 @@ def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Con
                 *((reject_if,) if callable(reject_if) else reject_if),
             ),
             supports_dynamic_shapes=True,
-            keep_constants=keep_constants,
             requires=requires,
         )
 

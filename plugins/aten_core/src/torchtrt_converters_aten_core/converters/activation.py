@@ -124,7 +124,7 @@ def threshold(
     return (x <= threshold).where(value, x).tensor
 
 
-@converts_elementwise(aten.prelu.default, keep_constants=True)
+@converts_elementwise(aten.prelu.default)
 def prelu(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, weight: NetworkTensor | torch.Tensor
 ) -> NetworkTensor:

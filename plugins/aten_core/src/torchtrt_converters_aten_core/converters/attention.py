@@ -42,7 +42,7 @@ def _is_grouped(op: Any, query: torch.Tensor, key: torch.Tensor) -> bool:
     return query.dim() == 4 and not sizes.have_same_sizes(query.shape[1:2], key.shape[1:2])
 
 
-@converts(blocks.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
+@converts(blocks.WHOLE, reject_if=_unsupported_attention)
 def attention(
     ctx: ConversionContext,
     query: NetworkTensor | torch.Tensor,
@@ -68,7 +68,6 @@ def attention(
 @converts(
     *blocks.KERNELS,
     reject_if=(blocks.unlike_attention, _unsupported_attention),
-    keep_constants=True,
 )
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any

@@ -180,7 +180,7 @@ def _loses_bits(node: Node) -> str | None:
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
-@converts_elementwise(COMBINED, reject_if=_loses_bits, keep_constants=True)
+@converts_elementwise(COMBINED, reject_if=_loses_bits)
 def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
     dtype = types.output_dtype(ctx)
@@ -202,7 +202,7 @@ def _no_integer(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(SHIFTED_LEFT, reject_if=(_no_integer, _loses_bits), keep_constants=True)
+@converts_elementwise(SHIFTED_LEFT, reject_if=(_no_integer, _loses_bits))
 def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
     """Converts a shift by any number of bits."""
     return _shift(ctx, self, other, left, types.output_dtype(ctx))
@@ -212,7 +212,7 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The maximum number of steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, keep_constants=True, reads_runtime_shape=True)
+@converts_elementwise(aten.gcd.default, reads_runtime_shape=True)
 def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = engine_dtype(types.output_dtype(ctx))

@@ -182,7 +182,6 @@ def _values(option: Any) -> Sequence[Any]:
 @converts(
     dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
     reject_if=_unsupported_convolution,
-    keep_constants=True,
 )
 def convolution(
     ctx: ConversionContext,

@@ -57,13 +57,13 @@ SUMS = {
 }
 
 
-@converts_elementwise(BINARY, keep_constants=True)
+@converts_elementwise(BINARY)
 def binary(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, kind, self, other)
 
 
-@converts_elementwise(EXTREMES, keep_constants=True)
+@converts_elementwise(EXTREMES)
 def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
     dtype = types.output_dtype(ctx)
@@ -85,7 +85,7 @@ def _arithmetic(
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-@converts_elementwise(SUMS, keep_constants=True)
+@converts_elementwise(SUMS)
 def add_or_subtract(
     ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -93,7 +93,7 @@ def add_or_subtract(
     return _arithmetic(ctx, kind, self, _scaled(ctx, other, alpha))
 
 
-@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar, keep_constants=True)
+@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar)
 def subtract_from(
     ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand
 ) -> NetworkTensor:
@@ -109,7 +109,7 @@ def _scaled(ctx: ConversionContext, value: Operand, alpha: Operand) -> Operand:
     return value if alpha == 1 else elementwise.arithmetic(ctx, "PROD", alpha, value, dtype)
 
 
-@converts_elementwise(COMPARISONS, keep_constants=True)
+@converts_elementwise(COMPARISONS)
 def comparison(
     ctx: ConversionContext, self: Operand, other: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -117,7 +117,7 @@ def comparison(
     return elementwise.compare(ctx, kind, self, other)
 
 
-@converts_elementwise(LOGICAL, keep_constants=True)
+@converts_elementwise(LOGICAL)
 def logical(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, kind, self, other)
@@ -156,7 +156,6 @@ def _traced_as_integer(node: Node) -> str | None:
     aten.divide.Tensor,
     aten.true_divide.Tensor,
     reject_if=_traced_as_integer,
-    keep_constants=True,
 )
 def divide(
     ctx: ConversionContext, self: Operand, other: Operand, rounding_mode: str | None = None
@@ -168,7 +167,6 @@ def divide(
 @converts_elementwise(
     aten.floor_divide.default,
     aten.floor_divide.Scalar,
-    keep_constants=True,
 )
 def floor_divide(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts division rounded down."""
@@ -193,7 +191,7 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(REMAINDERS, keep_constants=True)
+@converts_elementwise(REMAINDERS)
 def remainder(
     ctx: ConversionContext, self: Operand, other: Operand, *, rounding: str
 ) -> NetworkTensor:
@@ -225,7 +223,6 @@ def _integer_power_varies(node: Node) -> str | None:
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
     reject_if=_integer_power_varies,
-    keep_constants=True,
 )
 def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTensor:
     """Converts a power; small integer ones by multiplication, which is exact for integers."""
@@ -278,7 +275,6 @@ _POWERS = {0.5: ("SQRT",), -0.5: ("SQRT", "RECIP"), -1: ("RECIP",)}
     aten.where.ScalarSelf,
     aten.where.ScalarOther,
     aten.where.Scalar,
-    keep_constants=True,
 )
 def where(
     ctx: ConversionContext,
@@ -290,7 +286,7 @@ def where(
     return elementwise.select(ctx, condition, self, other, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
+@converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(
     ctx: ConversionContext, self: Operand, mask: NetworkTensor | torch.Tensor, value: Operand
 ) -> NetworkTensor:
@@ -298,9 +294,7 @@ def masked_fill(
     return elementwise.select(ctx, mask, value, self, types.output_dtype(ctx))
 
 
-@converts_elementwise(
-    aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True
-)
+@converts_elementwise(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
 def clamp(
     ctx: ConversionContext, self: Operand, min: Operand | None, max: Operand | None
 ) -> NetworkTensor:
@@ -308,13 +302,13 @@ def clamp(
     return elementwise.clamp(ctx, self, min, max, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
 def clamp_min(ctx: ConversionContext, self: Operand, min: Operand) -> NetworkTensor:
     """Converts a limit from below."""
     return elementwise.clamp(ctx, self, min, None, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
 def clamp_max(ctx: ConversionContext, self: Operand, max: Operand) -> NetworkTensor:
     """Converts a limit from above."""
     return elementwise.clamp(ctx, self, None, max, types.output_dtype(ctx))

@@ -46,7 +46,7 @@ def _no_vector(node: Node) -> str | None:
     return None
 
 
-@converts(*BAGS, reject_if=(_reads_more, _no_vector), keep_constants=True)
+@converts(*BAGS, reject_if=(_reads_more, _no_vector))
 def embedding_bag(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,

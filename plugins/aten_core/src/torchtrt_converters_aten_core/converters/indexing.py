@@ -18,7 +18,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-@converts(aten.embedding.default, keep_constants=True, reads_runtime_shape=False)
+@converts(aten.embedding.default, reads_runtime_shape=False)
 def embedding(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,
@@ -30,7 +30,7 @@ def embedding(
     return blocks.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
-@converts(aten.index_select.default, keep_constants=True, reads_runtime_shape=False)
+@converts(aten.index_select.default, reads_runtime_shape=False)
 def index_select(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -45,7 +45,7 @@ def index_select(
     return blocks.gather(ctx, tensor, indices, dim)
 
 
-@converts(aten.gather.default, keep_constants=True)
+@converts(aten.gather.default)
 def gather(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -86,7 +86,6 @@ def _asks_for_unknown_sizes(node: Node) -> str | None:
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
     reject_if=(_selects_by_condition, _asks_for_unknown_sizes),
-    keep_constants=True,
     reads_runtime_shape=False,
 )
 def index(
@@ -112,7 +111,6 @@ def _more_indices_than_places(node: Node) -> str | None:
     aten.scatter.src,
     aten.scatter.value,
     reject_if=_more_indices_than_places,
-    keep_constants=True,
     scalars_are_data=True,
 )
 def scatter(
@@ -140,7 +138,6 @@ def scatter(
     aten.index_put.default,
     aten._unsafe_index_put.default,
     reject_if=_selects_by_condition,
-    keep_constants=True,
 )
 def index_put(
     ctx: ConversionContext,

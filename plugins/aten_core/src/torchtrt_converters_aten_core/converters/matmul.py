@@ -80,7 +80,6 @@ def _product(ctx: ConversionContext, first: Operand, second: Operand) -> Network
 @converts(
     *PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
     reads_runtime_shape=False,
 )
 def product(
@@ -93,7 +92,6 @@ def product(
 @converts(
     *SUMS_OF_PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
     reads_runtime_shape=False,
 )
 def sum_of_product(
@@ -111,7 +109,6 @@ def sum_of_product(
 @converts(
     aten.linear.default,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
     reads_runtime_shape=False,
 )
 def linear(

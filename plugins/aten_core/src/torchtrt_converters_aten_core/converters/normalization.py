@@ -237,7 +237,7 @@ def _normalized_sizes_vary(node: Node) -> str | None:
     return "the normalized sizes must be fixed"
 
 
-@converts(aten.layer_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
+@converts(aten.layer_norm.default, reject_if=_normalized_sizes_vary)
 def layer_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -252,7 +252,7 @@ def layer_norm(
     return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
 
 
-@converts(aten.rms_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
+@converts(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
 def rms_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -275,7 +275,6 @@ def _reads_statistics(node: Node) -> str | None:
 @converts(
     aten.native_layer_norm.default,
     reject_if=(_normalized_sizes_vary, _reads_statistics),
-    keep_constants=True,
 )
 def native_layer_norm(
     ctx: ConversionContext,
@@ -299,7 +298,7 @@ def _statistics_are_not_constant(node: Node) -> str | None:
     return None
 
 
-@converts(aten.batch_norm.default, reject_if=_statistics_are_not_constant, keep_constants=True)
+@converts(aten.batch_norm.default, reject_if=_statistics_are_not_constant)
 def batch_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -317,7 +316,6 @@ def batch_norm(
 @converts(
     aten._native_batch_norm_legit_no_training.default,
     reject_if=_statistics_are_not_constant,
-    keep_constants=True,
 )
 def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[NetworkTensor | None, ...]:
     """Converts the same op as inference traces it, whose further results are empty."""
@@ -340,7 +338,6 @@ def _unsupported_group_norm(node: Node) -> str | None:
     aten.group_norm.default,
     aten.instance_norm.default,
     reject_if=_unsupported_group_norm,
-    keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
 def group_norm_v2(
@@ -361,7 +358,6 @@ def group_norm_v2(
     aten.group_norm.default,
     aten.instance_norm.default,
     reject_if=_unsupported_group_norm,
-    keep_constants=True,
 )
 def group_norm(
     ctx: ConversionContext,
@@ -387,7 +383,6 @@ def _channels_vary(node: Node) -> str | None:
 @converts(
     aten.native_group_norm.default,
     reject_if=(_channels_vary, _reads_statistics),
-    keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
 def native_group_norm_v2(
@@ -407,7 +402,6 @@ def native_group_norm_v2(
 @converts(
     aten.native_group_norm.default,
     reject_if=(_channels_vary, _reads_statistics),
-    keep_constants=True,
 )
 def native_group_norm(
     ctx: ConversionContext,

@@ -249,7 +249,7 @@ def _features_vary(node: Node) -> str | None:
     return None
 
 
-@converts(CELLS, reject_if=_features_vary, keep_constants=True)
+@converts(CELLS, reject_if=_features_vary)
 def recurrent(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,

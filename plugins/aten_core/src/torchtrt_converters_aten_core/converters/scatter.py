@@ -28,7 +28,6 @@ _WAYS = {
     aten.scatter_reduce.two,
     aten.scatter.reduce,
     aten.scatter.value_reduce,
-    keep_constants=True,
     scalars_are_data=True,
 )
 def scatter(
@@ -52,7 +51,7 @@ def scatter(
     return _as_given(ctx, result, self, dtype)
 
 
-@converts(aten.index_add.default, aten.index_reduce.default, keep_constants=True)
+@converts(aten.index_add.default, aten.index_reduce.default)
 def index_reduce(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,

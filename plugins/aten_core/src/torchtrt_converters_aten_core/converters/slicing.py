@@ -175,7 +175,6 @@ def _rest(ctx: ConversionContext, tensor: NetworkTensor, dim: int, before: list[
     aten.cat.default,
     aten.concat.default,
     aten.concatenate.default,
-    keep_constants=True,
     supports_empty=True,
     reads_runtime_shape=False,
 )
@@ -192,7 +191,7 @@ def concatenate(
     return blocks.concatenate(ctx, pieces, dim)
 
 
-@converts(aten.stack.default, keep_constants=True, reads_runtime_shape=False)
+@converts(aten.stack.default, reads_runtime_shape=False)
 def stack(
     ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
 ) -> NetworkTensor:

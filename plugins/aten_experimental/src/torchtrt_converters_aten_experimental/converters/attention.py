@@ -64,7 +64,6 @@ def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def scaled_dot_product_attention(
     ctx: ConversionContext,
@@ -138,7 +137,6 @@ def _whole_mask(
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any

@@ -71,7 +71,7 @@ POLYNOMIALS = {
 _WIDE = torch.float32
 
 
-@converts(POLYNOMIALS, keep_constants=True)
+@converts(POLYNOMIALS)
 def polynomial(
     ctx: ConversionContext,
     x: Operand,
