@@ -108,31 +108,6 @@ def calling_convention(converter: Converter) -> CallingConvention:
     return convention
 
 
-def with_table_value(converter: Converter, value: Any) -> Converter:
-    """Returns a converter with a value for its keyword-only parameter, which a table gives it.
-
-    The result is a function with the same code and name, so that a call costs nothing more.
-
-    Raises:
-        ConverterSignatureError: The converter is no plain function, or has none or several such parameters.
-    """
-    code: Any = getattr(converter, "__code__", None)
-    count = 0 if code is None or hasattr(converter, "__wrapped__") else code.co_kwonlyargcount
-    if count != 1:
-        raise ConverterSignatureError(
-            f"The converter {qualified_function(converter)} is registered with a table, whose values go to its "
-            f"keyword-only parameter, and it has {count} of these. Write `def convert(ctx, self, *, value)`."
-        )
-    function: Any = converter
-    copy = FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = {code.co_varnames[code.co_argcount]: value}
-    copy.__doc__, copy.__qualname__ = function.__doc__, function.__qualname__
-    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
-    return copy
-
-
 def looks_like_converter(value: object) -> bool:
     """Returns whether a function is of a converter's form, as one that a decorator was given in place of an op."""
     return isinstance(value, FunctionType) and positional_names(value)[:1] in (("ctx",), ("net",))

@@ -9,8 +9,8 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeGuard
 
 
 def qualified_function(function: Callable[..., Any]) -> str:
@@ -21,9 +21,26 @@ def qualified_function(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', None) or 'builtins'}:{name}"
 
 
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function behind decorators, or behind a ``functools.partial`` with keywords alone."""
+    function = inspect.unwrap(function)
+    return function.func if _has_keywords_alone(function) else function
+
+
+def _has_keywords_alone(function: Callable[..., Any]) -> TypeGuard[functools.partial[Any]]:
+    return isinstance(function, functools.partial) and not function.args
+
+
+def with_value(function: Callable[..., Any], name: str, value: Any) -> Callable[..., Any]:
+    """Returns a function with a value for one of its parameters, under its own name."""
+    bound = functools.update_wrapper(functools.partial(function, **{name: value}), function)
+    del bound.__wrapped__  # whose signature has the parameter still
+    return bound
+
+
 def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Returns the names of a function's positional parameters."""
-    function = inspect.unwrap(function)
+    function = _plain(function)
     code = getattr(function, "__code__", None)
     if code is not None and not inspect.ismethod(function):
         return tuple(code.co_varnames[: code.co_argcount])
@@ -37,7 +54,7 @@ def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def is_variadic(function: Callable[..., Any]) -> bool:
     """Returns whether a function takes ``*args`` or ``**kwargs``, or may do so."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(_plain(function), "__code__", None)
     return code is None or bool(code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
 
 
@@ -72,6 +89,8 @@ class Keywords(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def keywords_of(function: Callable[..., Any]) -> Keywords:
     """Returns the parameters of a function but the first."""
+    if _has_keywords_alone(function):
+        return _without(keywords_of(function.func), function.keywords)
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__"):
         return _keywords_of_signature(inspect.signature(function))
@@ -87,6 +106,14 @@ def keywords_of(function: Callable[..., Any]) -> Keywords:
         optional=(*positional[required_count:], *with_default),
         takes_rest=bool(code.co_flags & inspect.CO_VARKEYWORDS),
     )
+
+
+def _without(keywords: Keywords, names: Collection[str]) -> Keywords:
+    required, optional = (
+        tuple(name for name in group if name not in names)
+        for group in (keywords.required, keywords.optional)
+    )
+    return Keywords(required, optional, keywords.takes_rest)
 
 
 def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
@@ -108,8 +135,7 @@ _CONSTANT = re.compile(r"(?<![\w.])(torch\.)?Tensor\b|\bOperand\b")
 @functools.lru_cache(maxsize=4096)
 def network_parameters(function: Callable[..., Any]) -> frozenset[str]:
     """Returns the parameters of a converter, but the first, whose annotation does not have ``torch.Tensor``."""
-    plain = inspect.unwrap(function)
-    plain = getattr(plain, "func", plain)  # functools.partial
+    plain = _plain(function)
     try:
         hints = typing.get_type_hints(plain)
     except Exception:  # a name that only type checkers import

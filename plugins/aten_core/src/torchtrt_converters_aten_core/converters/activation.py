@@ -28,7 +28,7 @@ SIMPLE = {
 """Ops that are one layer with fixed parameters. PyTorch computes integers and booleans in float32."""
 
 
-@converts_elementwise(SIMPLE)
+@converts_elementwise(table={"activation": SIMPLE})
 def simple(
     ctx: ConversionContext, self: NetworkTensor, *, activation: tuple[Any, ...]
 ) -> NetworkTensor:

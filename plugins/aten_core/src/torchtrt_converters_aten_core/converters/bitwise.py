@@ -19,6 +19,7 @@ from torchtrt_blocks import (
     types,
 )
 from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -168,19 +169,23 @@ SHIFTED_LEFT = _overloads(
 )
 
 
-def _loses_bits(node: Node) -> str | None:
+def _is_fused(node: Node) -> str | None:
     """Seen on TensorRT 8.6.0 and an H200: a fused chain of int32 products and sums is computed in float32."""
-    _, second = node.args
-    is_remainder = COMBINED.get(node.target) == "AND" and any(map(_is_low_mask, node.args))
-    is_shift_by_number = node.target in SHIFTED_LEFT and not isinstance(second, Node)
-    if node.meta["val"].dtype is torch.bool or is_remainder or is_shift_by_number:
-        return None
-    if supports(Capability.INTEGER_REDUCTION):
+    if node.meta["val"].dtype is torch.bool or supports(Capability.INTEGER_REDUCTION):
         return None
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
-@converts_elementwise(COMBINED, reject_if=_loses_bits)
+def _loses_bits(node: Node, *, kind: str) -> str | None:
+    is_remainder = kind == "AND" and any(map(_is_low_mask, node.args))
+    return None if is_remainder else _is_fused(node)
+
+
+def _loses_shifted_bits(node: Node) -> str | None:
+    return _is_fused(node) if isinstance(node.args[1], Node) else None
+
+
+@converts_elementwise(table={"kind": COMBINED}, reject_if=_loses_bits)
 def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
     dtype = types.output_dtype(ctx)
@@ -202,7 +207,7 @@ def _no_integer(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(SHIFTED_LEFT, reject_if=(_no_integer, _loses_bits))
+@converts_elementwise(table={"left": SHIFTED_LEFT}, reject_if=(_no_integer, _loses_shifted_bits))
 def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
     """Converts a shift by any number of bits."""
     return _shift(ctx, self, other, left, types.output_dtype(ctx))
@@ -212,7 +217,7 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The maximum number of steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, reads_runtime_shape=True)
+@pack.converter(aten.gcd.default, supports_empty=True)
 def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = engine_dtype(types.output_dtype(ctx))

@@ -22,7 +22,7 @@ from torchtrt_blocks import padding as padding_blocks
 from torchtrt_blocks import shape, types
 from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes import per_dimension
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -179,8 +179,8 @@ def _values(option: Any) -> Sequence[Any]:
     return option if isinstance(option, (list, tuple)) else (option,)
 
 
-@converts(
-    dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
+@pack.converter(
+    table={"is_transposed": dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True)},
     reject_if=_unsupported_convolution,
 )
 def convolution(

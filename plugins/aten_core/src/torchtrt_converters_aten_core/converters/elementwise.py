@@ -57,13 +57,13 @@ SUMS = {
 }
 
 
-@converts_elementwise(BINARY)
+@converts_elementwise(table={"kind": BINARY})
 def binary(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, kind, self, other)
 
 
-@converts_elementwise(EXTREMES)
+@converts_elementwise(table={"kind": EXTREMES})
 def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
     dtype = types.output_dtype(ctx)
@@ -85,7 +85,7 @@ def _arithmetic(
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-@converts_elementwise(SUMS)
+@converts_elementwise(table={"kind": SUMS})
 def add_or_subtract(
     ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -109,7 +109,7 @@ def _scaled(ctx: ConversionContext, value: Operand, alpha: Operand) -> Operand:
     return value if alpha == 1 else elementwise.arithmetic(ctx, "PROD", alpha, value, dtype)
 
 
-@converts_elementwise(COMPARISONS)
+@converts_elementwise(table={"kind": COMPARISONS})
 def comparison(
     ctx: ConversionContext, self: Operand, other: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -117,7 +117,7 @@ def comparison(
     return elementwise.compare(ctx, kind, self, other)
 
 
-@converts_elementwise(LOGICAL)
+@converts_elementwise(table={"kind": LOGICAL})
 def logical(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, kind, self, other)
@@ -191,7 +191,7 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(REMAINDERS)
+@converts_elementwise(table={"rounding": REMAINDERS})
 def remainder(
     ctx: ConversionContext, self: Operand, other: Operand, *, rounding: str
 ) -> NetworkTensor:

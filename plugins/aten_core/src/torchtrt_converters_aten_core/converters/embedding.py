@@ -18,7 +18,7 @@ from torchtrt_blocks import (
     types,
 )
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ def _no_vector(node: Node) -> str | None:
     return None
 
 
-@converts(*BAGS, reject_if=(_reads_more, _no_vector))
+@pack.converter(*BAGS, reject_if=(_reads_more, _no_vector))
 def embedding_bag(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,

@@ -18,7 +18,7 @@ from torchtrt_blocks import matmul as blocks
 from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -77,10 +77,9 @@ def _product(ctx: ConversionContext, first: Operand, second: Operand) -> Network
     return blocks.product(ctx, *_factors(ctx, first, second))
 
 
-@converts(
+@pack.converter(
     *PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    reads_runtime_shape=False,
 )
 def product(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, **second: Any
@@ -89,10 +88,9 @@ def product(
     return _product(ctx, self, *second.values())
 
 
-@converts(
+@pack.converter(
     *SUMS_OF_PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    reads_runtime_shape=False,
 )
 def sum_of_product(
     ctx: ConversionContext,
@@ -106,10 +104,9 @@ def sum_of_product(
     return blocks.sum_of_product(ctx, self, first, second, beta, alpha)
 
 
-@converts(
+@pack.converter(
     aten.linear.default,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    reads_runtime_shape=False,
 )
 def linear(
     ctx: ConversionContext,

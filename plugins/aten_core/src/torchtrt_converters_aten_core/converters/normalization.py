@@ -23,7 +23,7 @@ from torchtrt.conversion import (
 from torchtrt.tensorrt import Capability, trt
 from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -237,7 +237,7 @@ def _normalized_sizes_vary(node: Node) -> str | None:
     return "the normalized sizes must be fixed"
 
 
-@converts(aten.layer_norm.default, reject_if=_normalized_sizes_vary)
+@pack.converter(aten.layer_norm.default, reject_if=_normalized_sizes_vary)
 def layer_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -252,7 +252,7 @@ def layer_norm(
     return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
 
 
-@converts(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
+@pack.converter(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
 def rms_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -272,7 +272,7 @@ def _reads_statistics(node: Node) -> str | None:
     return "TensorRT's normalization does not return the mean and the variance"
 
 
-@converts(
+@pack.converter(
     aten.native_layer_norm.default,
     reject_if=(_normalized_sizes_vary, _reads_statistics),
 )
@@ -298,7 +298,7 @@ def _statistics_are_not_constant(node: Node) -> str | None:
     return None
 
 
-@converts(aten.batch_norm.default, reject_if=_statistics_are_not_constant)
+@pack.converter(aten.batch_norm.default, reject_if=_statistics_are_not_constant)
 def batch_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -313,7 +313,7 @@ def batch_norm(
     return _batch_norm(ctx, ctx.tensor(input), weight, bias, running_mean, running_var, eps)
 
 
-@converts(
+@pack.converter(
     aten._native_batch_norm_legit_no_training.default,
     reject_if=_statistics_are_not_constant,
 )
@@ -334,7 +334,7 @@ def _unsupported_group_norm(node: Node) -> str | None:
     return None
 
 
-@converts(
+@pack.converter(
     aten.group_norm.default,
     aten.instance_norm.default,
     reject_if=_unsupported_group_norm,
@@ -354,7 +354,7 @@ def group_norm_v2(
     return _group_norm_v2(ctx, ctx.tensor(input), groups, weight, bias, eps)
 
 
-@converts(
+@pack.converter(
     aten.group_norm.default,
     aten.instance_norm.default,
     reject_if=_unsupported_group_norm,
@@ -380,7 +380,7 @@ def _channels_vary(node: Node) -> str | None:
     return None
 
 
-@converts(
+@pack.converter(
     aten.native_group_norm.default,
     reject_if=(_channels_vary, _reads_statistics),
     requires=Capability.NORMALIZATION_V2,
@@ -399,7 +399,7 @@ def native_group_norm_v2(
     return result, None, None
 
 
-@converts(
+@pack.converter(
     aten.native_group_norm.default,
     reject_if=(_channels_vary, _reads_statistics),
 )

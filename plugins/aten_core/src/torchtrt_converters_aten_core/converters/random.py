@@ -21,7 +21,7 @@ from torchtrt.tensorrt import trt
 from torchtrt_blocks import creation, ranking, shape, sizes, types
 from torchtrt_blocks.creation import add_fill
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts, converts_elementwise
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -158,7 +158,7 @@ def _extents(
     return sizes.sizes_of(ctx, tensor)
 
 
-@converts(DRAWN)
+@pack.converter(table={"draw": DRAWN})
 def drawn(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
@@ -189,7 +189,7 @@ def _wide_range(node: Node) -> str | None:
     return "TensorRT draws from at most 2**24 integers, whose bounds must be fixed"
 
 
-@converts(*INTEGERS, reject_if=_wide_range)
+@pack.converter(*INTEGERS, reject_if=_wide_range)
 def integers(
     ctx: ConversionContext,
     high: int,
@@ -203,7 +203,7 @@ def integers(
     return _integers(ctx, extents, low, high, types.output_dtype(ctx))
 
 
-@converts(aten.bernoulli.default, aten.bernoulli.p)
+@pack.converter(aten.bernoulli.default, aten.bernoulli.p)
 def bernoulli(
     ctx: ConversionContext, self: NetworkTensor, p: float | None = None, **_: Any
 ) -> NetworkTensor:
@@ -213,7 +213,7 @@ def bernoulli(
     return chosen.cast(types.output_dtype(ctx)).tensor
 
 
-@converts(aten.uniform.default)
+@pack.converter(aten.uniform.default)
 def uniform(
     ctx: ConversionContext, self: NetworkTensor, from_: float, to: float, **_: Any
 ) -> NetworkTensor:
@@ -230,7 +230,7 @@ NORMAL = (
 )
 
 
-@converts(*NORMAL)
+@pack.converter(*NORMAL)
 def normal(
     ctx: ConversionContext,
     mean: NetworkTensor | float,
@@ -260,7 +260,7 @@ DROPOUTS = {
 """For each op its function, and whether it drops whole channels."""
 
 
-@converts_elementwise(DROPOUTS, reads_runtime_shape=True)
+@pack.converter(table={"kind": DROPOUTS}, supports_empty=True)
 def dropout(
     ctx: ConversionContext,
     input: NetworkTensor,
@@ -279,7 +279,7 @@ def dropout(
     return drop(ctx, input, extents, p, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.native_dropout.default, reads_runtime_shape=True)
+@pack.converter(aten.native_dropout.default, supports_empty=True)
 def native_dropout(
     ctx: ConversionContext, input: NetworkTensor, p: float, train: bool | None
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -293,7 +293,7 @@ def native_dropout(
     return (Formula(ctx, input, dtype) * kept.where(scale, 0.0, dtype)).tensor, kept.tensor
 
 
-@converts_elementwise(aten.rrelu.default, reads_runtime_shape=True)
+@pack.converter(aten.rrelu.default, supports_empty=True)
 def random_leaky_relu(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -349,7 +349,7 @@ DISTRIBUTIONS = {
 """Distributions made of a uniform ``u`` or a standard normal number, in float32."""
 
 
-@converts(DISTRIBUTIONS)
+@pack.converter(table={"draw": DISTRIBUTIONS})
 def distribution(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -370,7 +370,7 @@ def _too_long(node: Node) -> str | None:
     return f"random numbers are put in order for 1 to {ranking.LIMIT} elements"
 
 
-@converts(aten.randperm.default, reject_if=_too_long)
+@pack.converter(aten.randperm.default, reject_if=_too_long)
 def permutation(ctx: ConversionContext, n: int, **_: Any) -> NetworkTensor:
     """Converts integers in random order: the order of random numbers."""
     order = ranking.top_k(ctx, _uniform(ctx, [n]).tensor, n, 0, True)[1]
@@ -387,7 +387,7 @@ def _too_many(node: Node) -> str | None:
     return None
 
 
-@converts(aten.multinomial.default, reject_if=_too_many)
+@pack.converter(aten.multinomial.default, reject_if=_too_many)
 def multinomial(
     ctx: ConversionContext, self: NetworkTensor, num_samples: Size, replacement: bool, **_: Any
 ) -> NetworkTensor:

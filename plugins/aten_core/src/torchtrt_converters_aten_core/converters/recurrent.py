@@ -28,7 +28,7 @@ from torchtrt_blocks import (
     types,
 )
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -249,7 +249,7 @@ def _features_vary(node: Node) -> str | None:
     return None
 
 
-@converts(CELLS, reject_if=_features_vary)
+@pack.converter(table={"cell": CELLS}, reject_if=_features_vary)
 def recurrent(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,

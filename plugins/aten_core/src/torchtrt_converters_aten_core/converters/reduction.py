@@ -16,7 +16,7 @@ from torchtrt_blocks import reduction as blocks
 from torchtrt_blocks import sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -42,13 +42,13 @@ def _maximum_count(tensor: torch.Tensor, dims: Any) -> int | None:
     return sizes.maximum_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
 
 
-def _inexact(node: Node) -> str | None:
+def _inexact(node: Node, *, kind: str) -> str | None:
     """Rejects what TensorRT would compute in float32 and what no composition makes exact."""
     dtype = node.meta["val"].dtype
     if not types.is_integer(dtype) or supports(Capability.INTEGER_REDUCTION):
         return None
     op = arguments_of(node)
-    tensor, kind = value_of(op.self), TOTALS[node.target]
+    tensor = value_of(op.self)
     logical = tensor.dtype is torch.bool
     dims = blocks.all_dims(tensor, getattr(op, "dim", None))
     if not tensor.dim():
@@ -67,7 +67,7 @@ def _inexact(node: Node) -> str | None:
     return None
 
 
-@converts(TOTALS, reject_if=_inexact, supports_empty=True, reads_runtime_shape=False)
+@pack.converter(table={"kind": TOTALS}, reject_if=_inexact, supports_empty=True)
 def reduce(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -102,9 +102,7 @@ def reduce(
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
-@converts(
-    aten.any.default, aten.any.dim, aten.any.dims, supports_empty=True, reads_runtime_shape=False
-)
+@pack.converter(aten.any.default, aten.any.dim, aten.any.dims, supports_empty=True)
 def any_true(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -116,9 +114,7 @@ def any_true(
     return blocks.any_true(ctx, self, dims, keepdim)
 
 
-@converts(
-    aten.all.default, aten.all.dim, aten.all.dims, supports_empty=True, reads_runtime_shape=False
-)
+@pack.converter(aten.all.default, aten.all.dim, aten.all.dims, supports_empty=True)
 def all_true(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -155,7 +151,7 @@ SPREADS = {
 }
 
 
-@converts(SPREADS)
+@pack.converter(table={"measure": SPREADS})
 def variance(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -180,7 +176,7 @@ def variance(
     return (result, mean.cast(dtype).tensor) if measure.with_mean else result
 
 
-@converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
+@pack.converter(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
 def norm(
     ctx: ConversionContext,
     self: NetworkTensor,

@@ -10,7 +10,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import indexing, shape, types
 from torchtrt_blocks import scatter as blocks
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -23,12 +23,11 @@ _WAYS = {
 """How PyTorch's ops name reductions."""
 
 
-@converts(
+@pack.converter(
     aten.scatter_add.default,
     aten.scatter_reduce.two,
     aten.scatter.reduce,
     aten.scatter.value_reduce,
-    scalars_are_data=True,
 )
 def scatter(
     ctx: ConversionContext,
@@ -51,7 +50,7 @@ def scatter(
     return _as_given(ctx, result, self, dtype)
 
 
-@converts(aten.index_add.default, aten.index_reduce.default)
+@pack.converter(aten.index_add.default, aten.index_reduce.default)
 def index_reduce(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,

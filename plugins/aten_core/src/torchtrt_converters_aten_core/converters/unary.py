@@ -45,14 +45,14 @@ ROUNDING = {
 """Ops that leave integers as they are."""
 
 
-@converts_elementwise(FLOATING)
+@converts_elementwise(table={"kind": FLOATING})
 def unary_float(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return blocks.apply(ctx, kind, tensor)
 
 
-@converts_elementwise(ROUNDING)
+@converts_elementwise(table={"kind": ROUNDING})
 def rounding(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
@@ -101,7 +101,7 @@ ACCURATE = {
 """Functions that are accurate near 0, computed in float32 or better."""
 
 
-@converts_elementwise(ACCURATE)
+@converts_elementwise(table={"function": ACCURATE})
 def expm1_log1p(
     ctx: ConversionContext, self: NetworkTensor, *, function: Callable[..., NetworkTensor]
 ) -> NetworkTensor:

@@ -203,10 +203,12 @@ def unfit_unique(node: Node) -> str | None:
 
 
 @pack.converter(
-    {
-        torch.ops.aten._unique2.default: True,
-        torch.ops.aten.unique_consecutive.default: False,
-        torch.ops.aten.unique_dim.default: True,
+    table={
+        "sorts": {
+            torch.ops.aten._unique2.default: True,
+            torch.ops.aten.unique_consecutive.default: False,
+            torch.ops.aten.unique_dim.default: True,
+        }
     },
     requires=Capability.DATA_DEPENDENT_SIZES,
     reject_if=(unfit_unique, unmoved_bytes, sizes_known_before_data, asserted_size),

@@ -1,8 +1,8 @@
 """Collectives of ``torch.distributed`` inside engines."""
 
-from torchtrt.packs import ConverterPack
+from torchtrt_blocks.registration import CheckedPack
 
-pack = ConverterPack(
+pack = CheckedPack(
     "distributed",
     api=(1, 0),
     summary="collectives of torch.distributed",

@@ -11,12 +11,9 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt.tensorrt import trt
 from torchtrt_blocks import reduction, shape, types
 from torchtrt_blocks.formulas import Formula
-from torchtrt_blocks.registration import converts_for
 from torchtrt_converters_special import pack
 
 aten = torch.ops.aten
-converts = converts_for(pack)
-
 Line = tuple[float, float]
 """A function of the degree: what it is at 0, and by how much it grows."""
 
@@ -71,7 +68,7 @@ POLYNOMIALS = {
 _WIDE = torch.float32
 
 
-@converts(POLYNOMIALS)
+@pack.converter(table={"family": POLYNOMIALS})
 def polynomial(
     ctx: ConversionContext,
     x: Operand,
