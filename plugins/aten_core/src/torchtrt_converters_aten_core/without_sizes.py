@@ -6,7 +6,7 @@ import torch
 
 from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.converters.matmul import PRODUCTS, SUMS_OF_PRODUCTS
-from torchtrt_converters_aten_core.converters.reduction import TOTALS
+from torchtrt_converters_aten_core.converters.reduction import TOTALS, TRUTHS
 
 aten = torch.ops.aten
 
@@ -17,8 +17,7 @@ pack.reads_no_sizes(
     *(aten.cat.default, aten.concat.default, aten.concatenate.default),
     *(aten.embedding.default, aten.index_select.default),
     *(aten.index.Tensor, aten._unsafe_index.Tensor),
-    *(*TOTALS, aten.any.default, aten.any.dim, aten.any.dims),
-    *(aten.all.default, aten.all.dim, aten.all.dims),
+    *(*TOTALS, *TRUTHS),
     *(aten.linear.default, *PRODUCTS, *SUMS_OF_PRODUCTS),
     *(aten.softmax.int, aten._softmax.default),
 )

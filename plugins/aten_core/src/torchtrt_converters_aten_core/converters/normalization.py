@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -203,11 +203,11 @@ def _affine_channels(
     bias: NetworkTensor | torch.Tensor | None,
 ) -> NetworkTensor:
     """Multiplies by the weights and adds the biases of ``(C,)`` along the second dimension; either may be missing."""
-    dtype, result = ctx.dtype_of(tensor), Formula(ctx, tensor)
+    form, dtype, result = (1, tensor.shape[1], 1, 1), ctx.dtype_of(tensor), Formula(ctx, tensor)
     if weight is not None:
-        result = result * shape.unsqueeze(ctx, types.operand(ctx, weight, dtype, 1), [1, 2])
+        result = result * Formula(ctx, _per_channel(ctx, weight, 1.0, form, dtype))
     if bias is not None:
-        result = result + shape.unsqueeze(ctx, types.operand(ctx, bias, dtype, 1), [1, 2])
+        result = result + Formula(ctx, _per_channel(ctx, bias, 0.0, form, dtype))
     return result.tensor
 
 
@@ -240,7 +240,7 @@ def _normalized_sizes_vary(node: Node) -> str | None:
 @pack.converter(aten.layer_norm.default, reject_if=_normalized_sizes_vary)
 def layer_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
@@ -249,13 +249,13 @@ def layer_norm(
 ) -> NetworkTensor:
     """Converts a layer normalization."""
     count = len(normalized_shape)
-    return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
+    return _layer_norm(ctx, input, count, weight, bias, eps)
 
 
 @pack.converter(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
 def rms_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     eps: float | None,
@@ -263,7 +263,7 @@ def rms_norm(
     """Converts a normalization by the root of the mean square."""
     dtype = types.output_dtype(ctx)
     epsilon = torch.finfo(dtype).eps if eps is None else eps
-    return _rms_norm(ctx, ctx.tensor(input), len(normalized_shape), weight, epsilon)
+    return _rms_norm(ctx, input, len(normalized_shape), weight, epsilon)
 
 
 def _reads_statistics(node: Node) -> str | None:
@@ -278,7 +278,7 @@ def _reads_statistics(node: Node) -> str | None:
 )
 def native_layer_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
@@ -301,7 +301,7 @@ def _statistics_are_not_constant(node: Node) -> str | None:
 @pack.converter(aten.batch_norm.default, reject_if=_statistics_are_not_constant)
 def batch_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
     running_mean: torch.Tensor,
@@ -310,16 +310,18 @@ def batch_norm(
     **_: Any,
 ) -> NetworkTensor:
     """Converts batch normalization with the statistics that training left."""
-    return _batch_norm(ctx, ctx.tensor(input), weight, bias, running_mean, running_var, eps)
+    return _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
 
 
 @pack.converter(
     aten._native_batch_norm_legit_no_training.default,
     reject_if=_statistics_are_not_constant,
 )
-def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[NetworkTensor | None, ...]:
+def native_batch_norm(
+    ctx: ConversionContext, input: NetworkTensor, **arguments: Any
+) -> tuple[NetworkTensor | None, ...]:
     """Converts the same op as inference traces it, whose further results are empty."""
-    return batch_norm(ctx, **arguments), None, None
+    return batch_norm(ctx, input, **arguments), None, None
 
 
 def _unsupported_group_norm(node: Node) -> str | None:
@@ -334,43 +336,31 @@ def _unsupported_group_norm(node: Node) -> str | None:
     return None
 
 
+GROUP_NORMS = (aten.group_norm.default, aten.instance_norm.default)
+
+
 @pack.converter(
-    aten.group_norm.default,
-    aten.instance_norm.default,
+    table={"normalize": dict.fromkeys(GROUP_NORMS, _group_norm)}, reject_if=_unsupported_group_norm
+)
+@pack.converter(  # which is registered, and so tried, first
+    table={"normalize": dict.fromkeys(GROUP_NORMS, _group_norm_v2)},
     reject_if=_unsupported_group_norm,
     requires=Capability.NORMALIZATION_V2,
 )
-def group_norm_v2(
-    ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
-    weight: NetworkTensor | torch.Tensor | None,
-    bias: NetworkTensor | torch.Tensor | None,
-    eps: float,
-    num_groups: int | None = None,
-    **_: Any,
-) -> NetworkTensor:
-    """Converts a normalization over groups of channels, or over each channel alone, to one layer."""
-    groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm_v2(ctx, ctx.tensor(input), groups, weight, bias, eps)
-
-
-@pack.converter(
-    aten.group_norm.default,
-    aten.instance_norm.default,
-    reject_if=_unsupported_group_norm,
-)
 def group_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
     eps: float,
     num_groups: int | None = None,
+    *,
+    normalize: Callable[..., NetworkTensor],
     **_: Any,
 ) -> NetworkTensor:
     """Converts a normalization over groups of channels, or over each channel alone."""
     groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm(ctx, ctx.tensor(input), groups, weight, bias, eps)
+    return normalize(ctx, input, groups, weight, bias, eps)
 
 
 def _channels_vary(node: Node) -> str | None:
@@ -381,37 +371,24 @@ def _channels_vary(node: Node) -> str | None:
 
 
 @pack.converter(
-    aten.native_group_norm.default,
+    table={"normalize": {aten.native_group_norm.default: _group_norm}},
+    reject_if=(_channels_vary, _reads_statistics),
+)
+@pack.converter(
+    table={"normalize": {aten.native_group_norm.default: _group_norm_v2}},
     reject_if=(_channels_vary, _reads_statistics),
     requires=Capability.NORMALIZATION_V2,
 )
-def native_group_norm_v2(
-    ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
-    weight: NetworkTensor | torch.Tensor | None,
-    bias: NetworkTensor | torch.Tensor | None,
-    group: int,
-    eps: float,
-    **_: Any,
-) -> tuple[NetworkTensor, None, None]:
-    """Converts the same to one layer."""
-    result = _group_norm_v2(ctx, ctx.tensor(input), group, weight, bias, eps)
-    return result, None, None
-
-
-@pack.converter(
-    aten.native_group_norm.default,
-    reject_if=(_channels_vary, _reads_statistics),
-)
 def native_group_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
     group: int,
     eps: float,
+    *,
+    normalize: Callable[..., NetworkTensor],
     **_: Any,
-) -> tuple[NetworkTensor | None, ...]:
+) -> tuple[NetworkTensor, None, None]:
     """Converts a group normalization whose mean and deviation nothing reads."""
-    result = _group_norm(ctx, ctx.tensor(input), group, weight, bias, eps)
-    return result, None, None
+    return normalize(ctx, input, group, weight, bias, eps), None, None

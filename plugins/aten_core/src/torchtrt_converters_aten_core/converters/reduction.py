@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,28 +102,25 @@ def reduce(
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
-@pack.converter(aten.any.default, aten.any.dim, aten.any.dims, supports_empty=True)
-def any_true(
+TRUTHS = {
+    getattr(packet, overload): reduce_booleans
+    for packet, reduce_booleans in ((aten.any, blocks.any_true), (aten.all, blocks.all_true))
+    for overload in ("default", "dim", "dims")
+}
+"""Ops that ask whether any element, or every element, is not zero."""
+
+
+@pack.converter(table={"reduce_booleans": TRUTHS}, supports_empty=True)
+def truth(
     ctx: ConversionContext,
     self: NetworkTensor,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
+    *,
+    reduce_booleans: Callable[..., NetworkTensor],
 ) -> NetworkTensor:
-    """Converts the question whether any element is not zero."""
-    dims = blocks.all_dims(self, dim)
-    return blocks.any_true(ctx, self, dims, keepdim)
-
-
-@pack.converter(aten.all.default, aten.all.dim, aten.all.dims, supports_empty=True)
-def all_true(
-    ctx: ConversionContext,
-    self: NetworkTensor,
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-) -> NetworkTensor:
-    """Converts the question whether all elements are not zero."""
-    dims = blocks.all_dims(self, dim)
-    return blocks.all_true(ctx, self, dims, keepdim)
+    """Converts the question whether any element, or every element, is not zero."""
+    return reduce_booleans(ctx, self, blocks.all_dims(self, dim), keepdim)
 
 
 @dataclass(frozen=True, slots=True)
