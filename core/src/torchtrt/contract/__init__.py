@@ -16,7 +16,7 @@ from torchtrt.contract.converters import (
     calling_convention,
     looks_like_converter,
 )
-from torchtrt.contract.functions import keywords_of, qualified_function, with_value
+from torchtrt.contract.functions import qualified_function
 from torchtrt.contract.validators import (
     Reject,
     RejectIf,
@@ -44,12 +44,10 @@ __all__ = [
     "check_names",
     "constant_of",
     "declared_dtypes",
-    "keywords_of",
     "looks_like_converter",
     "named_arguments",
     "qualified_function",
     "to_rejection",
     "value_of",
     "with_settings",
-    "with_value",
 ]

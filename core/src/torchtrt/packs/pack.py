@@ -18,11 +18,10 @@ from torchtrt.contract import (
     ConverterPriority,
     ConverterSupport,
     Validator,
-    keywords_of,
     looks_like_converter,
     qualified_function,
-    with_value,
 )
+from torchtrt.contract.functions import keywords_of, with_value
 from torchtrt.errors import ConverterSignatureError, PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
