@@ -176,9 +176,7 @@ class TRTInterpreter:
             is_legacy = candidate.calling_convention is CallingConvention.LEGACY
             first = self.network if is_legacy else self.context
             return converter(first, node.target, args, kwargs, name)
-        if not candidate.support.keep_constants:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, self.context.tensor, (args, kwargs))
-        args, kwargs = candidate.arguments.bind(args, kwargs)
+        args, kwargs = candidate.arguments.bind(args, kwargs, self.context.tensor)
         return converter(self.context, *args, **kwargs)
 
     def add_outputs(self, node: Node) -> None:

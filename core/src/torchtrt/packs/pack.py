@@ -17,12 +17,11 @@ from torchtrt.contract import (
     ConverterPriority,
     ConverterSupport,
     Validator,
-    accept_every_node,
     looks_like_converter,
     qualified_function,
-    with_table_value,
 )
-from torchtrt.errors import PackError, UnknownTargetError
+from torchtrt.contract.functions import keywords_of, with_value
+from torchtrt.errors import ConverterSignatureError, PackError, UnknownTargetError
 from torchtrt.lazy import import_part
 from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
@@ -117,14 +116,14 @@ class ConverterPack:
 
     def converter(
         self,
-        *targets: Target | str | Mapping[Any, Any],
+        *targets: Target | str,
+        table: Mapping[str, Mapping[Any, Any]] | None = None,
         enabled: bool = True,
         capability_validator: Validator | None = None,
         reject_if: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
-        keep_constants: bool = False,
         tensorrt: str = "",
         requires: Capability | Sequence[Capability] = (),
     ) -> Callable[[Function], Function]:
@@ -133,8 +132,9 @@ class ConverterPack:
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
-                does not have is noted, not an error. A mapping from ops to values stands for its ops:
-                the function receives the op's value in its keyword-only parameter.
+                does not have is noted, not an error.
+            table: Further ops, each with a value: ``{"kind": {op: value}}``. The function receives the op's value in
+                its parameter ``kind``, and so does each check that has such a parameter.
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
@@ -143,8 +143,6 @@ class ConverterPack:
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
-            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
-                than as network tensors.
             tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
             requires: The capabilities of TensorRT that it needs: one ``torchtrt.tensorrt.Capability`` or several.
 
@@ -154,76 +152,53 @@ class ConverterPack:
                 converter's parameters are not those of the op's schema.
             PackError: The pack is already loaded, or an argument is of the wrong kind.
         """
-        if not targets or looks_like_converter(targets[0]):
+        if looks_like_converter(targets[0] if targets else None) or not (targets or table):
             message = f"Pack {self.name!r}: write @pack.converter(op), with the op that the function converts."
             raise PackError(message)
 
-        def register(function: Function) -> Function:
-            """Registers a function for each of the ops, and returns it."""
-            for target, registered in _each_op(targets, function):
-                self.add(
-                    target,
-                    registered,
-                    enabled=enabled,
-                    capability_validator=capability_validator,
-                    reject_if=reject_if,
-                    priority=priority,
-                    supports_dynamic_shapes=supports_dynamic_shapes,
-                    requires_output_allocator=requires_output_allocator,
-                    keep_constants=keep_constants,
-                    tensorrt=tensorrt,
-                    requires=requires,
-                )
-            return function
-
-        return register
-
-    def add(
-        self,
-        target: Target | str,
-        implementation: Converter,
-        *,
-        enabled: bool = True,
-        capability_validator: Validator | None = None,
-        reject_if: Validator | Sequence[Validator] = (),
-        priority: ConverterPriority = ConverterPriority.STANDARD,
-        supports_dynamic_shapes: bool = False,
-        requires_output_allocator: bool = False,
-        keep_constants: bool = False,
-        tensorrt: str = "",
-        requires: Capability | Sequence[Capability] = (),
-    ) -> None:
-        """Registers a function as the converter of an op. The other arguments are those of ``converter``."""
-        if not enabled:
-            return
-        self._check_open()
-        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        ops = ", ".join(map(str, targets)) or "a table"
+        flags = (supports_dynamic_shapes, requires_output_allocator)
         if any(type(flag) is not bool for flag in flags):
-            message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            message = (
+                f"Pack {self.name!r}: a flag of {ops} is {flags!r}, where True or False is meant."
+            )
             raise PackError(message)
         capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
         if not all(isinstance(each, Capability) for each in capabilities):
-            message = f"Pack {self.name!r}: requires={requires!r} of {target} has no torchtrt.tensorrt.Capability."
+            message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no torchtrt.tensorrt.Capability."
             raise PackError(message)
         if tensorrt != "" and not _is_range(tensorrt):
-            message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
+            message = f"Pack {self.name!r}: {tensorrt!r} of {ops} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
-        if not callable(cast(object, implementation)):
-            message = f"Pack {self.name!r}: {implementation!r} for {target} is no function. Pass the function itself."
-            raise PackError(message)
-        support = ConverterSupport(
-            implementation,
-            joined_checks(capability_validator, reject_if, self.name)
-            if capability_validator or reject_if
-            else accept_every_node,
-            supports_dynamic_shapes=supports_dynamic_shapes,
-            requires_output_allocator=requires_output_allocator,
-            keep_constants=keep_constants,
-            tensorrt=tensorrt,
-            requires=capabilities,
-        )
-        self._converters.append(register(target, support, self._priority(priority, target)))
-        self._changed()
+
+        def register_function(function: Function) -> Function:
+            """Registers a function for each of the ops, and returns it."""
+            if not enabled:
+                return function
+            self._check_open()
+            if not callable(cast(object, function)):
+                message = f"Pack {self.name!r}: {function!r} for {ops} is no function. Pass the function itself."
+                raise PackError(message)
+            own_checks = checks_of(reject_if, self.name)
+            for target, bound, checks in _registrations(targets, table or {}, function, own_checks):
+                support = ConverterSupport(
+                    bound,
+                    joined_checks(capability_validator, checks, self.name),
+                    supports_dynamic_shapes=supports_dynamic_shapes,
+                    requires_output_allocator=requires_output_allocator,
+                    tensorrt=tensorrt,
+                    requires=capabilities,
+                )
+                registration = register(target, support, self._priority(priority, target))
+                self._converters.append(registration)
+            self._changed()
+            return function
+
+        return register_function
+
+    def add(self, target: Target | str, implementation: Converter, **options: Any) -> None:
+        """Registers a function as the converter of an op. The other arguments are those of ``converter``."""
+        self.converter(target, **options)(implementation)
 
     def plugin(self, op: Target | str, **options: Any) -> None:
         """Makes a layer of engines from an op's own kernel.
@@ -385,16 +360,36 @@ class ConverterPack:
         """Is called after each registration."""
 
 
-def _each_op(
-    targets: Sequence[Target | str | Mapping[Any, Any]], function: Converter
-) -> Iterator[tuple[Any, Converter]]:
-    """Yields each op of ops and tables, and the function with the op's value if it is in a table."""
+def _registrations(
+    targets: Sequence[Target | str],
+    table: Mapping[str, Mapping[Any, Any]],
+    function: Converter,
+    checks: Sequence[Validator],
+) -> Iterator[tuple[Any, Converter, Sequence[Validator]]]:
+    """Yields each op, and for those of a table the function and the checks with the op's value.
+
+    Raises:
+        ConverterSignatureError: The function has no parameter for the values.
+    """
     for target in targets:
-        if isinstance(target, Mapping):
-            for op, value in target.items():
-                yield op, with_table_value(function, value)
-        else:
-            yield target, function
+        yield target, function, checks
+    for name, values in table.items():
+        if not _has_parameter(function, name):
+            raise ConverterSignatureError(
+                f"The converter {qualified_function(function)} is registered with the table {{{name!r}: ...}} and has "
+                f"no parameter {name!r}. Write `def convert(ctx, self, *, {name})`."
+            )
+        for op, value in values.items():
+            bound = [
+                with_value(check, name, value) if _has_parameter(check, name) else check
+                for check in checks
+            ]
+            yield op, with_value(function, name, value), bound
+
+
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    keywords = keywords_of(function)
+    return name in keywords.required or name in keywords.optional
 
 
 def _is_module_name(name: object) -> bool:

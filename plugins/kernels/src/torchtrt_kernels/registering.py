@@ -67,9 +67,10 @@ def register_kernel(
         message = f"Pack {pack.name!r} registers the plugin {plugin.op} version {version} twice."
         raise PackError(message)
     checks = checks_of(reject_if, pack.name)
-    pack.add(
+    # What a subclass checks are TensorRT's layers.
+    register = ConverterPack.converter(
+        pack,
         plugin.op,
-        _converter(plugin, _calling_module()),
         capability_validator=capability_validator,
         reject_if=(*checks, PluginCheck(plugin)),
         priority=priority,
@@ -77,6 +78,7 @@ def register_kernel(
         tensorrt=tensorrt,
         requires=Capability.PLUGINS_V3,
     )
+    register(_converter(plugin, _calling_module()))
     pack.plugins += (plugin,)
 
 

@@ -1,8 +1,8 @@
 """Parallel models: collectives of ``torch.distributed`` inside engines, and rows divided among processes."""
 
-from torchtrt.packs import ConverterPack
+from torchtrt_blocks.registration import CheckedPack
 
-pack = ConverterPack(
+pack = CheckedPack(
     "distributed",
     api=(1, 0),
     summary="collectives of torch.distributed, and asynchronous tensor parallelism",

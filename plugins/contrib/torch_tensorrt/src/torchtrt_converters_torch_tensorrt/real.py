@@ -9,10 +9,8 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch._ops import HigherOrderOperator
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import CallingConvention, qualified_function
 from torchtrt.conversion import ConversionContext
@@ -260,9 +258,7 @@ def _call(
     if candidate.arguments is None:
         is_legacy = candidate.calling_convention is CallingConvention.LEGACY
         return candidate.converter(ctx.net if is_legacy else ctx, target, args, kwargs, name)
-    if not candidate.support.keep_constants:
-        args, kwargs = pytree.tree_map_only(torch.Tensor, ctx.tensor, (args, dict(kwargs)))
-    args, kwargs = candidate.arguments.bind(args, kwargs)
+    args, kwargs = candidate.arguments.bind(args, kwargs, ctx.tensor)
     return candidate.converter(ctx, *args, **kwargs)
 
 
