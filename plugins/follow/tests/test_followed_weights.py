@@ -49,14 +49,29 @@ def test_other_weights_are_refitted(change):
     assert before == programs(follower)
 
 
-def test_refresh_takes_weights_that_pytorch_saw_nobody_write():
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_refresh_takes_weights_that_pytorch_saw_nobody_write(weights_only):
     """As through ``.data``."""
     model = made()
     follower = followed(model)
     agree(follower, model, X)
+    before = programs(follower)
     model.first.weight.data.mul_(2)
-    follower.torchtrt.refresh()
+    follower.torchtrt.refresh(weights_only=weights_only)
     agree(follower, model, X)
+    assert before == programs(follower)
+
+
+def test_data_at_the_address_of_freed_data_is_followed():
+    """Two assignments between calls often end where the first memory was; PyTorch counts neither."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).eval()
+    follower, rows = followed(model), torch.rand(2, 64)
+    for _ in range(10):
+        agree(follower, model, rows)
+        for _ in range(2):
+            model[0].weight.data = model[0].weight.data * 1.5
+    agree(follower, model, rows)
+    assert 1 == len(programs(follower))
 
 
 def test_the_same_program_under_other_names_is_refitted():
