@@ -26,7 +26,7 @@ _OF_THE_PROGRAM = ("modules of ", "form of ", "memory of ", "devices")
 """The beginnings of facts that make another program if they differ."""
 
 Description = Mapping[str, str]
-"""What a program depends on besides the values of weights: the text of each fact."""
+"""The state of a model that a program depends on, besides the values of weights: the text of each fact."""
 
 
 class SavedPrograms(NamedTuple):

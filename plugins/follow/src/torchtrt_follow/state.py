@@ -43,8 +43,8 @@ class ModelState:
         weights: Its parameters, buffers, and tensors that are attributes, by name.
         scales: The scales of its adapters, by the names of the buffers that stand for them.
         unnamed: Its tensors in containers and objects, by path.
-        facts: All else that a program depends on: for each path the value as text, and what tells objects apart that
-            have the same text. Models with equal facts have the same programs.
+        facts: All else that a program depends on: for each path the value as text, and what distinguishes
+            objects of the same text. Models with equal facts have the same programs.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -103,6 +103,7 @@ class ModelState:
         )
 
     def _add_module(self, path: str, module: torch.nn.Module, is_root: bool) -> None:
+        """Adds the weights, hooks and attributes of one module."""
         attributes = vars(module)
         prefix = f"{path}." if path else ""
         where = path or "the model"
@@ -161,10 +162,8 @@ class ModelState:
             self._add_object(path, value)
         if attributes is not None:
             self._containers.append(attributes)
-        if isinstance(
-            value, torch.nn.Module
-        ):  # in a container, so that it is none of the model's own
-            depth = _DEPTH
+        # A module in a container is none of the model's own.
+        depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
         labels = labels_of(value)
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
             if not (isinstance(name, str) and name in labels):

@@ -80,6 +80,7 @@ class Structures:
         return structure
 
     def _new(self, state: ModelState) -> Structure:
+        """Returns a structure with the programs of a folder, if they are for it."""
         structure = Structure(state)
         if self._saved is not None and self._saved.description == describe(self._model, state):
             structure.bindings, self._saved = self._saved.bindings, None
