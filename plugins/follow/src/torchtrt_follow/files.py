@@ -13,7 +13,7 @@ import torch
 from torchtrt.callers import warn_caller
 from torchtrt.errors import FollowWarning, InputError
 from torchtrt_follow.fingerprint import Fingerprint
-from torchtrt_follow.programs import Binding, Bindings, Program, marks_of
+from torchtrt_follow.programs import Binding, Bindings, Program, marks_of, release
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime import load, save
 from torchtrt_runtime.serialization.folders import NewFolder, read_description, remove_file
@@ -142,8 +142,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
         own = {inner: tensors[name] for inner, name in row["names"].items() if name in tensors}
         with files.open(f"program-{number}.pt2") as file:
             compiled = load(file, weights={**own, **constants} if row["stripped"] else None)
-        compiled.usage_checks = compiled.usage_checks.without_weights()
-        compiled.usage_checks.trains = False
+        release(compiled)
         if compiled.weight_recipes is None and (other := sorted(digests.keys() - same)):
             raise InputError(
                 f"The engines in {folder} have weights compiled in, and {other[0]!r} of the model is another. Compile "

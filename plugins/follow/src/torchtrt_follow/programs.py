@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import writes
+from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
@@ -24,8 +23,10 @@ from torchtrt_follow.calls import Call
 from torchtrt_follow.fingerprint import Fingerprint, fingerprint
 from torchtrt_follow.sizes import Shapes
 from torchtrt_follow.state import ModelState
+from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.weights.given_weights import copied_attributes, written_attributes
 from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
 
 Marks = Mapping[str, WeightMark | float]
@@ -192,12 +193,19 @@ def bind(
         else:
             compiled = compile_exported(model, exported, args, kwargs, options)
     names = {name: name for name in _tensors(exported)}
-    layouts = list(filter(None, map(layout_of, _destinations(compiled.graph_module).values())))
     weights = {**state.weights, **constants}
-    written = frozenset(
-        name for name in names if name in weights and layout_of(weights[name]) in layouts
-    )
-    return Binding(Program(_freed(compiled), new, written), names, constants, ())
+    written = _written(compiled, {name: weights[name] for name in names})
+    release(compiled)
+    is_used = any(isinstance(each, EngineModule) for each in compiled.graph_module.modules())
+    return Binding(Program(compiled if is_used else None, new, written), names, constants, ())
+
+
+def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+    """Returns the names of the weights that a compiled model writes to."""
+    graph_module = compiled.graph_module
+    written = [attrgetter(each)(graph_module) for each in written_attributes(graph_module.graph)]
+    layouts = [layout for each in written if (layout := layout_of(each))]
+    return frozenset(name for name, each in weights.items() if layout_of(each) in layouts)
 
 
 def _tensors(exported: ExportedProgram) -> dict[str, torch.Tensor]:
@@ -223,34 +231,16 @@ def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.
     return constants
 
 
-def _destinations(graph_module: GraphModule) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a graph that it writes to, by its names for them."""
-    nodes: Iterable[Any] = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
-    names = {str(node.target) for node in nodes if node.op == "get_attr"}
-    return {name: attrgetter(name)(graph_module) for name in names}
-
-
-def _freed(compiled: CompiledModule) -> CompiledModule | None:
-    """Returns a compiled model that holds none of the model's tensors but those that it writes to.
+def release(compiled: CompiledModule) -> None:
+    """Lets a compiled model hold and watch none of the model's tensors, but for those that it writes to.
 
     A write to a weight while a call runs changes none of what that call reads.
     """
     graph_module = compiled.graph_module
-    if not any(isinstance(each, EngineModule) for each in graph_module.modules()):
-        return None
-    kept = _destinations(graph_module).keys()
-    copies: dict[int, torch.Tensor] = {}
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        name = str(node.target)
-        value = attrgetter(name)(graph_module)
-        if isinstance(value, torch.Tensor) and name not in kept:
-            owner, _, leaf = name.rpartition(".")
-            if id(value) not in copies:
-                copy = value.detach().clone()
-                is_parameter = isinstance(value, torch.nn.Parameter)
-                copies[id(value)] = torch.nn.Parameter(copy, False) if is_parameter else copy
-            setattr(graph_module.get_submodule(owner), leaf, copies[id(value)])
+    read = {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}
+    names = read - written_attributes(graph_module.graph)
+    copies = copied_attributes(graph_module, names, lambda name: attrgetter(name)(graph_module))
+    for name, tensor in copies.items():
+        assign(graph_module, name, tensor.requires_grad_(False))
     compiled.graph_module = graph_module
-    compiled.usage_checks = compiled.usage_checks.without_weights()
-    compiled.usage_checks.trains = False
-    return compiled
+    compiled.usage_checks = UsageChecks({}, trains=False, autocast=compiled.usage_checks.autocast)

@@ -49,9 +49,6 @@ class Structures:
 
     Args:
         model: The model.
-
-    Attributes:
-        last: The structure of the last call; None before the first.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
