@@ -6,14 +6,13 @@ import hashlib
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import FollowWarning, InputError
 from torchtrt_follow.fingerprint import Fingerprint
-from torchtrt_follow.programs import Binding, Bindings, Program, marks_of, release
+from torchtrt_follow.programs import Binding, Program, marks_of, release
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime import load, save
 from torchtrt_runtime.serialization.folders import NewFolder, read_description, remove_file
@@ -27,18 +26,8 @@ _OF_THE_PROGRAM = ("modules of ", "form of ", "memory of ", "devices")
 
 Description = Mapping[str, str]
 """The state of a model that a program depends on, besides the values of weights: the text of each fact."""
-
-
-class SavedPrograms(NamedTuple):
-    """The programs of a folder.
-
-    Attributes:
-        description: The description of the model that they are for.
-        bindings: The programs, bound to this model.
-    """
-
-    description: Description
-    bindings: Bindings
+Bindings = dict[str, list[Binding]]
+"""The programs for one structure of the model, for the key of each kind of call as text."""
 
 
 def describe(model: torch.nn.Module, state: ModelState) -> Description:
@@ -109,18 +98,15 @@ def save_programs(
                 "fingerprint": (None if " object " in str(text) else text, weights),
             }
         )
-    tensors, used = (
-        state.tensors(),
-        {name for _, each, _ in compiled for name in each.names.values()},
-    )
-    digests = {name: digest(tensor) for name, tensor in tensors.items() if name in used}
+    used = {name for _, binding, _ in compiled for name in binding.names.values()}
+    digests = {name: digest(each) for name, each in state.tensors().items() if name in used}
     new.describe({"model": describe(model, state), "weights": digests, "programs": rows}, FORMAT)
 
 
-def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
-    """Returns the programs in a folder, for a model. They take other weights by a refit in the next call.
+def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bindings]:
+    """Returns a model's state, and the programs in a folder for it. The next call gives them other weights by a refit.
 
-    A ``FollowWarning`` says what of the model differs; the next call then exports the model to compare.
+    If other state of the model differs, a ``FollowWarning`` says so, and the state is one that no model has.
 
     Raises:
         InputError: There are none in the folder, or they are for another model; or the model has other weights, and the
@@ -132,10 +118,11 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     files = read_description(folder / _FILE, FORMAT, "Save the model again")
     description, digests = files.content["model"], files.content["weights"]
     state = ModelState(model)
-    _check_same_model(folder, type(model).__name__, description, describe(model, state))
+    if not _is_same_model(folder, type(model).__name__, description, describe(model, state)):
+        state.forget()
     marks, tensors = marks_of(state), state.tensors()  # marks first: values may be newer
     same = {name for name in digests if name in tensors and digest(tensors[name]) == digests[name]}
-    bindings = Bindings()
+    bindings: Bindings = {}
     for number, row in enumerate(files.content["programs"]):
         with files.open(f"constants-{number}.pt") as file:
             constants = torch.load(file, weights_only=True)
@@ -153,17 +140,17 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
         binding = Binding(Program(compiled, fingerprint), row["names"], constants, row["ends"])
         binding.hold({name: marks[name] for name in same}, None)
         bindings.setdefault(row["key"], []).append(binding)
-    return SavedPrograms(description, bindings)
+    return state, bindings
 
 
-def _check_same_model(folder: Path, kind: str, saved: Description, now: Description) -> None:
-    """Checks that the programs in a folder are for this model, and warns where that is uncertain.
+def _is_same_model(folder: Path, kind: str, saved: Description, now: Description) -> bool:
+    """Returns whether the programs in a folder are certainly for this model, and warns if not.
 
     Raises:
         InputError: They are for another model.
     """
     paths = [path for path in {**saved, **now} if saved.get(path) != now.get(path)]
-    for path in [*(each for each in paths if each.startswith(_OF_THE_PROGRAM)), *paths][:1]:
+    for path in sorted(paths, key=lambda each: not each.startswith(_OF_THE_PROGRAM)):
         difference = f"its {path} is {now.get(path)}, and was {saved.get(path)}"
         if path.startswith(_OF_THE_PROGRAM):
             raise InputError(f"The engines in {folder} are for another {kind}: {difference}.")
@@ -172,3 +159,5 @@ def _check_same_model(folder: Path, kind: str, saved: Description, now: Descript
             "exports it, and uses the engines if they have the same program. Save them again.",
             FollowWarning,
         )
+        return False
+    return True

@@ -145,7 +145,7 @@ class Follower:
         path = folder_of(folder)
         with self._lock:
             structure = self._structures.current()
-            for binding in structure.bindings.all():
+            for binding in structure.all_bindings():
                 if not binding.is_current(structure.state):
                     binding.refit(structure.state, ())
             save_programs(path, self.model, structure.state, structure.bindings)
@@ -160,9 +160,9 @@ class Follower:
             InputError: The folder has no programs, they are for another model, or they take no other weights.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        saved = load_programs(folder_of(folder), self.model)
+        structure = Structure(*load_programs(folder_of(folder), self.model))
         with self._lock:
-            self._structures.replace(saved)
+            self._structures.replace(structure)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -206,14 +206,13 @@ class Follower:
         A call like an earlier one takes no lock if the model is the same. All others go to ``_find_binding``.
         """
         kind = (call.key, call.shapes)
-        structure = self._structures.last
+        last = self._structures.last
         if self._changer not in (None, threading.get_ident()):
-            binding = self._ready.get(kind)
-            if binding is not None:
+            if (binding := self._ready.get(kind)) is not None:
                 return binding
-        elif structure is not None and kind in structure.chosen and structure.state.is_same():
-            binding = structure.chosen.get(kind)
-            if binding is None or binding.is_current(structure.state):
+        elif last is not None and kind in last.chosen and last.state.is_same():
+            binding = last.chosen.get(kind)
+            if binding is None or binding.is_current(last.state):
                 return binding
         with self._lock:
             self._lock.wait_for(lambda: self._changer in (None, threading.get_ident()))
@@ -251,7 +250,7 @@ class Follower:
             structure.chosen[kind] = binding
         binding = structure.chosen[kind]
         while binding is not None and not binding.is_current(structure.state):
-            written = set().union(*(each.written for each in structure.bindings.all()))
+            written = set().union(*(each.written for each in structure.all_bindings()))
             try:
                 binding.refit(structure.state, written)
                 break
@@ -310,7 +309,6 @@ class Follower:
         structure.bindings[repr(call.key)].append(binding)
         if binding.program not in programs:
             binding.hold(marks, structure.state)
-        self._structures.take_spare(binding.program)
         return binding
 
     def _compile_for(
@@ -320,7 +318,7 @@ class Follower:
         pairs = zip(call.tensors, bounds, strict=True)
         inputs = [as_input(tensor, each) for tensor, each in pairs]
         programs = self._structures.programs()
-        bound = {each.program for each in structure.bindings.all()}
+        bound = {each.program for each in structure.all_bindings()}
         others = [each for each in programs if each not in bound]
         model = traced_copy(self.model, structure.state)
         with warnings.catch_warnings():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -141,19 +140,6 @@ class Binding:
         if isinstance(mark, WeightMark):
             return mark.is_of(tensor)
         return mark is not None and mark == state.scales.get(name)
-
-
-class Bindings(dict[str, list[Binding]]):
-    """The programs for one structure of the model, for the key of each kind of call as text."""
-
-    def all(self) -> list[Binding]:
-        """Returns those for all kinds of calls."""
-        return list(chain.from_iterable(self.values()))
-
-    def drop(self, program: Program) -> None:
-        """Removes a program."""
-        for key, bindings in self.items():
-            self[key] = [each for each in bindings if each.program is not program]
 
 
 def bind(

@@ -73,7 +73,8 @@ class ModelState:
         """Returns whether the model holds the objects that it held; tensors with names may have been written to."""
         try:
             return (
-                not any(self._empty)
+                bool(self.facts)
+                and not any(self._empty)
                 and self._read_lengths() == self._lengths
                 and all(map(operator.is_, self._read_contents(), self._contents))
                 and all(map(operator.is_, map(type, self._modules), self._classes))
@@ -81,6 +82,10 @@ class ModelState:
             )
         except RuntimeError:  # another thread changes a container
             return False
+
+    def forget(self) -> None:
+        """Makes the state one that no model has."""
+        self.facts = {}
 
     def difference(self, other: ModelState) -> str:
         """Returns the path of the first fact that differs from another state; empty if all are equal."""
