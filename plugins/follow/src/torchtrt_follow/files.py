@@ -12,7 +12,7 @@ import torch
 from torchtrt.callers import warn_caller
 from torchtrt.errors import FollowWarning, InputError
 from torchtrt_follow.fingerprint import Fingerprint
-from torchtrt_follow.programs import Binding, Program, marks_of, release
+from torchtrt_follow.programs import Binding, Marks, Program, release
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime import load, save
 from torchtrt_runtime.serialization.folders import NewFolder, read_description, remove_file
@@ -120,8 +120,13 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
     state = ModelState(model)
     if not _is_same_model(folder, type(model).__name__, description, describe(model, state)):
         state.forget()
-    marks, tensors = marks_of(state), state.tensors()  # marks first: values may be newer
-    same = {name for name in digests if name in tensors and digest(tensors[name]) == digests[name]}
+    marks, tensors = Marks.of(state), state.tensors()  # marks first: values may be newer
+    same = {
+        name
+        for name, tensor in tensors.items()
+        if name not in digests or digest(tensor) == digests[name]
+    }
+    equal = Marks(*({name: each[name] for name in each if name in same} for each in marks))
     bindings: Bindings = {}
     for number, row in enumerate(files.content["programs"]):
         with files.open(f"constants-{number}.pt") as file:
@@ -138,7 +143,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
         text, weights = row["fingerprint"]
         fingerprint = Fingerprint(text, tuple(weights))
         binding = Binding(Program(compiled, fingerprint), row["names"], constants, row["ends"])
-        binding.hold({name: marks[name] for name in same}, None)
+        binding.hold(equal, None)
         bindings.setdefault(row["key"], []).append(binding)
     return state, bindings
 

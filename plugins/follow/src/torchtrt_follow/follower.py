@@ -30,7 +30,7 @@ from torchtrt.packs.preferences import settings_from
 from torchtrt_follow.calls import Call, CallReader, UnsupportedCallError, is_traced
 from torchtrt_follow.files import load_programs, save_programs
 from torchtrt_follow.libraries import is_collecting
-from torchtrt_follow.programs import Binding, bind, marks_of
+from torchtrt_follow.programs import Binding, Marks, bind
 from torchtrt_follow.sizes import Bounds, SeenSizes, as_input, end_shapes
 from torchtrt_follow.structures import Structure, Structures
 from torchtrt_follow.tracing import ImpureForwardError, check_traceable, traced_copy
@@ -292,7 +292,7 @@ class Follower:
         others = structure.bindings.setdefault(repr(call.key), [])
         programs = self._structures.programs()
         check_traceable(self.model)
-        marks = marks_of(structure.state)  # before values are read
+        marks = Marks.of(structure.state)  # before values are read
         binding = None
         while binding is None:
             replaces_others = bool(others) and any(bounds)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -28,13 +28,22 @@ from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.weights.given_weights import copied_attributes, written_attributes
 from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
 
-Marks = Mapping[str, WeightMark | float]
-"""The weights of a model, and the scales of its adapters, at one moment."""
 
+class Marks(NamedTuple):
+    """The weights of a model at one moment.
 
-def marks_of(state: ModelState) -> Marks:
-    """Returns the marks of a model's weights, by name. Values that are read later may be newer, never older."""
-    return {**{name: WeightMark(each) for name, each in state.weights.items()}, **state.scales}
+    Attributes:
+        weights: The mark of each weight.
+        scales: The scales of its adapters.
+    """
+
+    weights: Mapping[str, WeightMark]
+    scales: Mapping[str, float]
+
+    @classmethod
+    def of(cls, state: ModelState) -> Marks:
+        """Returns the marks of now. Values that are read later may be newer, never older."""
+        return cls({name: WeightMark(each) for name, each in state.weights.items()}, state.scales)
 
 
 @dataclass(eq=False)
@@ -87,7 +96,7 @@ class Binding:
         self.ends = ends
         self.written = frozenset(names[own] for own in program.written)
         self._state: ModelState | None = None
-        self._marks: Marks = {}
+        self._marks = Marks({}, {})
         self._watched = WatchedWeights([])
 
     def is_current(self, state: ModelState) -> bool:
@@ -106,8 +115,8 @@ class Binding:
             state: The model's state at that moment; None if other weights are still to come.
         """
         self.program.loaded, self._marks, self._state = self, marks, state
-        tensors = [(name, mark) for name, mark in marks.items() if isinstance(mark, WeightMark)]
-        self._watched = WatchedWeights([(mark, name not in self.written) for name, mark in tensors])
+        watched = [(mark, name not in self.written) for name, mark in marks.weights.items()]
+        self._watched = WatchedWeights(watched)
 
     def refit(self, state: ModelState, written: Collection[str]) -> None:
         """Gives the model's weights to the program.
@@ -119,27 +128,26 @@ class Binding:
         Raises:
             RefitError: The program takes no such weights.
         """
-        marks = marks_of(state)  # before values are read
-        tensors = {**self.constants, **state.tensors()}
-        read = {self.names[own] for own in self.program.fingerprint.weights} - state.scales.keys()
-        changed = {name for name in marks if not self._has(name, tensors[name], state)}
+        marks = Marks.of(state)  # before values are read
+        old = self._marks.weights
+        changed = {
+            name
+            for name, tensor in state.weights.items()
+            if name not in old or not old[name].is_of(tensor)
+        }
+        read = {self.names[own] for own in self.program.fingerprint.weights}
         # Libraries write to weights through .data: to merge an adapter, or a batch into the statistics of a layer. Then
         # a scale changes, or a weight that the program does not read.
-        if self.program.loaded is not self or changed - read - set(written):
+        is_partial = self.program.loaded is self and self._marks.scales == state.scales
+        if not is_partial or changed - read - set(written):
             changed = set(self.names.values())
-        own = [own for own, name in self.names.items() if name in changed]
-        if own and self.program.compiled is not None:
-            new = {own: tensors[name] for own, name in self.names.items() if name in tensors}
+        names = [own for own, name in self.names.items() if name in changed]
+        if names and self.program.compiled is not None:
+            tensors = {**self.constants, **state.tensors()}
+            new = {own: tensors[name] for own, name in self.names.items()}
             with torch.inference_mode(False), torch.no_grad():
-                refit_with_memory(self.program.compiled, new, [name for name in own if name in new])
+                refit_with_memory(self.program.compiled, new, names)
         self.hold(marks, state)
-
-    def _has(self, name: str, tensor: torch.Tensor, state: ModelState) -> bool:
-        """Returns whether the engines have a weight as it is now."""
-        mark = self._marks.get(name)
-        if isinstance(mark, WeightMark):
-            return mark.is_of(tensor)
-        return mark is not None and mark == state.scales.get(name)
 
 
 def bind(
