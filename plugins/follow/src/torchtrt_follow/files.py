@@ -126,7 +126,6 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
         for name, tensor in tensors.items()
         if name not in digests or digest(tensor) == digests[name]
     }
-    equal = Marks(*({name: each[name] for name in each if name in same} for each in marks))
     bindings: Bindings = {}
     for number, row in enumerate(files.content["programs"]):
         with files.open(f"constants-{number}.pt") as file:
@@ -143,7 +142,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
         text, weights = row["fingerprint"]
         fingerprint = Fingerprint(text, tuple(weights))
         binding = Binding(Program(compiled, fingerprint), row["names"], constants, row["ends"])
-        binding.hold(equal, None)
+        binding.hold(marks.only(same), None)
         bindings.setdefault(row["key"], []).append(binding)
     return state, bindings
 

@@ -45,6 +45,11 @@ class Marks(NamedTuple):
         """Returns the marks of now. Values that are read later may be newer, never older."""
         return cls({name: WeightMark(each) for name, each in state.weights.items()}, state.scales)
 
+    def only(self, names: Collection[str]) -> Marks:
+        """Returns the marks of some weights and scales."""
+        weights = {name: mark for name, mark in self.weights.items() if name in names}
+        return Marks(weights, {name: each for name, each in self.scales.items() if name in names})
+
 
 @dataclass(eq=False)
 class Program:
