@@ -76,16 +76,17 @@ class Structures:
         others = [each for each in self._kept if each is not structure]
         if last is not None and last is not structure:
             self.take_all_weights()  # libraries that merge adapters write through .data
-            self._note_change(state.difference(last.state), is_new=len(others) == len(self._kept))
+            if structure not in self._kept:
+                self._note_change(last.state, state)
         self._kept = [*others[1 - _KEPT :], structure]
         return structure
 
-    def _note_change(self, path: str, is_new: bool) -> None:
-        self._changes += is_new
-        if is_new and self._changes == 2 * _KEPT:
+    def _note_change(self, old: ModelState, new: ModelState) -> None:
+        self._changes += 1
+        if self._changes == 2 * _KEPT:
             warn_caller(
                 f"The model has had {self._changes} structures, and each is exported anew. The last to change was "
-                f"{path!r}. If each call changes it, follow the modules that do not.",
+                f"{new.difference(old)!r}. If each call changes it, follow the modules that do not.",
                 FollowWarning,
             )
 
