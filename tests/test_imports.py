@@ -31,7 +31,8 @@ OPS_OF_THE_COMPILER = {
 """The modules of the compiler that name ops, and why no other can."""
 COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
 RUNTIME = Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime")
-LAYERED = (CORE, RUNTIME, COMPILER)
+FOLLOW = Package("torchtrt_follow", ROOT / "plugins/follow/src/torchtrt_follow")
+LAYERED = (CORE, RUNTIME, COMPILER, FOLLOW)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
