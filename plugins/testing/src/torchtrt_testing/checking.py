@@ -22,8 +22,11 @@ from torchtrt.tensorrt.selection import device_objection
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL, Sizes
 
-FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0}
-"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
+FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0, "verify": False}
+"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing.
+
+The caller compares engines. ``verify`` would compare them too, with the tensors of the program, which is on the CPU.
+"""
 
 
 def check_case(
