@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
@@ -31,6 +30,7 @@ from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.interfaces import NetworkTensor
 from torchtrt.tensorrt.plugins import make_plugin
 from torchtrt.tensorrt.shims import add_cast, add_shape, weights_of
+from torchtrt.torch_internals import pytree
 
 if TYPE_CHECKING:
     from torchtrt.conversion.values import Constant

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from torch._ops import OpOverload
 
 from torchtrt.capability import Capability
 from torchtrt.contract import (
@@ -38,6 +37,7 @@ from torchtrt.plugins.calls import PluginCheck
 from torchtrt.plugins.operators import PluginOp, check_op
 from torchtrt.plugins.torch_internals import op_of
 from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
+from torchtrt.torch_internals import OpOverload
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 import torchtrt
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.exporting.export import export
 from torchtrt_testing.checking import chosen_settings, run_compiled
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.testing._comparison import default_tolerances
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, NoEngineWarning
@@ -19,8 +17,10 @@ from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import Capability, has_dtype, is_real, supports
 from torchtrt.tensorrt.selection import device_objection
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL, Sizes
+from torchtrt_testing.torch_internals import default_tolerances
 
 FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0, "verify": False}
 """Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing.

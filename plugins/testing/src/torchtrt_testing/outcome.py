@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
 from torchtrt.packs.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
+from torchtrt.torch_internals import pytree
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.checking import engine_device
 from torchtrt_testing.comparison import difference, eager

@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from torchtrt.contract import arguments_of
 from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
 from torchtrt.graphs.nodes import draws_random_numbers, leave_in_torch, writes
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.async_tensor_parallel import ALL_REDUCE, SUMS, WAIT, Division, Form
 from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_compiler.lowering.groups import put_into_group

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from torchtrt.contract import constant_of
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, mutates
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_runtime.processes.groups import Processes, is_collective, ranks_of
 from torchtrt_runtime.processes.meetings import agreed

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
+from torchtrt.torch_internals import OperatorBase, pytree
 from torchtrt_compiler.lowering.async_tensor_parallel import find_division
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
@@ -76,7 +76,7 @@ def _warn_of(unpacked: list[Unpacked]) -> None:
 
 def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
-    ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
+    ops = {target for target in targets if isinstance(target, OperatorBase)}
     return ops <= settings.torch_executed_ops
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import (
     InputProfile,
@@ -20,6 +19,7 @@ from torchtrt.conversion.size_ranges import (
 )
 from torchtrt.graphs.symbols import sizes_from_data
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt.torch_internals import pytree
 
 
 def has_unbounded_size(node: Node) -> bool:

@@ -10,9 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import CallingConvention, qualified_function
 from torchtrt.conversion import ConversionContext
@@ -30,6 +28,7 @@ from torchtrt_converters_torch_tensorrt.registration import (
     dynamo_tensorrt_converter,
     register_torch_trt_decomposition,
 )
+from torchtrt_converters_torch_tensorrt.torch_internals import HigherOrderOperator, pytree
 
 _REGISTRY = "torch_tensorrt.dynamo.conversion._ConverterRegistry"
 _DECOMPOSITIONS = "torch_tensorrt.dynamo.lowering._decomposition_groups"

@@ -12,7 +12,6 @@ import numpy as np
 import sympy
 import torch
 from torch.fx import Graph, GraphModule
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import InputProfile, Profile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
@@ -22,6 +21,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.plugins import provide_all
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
 from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.executors.choice import executor_for

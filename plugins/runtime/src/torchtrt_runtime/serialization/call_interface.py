@@ -11,7 +11,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
 from torchtrt.conversion.size_ranges import union_of_profiles
@@ -19,6 +18,7 @@ from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, Unsuppo
 from torchtrt.plugins.sizes import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import InputChecks, InputMemory, TensorCheck
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 import torchtrt
@@ -17,6 +16,7 @@ from torchtrt.packs import loaded_packs
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import has_dtype, is_real
 from torchtrt.tensorrt.selection import current
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.checking.verification import closest_reference
 from torchtrt_reference import is_reference
 from torchtrt_testing.architectures import Architecture

@@ -133,6 +133,7 @@ def _check(
     workers: int | None,
     *seconds: float | None,
 ) -> None:
+    """Raises a ``SettingsError`` about a name that there is not, or a number that is not positive."""
     for noun, names, known in (("part", parts, PARTS), ("pack", packs, packs_in_use())):
         for name in names:
             if name not in known:

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 import torchtrt
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.checking import engine_device
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.joint_checks import Calls

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.ao.quantization.fx._decomposed  # defines ops that the pack converts
 
 from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec

@@ -61,6 +61,7 @@ def _transformer(
     call: Callable[..., Any] = _last,
     part: str = "",
 ) -> Architecture:
+    """Returns the architecture of a model's class, or of a part of the model, with a configuration."""
     return Architecture(
         name, lambda: model(config).get_submodule(part), inputs, axes, lengths, call
     )
