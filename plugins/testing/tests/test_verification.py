@@ -128,6 +128,13 @@ def test_an_architecture_is_compared_in_each_dtype_that_tensorrt_has():
     assert outcomes == {"float32": AGREES, "float16": AGREES, "bfloat16": NOT_APPLICABLE}
 
 
+def test_an_op_that_vanishes_at_fixed_sizes_is_no_disagreement():
+    """The engine must agree; it need not have the op."""
+    name = "aten_core aten.sym_size.int fixed"
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        assert rows(CASES, name)[name]["outcome"] == AGREES
+
+
 def test_the_reference_is_not_compared_with_itself():
     """It is compared with eager PyTorch alone."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
