@@ -205,6 +205,42 @@ def test_no_package_reads_a_private_attribute_of_another():
     assert [] == wrong
 
 
+INTERNALS = "torch_internals"
+"""The module, or the package, of a distribution with the parts of PyTorch that have no public name."""
+DOCUMENTED = {"torch._check"}
+"""Names of PyTorch's documentation that look private."""
+
+
+def private_parts_of_pytorch(path: Path) -> Iterator[str]:
+    """Yields the names with an underscore in front that a file imports or reads from PyTorch's modules.
+
+    Names of ops, such as ``torch.ops.aten._to_copy``, are in models and no part of PyTorch's code.
+    """
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        for name in names:
+            is_private = re.fullmatch(r"torch(\.\w+)*?\._[a-zA-Z]\w*(\.\w+)*", name)
+            if is_private and not name.startswith("torch.ops.") and name not in DOCUMENTED:
+                yield name
+
+
+def test_private_names_of_pytorch_are_in_one_module_of_a_distribution():
+    """A release of PyTorch may change them, and one module says what each is for and where it ran."""
+    found = {
+        module: sorted(set(private_parts_of_pytorch(path)))
+        for package in PACKAGES.values()
+        for module, path in package.modules().items()
+        if INTERNALS not in module.split(".")
+    }
+    assert {} == {module: names for module, names in found.items() if names}
+
+
 @pytest.mark.parametrize("package", PACKAGES.values(), ids=lambda package: package.name)
 def test_private_modules_are_imported_by_their_own_package_only(package):
     """A module with an underscore in front is for its own package."""

@@ -6,6 +6,7 @@ import pytest
 
 from tools import rtx_builds
 from torchtrt_testing.building import BUILT
+from torchtrt_testing.verification.findings import CRASHED, LATE
 
 ITEM = "cases:float16 varying 7 aten.relu.default"
 UNTRACED = {"outcome": "not exported: a guard", "reference": "not exported"}
@@ -20,7 +21,7 @@ ALL_BUILT = {**BOTH, "item": "cases:float16 varying 8 aten.tanh.default"}
         ({"differences": ["layer 3 is float32, not float16"]}, "layer 3 is float32, not float16"),
         ({"outcome": "Error 2", "reference": BUILT}, "TensorRT for RTX: Error 2; the reference: built"),
         ({"reference": "no converter"}, "TensorRT for RTX: built; the reference: no converter"),
-        ({"outcome": "crashed: exit status -11", "reference": None}, "crashed: exit status -11"),
+        ({"outcome": CRASHED, "reference": None}, CRASHED),
         ({"item": "architectures:float16 varying gpt2", **UNTRACED},
          "every architecture should be built; this one is not: not exported: a guard"),
     ],
@@ -42,7 +43,7 @@ def test_a_difference_is_a_fault(changes, fault):
         {},
         {"outcome": "not exported: PyTorch has no kernel", "reference": "not exported"},
         {"outcome": "nonzero has outputs whose sizes depend on data"},
-        {"outcome": "timed out after 60 s", "reference": None},
+        {"outcome": LATE, "reference": None},
         {"item": WAV2VEC2, **UNTRACED},
     ],
     ids=["built", "not-exported", "no-layer", "late", "not-traced"],
@@ -82,7 +83,7 @@ def test_the_check_ends_with_the_faults(tmp_path):
 def test_the_check_counts_what_was_built(tmp_path, capsys):
     """It names the reasons of the others."""
     out = tmp_path / "rows.jsonl"
-    late = {"item": ITEM, "outcome": "timed out after 60 s"}
+    late = {"item": ITEM, "outcome": LATE}
     out.write_text("".join(json.dumps(row) + "\n" for row in (ALL_BUILT, late)))
 
     rtx_builds.check(out, [ALL_BUILT["item"], ITEM])

@@ -32,13 +32,15 @@ from torch.export import ExportedProgram
 
 import torchtrt
 import torchtrt_rtx
-from tools.sweep import sweeping
+from tools.sweep.sweeping import sweep
+from torchtrt.packs import loaded_packs
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt.tensorrt.selection import current
-from torchtrt.testing import PackConformance, first_party_cases
-from torchtrt_compiler.exporting.export import export
+from torchtrt.testing import cases_of
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
 from torchtrt_testing.cases import OpCase
+from torchtrt_testing.verification.findings import LATE
+from torchtrt_testing.verification.workers import Part, rows_of, work
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = "reference@11.4.0"
@@ -53,7 +55,7 @@ _SLOW = 10.0
 """The seconds from which on the table lists an item."""
 EXPECTED = {
     r"outputs whose sizes depend on data": "TensorRT for RTX has no NonZero layer",
-    r"timed out after": "its builder takes longer than the time limit",
+    LATE: "its builder takes longer than the time limit",
 }
 """For a pattern of outcomes in which the two differ: the reason, which docs/rtx.md gives too."""
 NOT_EXPORTED = r"float16 varying wav2vec2$"
@@ -63,23 +65,10 @@ NOT_EXPORTED = r"float16 varying wav2vec2$"
 @functools.cache
 def all_cases() -> tuple[OpCase, ...]:
     """Returns the cases of all packs, the first-party ones first."""
-    found = list(first_party_cases())
-    for path in sorted(ROOT.glob("plugins/contrib/*/tests/test_*.py")):
-        if "(PackConformance)" in path.read_text(encoding="utf-8"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            found += _cases_of(name)
-    name = "plugins.aten_experimental.tests.test_conformance"
-    return (*found, *_cases_of(name))
-
-
-def _cases_of(module_name: str) -> Iterator[OpCase]:
-    """Yields the cases of the conformance tests in a module, with the libraries that they need imported."""
-    module = importlib.import_module(module_name)
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, PackConformance) and value.pack:
-            for library in value.imports:
-                importlib.import_module(library)
-            yield from value.cases
+    importlib.import_module(
+        "plugins.contrib.torchvision.tests.vision"
+    )  # the ops, without the library
+    return tuple(case for loaded in loaded_packs() for case in cases_of(loaded.info.name))
 
 
 def chosen(case: OpCase, name: str) -> OpCase | None:
@@ -123,13 +112,7 @@ def exported_architecture(name: str) -> Iterator[ExportedProgram]:
 
     dtype, sizes, wanted = name.split(" ", 2)
     architecture = next(each for each in ZOO if each.name == wanted)
-    model = architecture.model().to(DTYPES[dtype])
-    inputs = tuple(
-        each.to(DTYPES[dtype]) if each.is_floating_point() else each
-        for each in architecture.example()
-    )
-    varying = architecture.dynamic_shapes() if sizes == "varying" else None
-    yield export(model, inputs, {}, varying)
+    yield architecture.export(DTYPES[dtype], sizes == "varying")
 
 
 def sample_names() -> Iterator[str]:
@@ -214,14 +197,14 @@ def _shortened(text: str) -> str:
 
 def part(
     names: Callable[[], Iterable[str]], programs: Callable[[str], Iterable[ExportedProgram]]
-) -> sweeping.Part:
+) -> Part:
     """Returns a part of the sweep: the names of items, and the programs of each."""
 
     def check(asked: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         for name in asked:
             yield name, outcome(programs(name))
 
-    return sweeping.Part(names, check)
+    return Part(names, check)
 
 
 PARTS = {
@@ -233,9 +216,8 @@ PARTS = {
 
 def run(out: Path, items: Iterable[str], jobs: int, seconds: float) -> None:
     """Builds items that the file has no outcome of; see ``tools.sweep.sweeping.sweep``."""
-    sweeping.PARTS.update(PARTS)
     command = (sys.executable, "-m", "tools.rtx_builds", "--work")
-    sweeping.sweep(out, items, jobs, seconds, command=command)
+    sweep(out, items, PARTS, jobs, seconds, command)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -327,7 +309,7 @@ def present_code() -> str:
 
 def latest(out: Path) -> list[dict[str, Any]]:
     """Returns the last row of each item in a file."""
-    return list({row["item"]: row for row in sweeping.rows(out)}.values())
+    return list({row["item"]: row for row in rows_of(out)}.values())
 
 
 def forget(out: Path, pattern: str) -> None:
@@ -361,8 +343,7 @@ def main() -> None:
     options = arguments()
     if options.work:
         warnings.simplefilter("ignore")
-        sweeping.PARTS.update(PARTS)
-        sweeping.work()
+        work(PARTS)
         return
     out = options.out or ROOT / ".cache" / "rtx-builds" / f"{present_code()}.jsonl"
     if options.table:

@@ -5,12 +5,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from tests.architectures.test_architectures import TOLERANCE
 from tests.architectures.zoo import ZOO
 from tests.support.shards import some
 from torchtrt.tensorrt import is_real
 
 pytestmark = pytest.mark.skipif(is_real(), reason="takes minutes of building")
+
+
+TOLERANCE = 1e-4
 
 
 def close(actual, expected):

@@ -1,1 +1,1 @@
-"""Everything that has a known answer, on the TensorRT in use: ``python -m tools.sweep``."""
+"""Sizes, masks and forms that no case has, on the TensorRT in use: ``python -m tools.sweep``."""

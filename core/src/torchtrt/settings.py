@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OperatorBase
 
 from torchtrt import peer_settings
 from torchtrt.capability import Capability
@@ -48,6 +47,7 @@ from torchtrt.setting_kinds import (
     setting,
 )
 from torchtrt.targets import Target, qualified_name
+from torchtrt.torch_internals import OperatorBase
 
 TargetSpec = Target | str
 

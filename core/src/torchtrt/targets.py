@@ -16,13 +16,18 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from torchtrt.errors import (
     AmbiguousTargetError,
     InvalidTargetError,
     UnknownTargetError,
     did_you_mean,
+)
+from torchtrt.torch_internals import (
+    HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    registered_ops,
 )
 
 Target = Callable[..., Any]
@@ -186,7 +191,7 @@ def op_of_function(path: str) -> str | None:
 
 def _namespaces() -> set[str]:
     """Returns what the names of ops begin with: libraries, and Python's modules whose functions are ops."""
-    registered = torch._C._dispatch_get_all_op_names()
+    registered = registered_ops()
     return {*_PYTHON_MODULES, "higher_order", *(name.partition("::")[0] for name in registered)}
 
 
@@ -203,7 +208,7 @@ def _known_names(path: str) -> Iterable[str]:
 
 @functools.lru_cache(maxsize=2)
 def _operator_names(*, with_overload: bool) -> tuple[str, ...]:
-    names = (name.replace("::", ".", 1) for name in torch._C._dispatch_get_all_op_names())
+    names = (name.replace("::", ".", 1) for name in registered_ops())
     if with_overload:
         return tuple(sorted(n if n.count(".") > 1 else f"{n}.default" for n in names))
     return tuple(sorted({".".join(name.split(".")[:2]) for name in names}))

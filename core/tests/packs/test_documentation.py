@@ -111,6 +111,7 @@ COMMANDS = (
     "triton",
     "new-pack",
     "profile",
+    "verify",
 )
 
 

@@ -1,11 +1,6 @@
 """The pack as a whole, and each of its ops against PyTorch; attention by aten_core's cases too, which it overrides."""
 
-import torch
-
-from torchtrt.testing import PackConformance, TensorSpec, op_case
-
-MASK = TensorSpec("3 4", torch.bool)
-WHOLE = TensorSpec("2 6", torch.int64)
+from torchtrt.testing import PackConformance, cases_of
 
 
 class TestAtenExperimental(PackConformance):
@@ -23,12 +18,4 @@ class TestAtenExperimental(PackConformance):
     } | {
         "torchtrt_experimental.rotary_embedding.default": "test_rotary_embeddings.py has its own, on each TensorRT"
     }
-    cases = (
-        op_case("aten.nonzero.default", MASK),
-        op_case("aten.nonzero.default", "3 4", label="all"),
-        op_case("aten.masked_select.default", "3 4", MASK),
-        op_case("aten.index.Tensor", "3 4", [MASK], label="mask"),
-        op_case("aten._unique2.default", WHOLE, True, True, True),
-        op_case("aten.unique_consecutive.default", WHOLE, True, True),
-        op_case("aten.unique_dim.default", WHOLE, 0, True, True, True),
-    )
+    cases = cases_of("aten_experimental")

@@ -73,10 +73,14 @@ def test_a_model_that_changes_with_each_call_causes_a_warning():
     """It names the attribute; the program stays the same."""
     model = made()
     follower = followed(model)
-    with pytest.warns(FollowWarning, match="has had 16 structures.*'epoch'"):
+
+    def call_in_17_epochs():
         for epoch in range(17):
             model.epoch = epoch
             agree(follower, model, X)
+
+    with pytest.warns(FollowWarning, match="has had 16 structures.*'epoch'"):
+        call_in_17_epochs()
     assert 1 == len(programs(follower))
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract.converters import Converter
 from torchtrt.contract.functions import (
@@ -22,6 +21,7 @@ from torchtrt.contract.functions import (
 )
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.targets import Target, qualified_name
+from torchtrt.torch_internals import pytree
 
 
 class SchemaArguments:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
 from torchtrt.contract import CallingConvention
@@ -30,6 +29,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import engine_dtype, to_trt_dtype
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.shims import mark_output
+from torchtrt.torch_internals import pytree
 
 
 class TRTInterpreter:

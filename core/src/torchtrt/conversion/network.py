@@ -7,12 +7,11 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from torch.utils._pytree import tree_leaves
-
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe
+from torchtrt.torch_internals import pytree
 
 FOREIGN = "A converter must keep no tensor and no context of another conversion."
 
@@ -183,7 +182,9 @@ class CheckedNetwork:
 
     def _advice(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Returns what to do if an argument is a tensor of another network."""
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, trt.ITensor)]
+        tensors = [
+            each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, trt.ITensor)
+        ]
         return "" if all(map(self.owns, tensors)) else f" {FOREIGN}"
 
 

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.capability import Capability
 from torchtrt.contract import arguments_of
 from torchtrt.registry.candidate import RejectionCode, Resolution
+from torchtrt.torch_internals import HigherOrderOperator, OpOverload
 
 _RESOLUTION = "torchtrt_resolution"
 _LEFT = "torchtrt_left_in_torch"
@@ -111,7 +112,7 @@ def is_never_folded(node: Node) -> bool:
 def inner_graphs(node: Node) -> list[GraphModule]:
     """Returns the graphs inside a node: the branches of ``cond``, the condition and the body of ``while_loop``."""
     owner = node.graph.owning_module
-    if not isinstance(node.target, torch._ops.HigherOrderOperator) or owner is None:
+    if not isinstance(node.target, HigherOrderOperator) or owner is None:
         return []
     attributes = [source for source in node.all_input_nodes if source.op == "get_attr"]
     values = [attrgetter(str(source.target))(owner) for source in attributes]
@@ -128,13 +129,13 @@ def model_line(node: Node) -> str:
 
 def mutates(node: Node) -> bool:
     """Returns whether a call writes to one of its arguments."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
 def writes(node: Node) -> bool:
     """Returns whether a call writes to its first argument, or is a view of it that others only write to."""
     return mutates(node) or (
-        isinstance(node.target, torch._ops.OpOverload)
+        isinstance(node.target, OpOverload)
         and declares_alias(node.target)
         and bool(node.users)
         and all(user.args[:1] == (node,) and writes(user) for user in node.users)
@@ -149,7 +150,7 @@ def draws_random_numbers(node: Node) -> bool:
     return all(arguments[name] for name in _CHANCES if name in arguments)
 
 
-def declares_alias(target: torch._ops.OpOverload) -> bool:
+def declares_alias(target: OpOverload) -> bool:
     """Returns whether an op's schema declares that a result is an argument's memory."""
     return any(value.alias_info is not None for value in target._schema.returns)
 

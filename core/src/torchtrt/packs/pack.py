@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from torch._ops import OpOverload
 
 from torchtrt.capability import Capability
 from torchtrt.contract import (
@@ -28,11 +27,13 @@ from torchtrt.packs.registrations import (
     Decomposition,
     LoweringPass,
     Registration,
+    checks_of,
     joined_checks,
     register,
     target_or_name,
 )
 from torchtrt.targets import Target, canonical_spelling, parse_targets, qualified_name
+from torchtrt.torch_internals import OpOverload
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""

@@ -18,7 +18,8 @@ from typing import Any
 def process_state() -> dict[str, Any]:
     """Returns what is common to a whole process, by a name that users see in messages."""
     import torch
-    from torch._tensor_str import PRINT_OPTS
+
+    from torchtrt.torch_internals import print_options
 
     numpy = sys.modules.get("numpy")
     root = logging.getLogger()
@@ -56,7 +57,7 @@ def process_state() -> dict[str, Any]:
             for name in ("enabled", "benchmark", "deterministic", "allow_tf32")
         ],
         "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "torch.set_printoptions(...)": repr(vars(PRINT_OPTS)),
+        "torch.set_printoptions(...)": repr(print_options()),
     }
     if numpy is not None:
         state["numpy.geterr()"] = dict(numpy.geterr())

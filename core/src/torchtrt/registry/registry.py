@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
-from torch._ops import OpOverloadPacket
 from torch.fx import Node
 
 from torchtrt.contract import Converter, to_rejection
@@ -33,6 +32,7 @@ from torchtrt.registry.order import Conflict, preferred_first
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name
+from torchtrt.torch_internals import OpOverloadPacket
 
 Default = TypeVar("Default")
 

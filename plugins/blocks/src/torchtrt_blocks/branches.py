@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import value_of
+from torchtrt_blocks.torch_internals import pytree
 
 
 def branch_results(node: Node) -> list[list[Any]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
@@ -32,6 +31,7 @@ from torchtrt.targets import (
     parse_targets,
     qualified_name,
 )
+from torchtrt.torch_internals import OpOverload
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
 from torchtrt_cli.file_kinds import other_kind

@@ -96,12 +96,11 @@ def show(found: Installed) -> None:
 
 def _told_missing(names: Sequence[str]) -> Iterator[str]:
     """Yields facts about ops that are not here: about each of a library that is, and then about those of others."""
-    import torch
-
     from torchtrt.errors import UnknownTargetError
     from torchtrt.targets import parse_target
+    from torchtrt.torch_internals import registered_ops
 
-    libraries = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+    libraries = {name.partition("::")[0] for name in registered_ops()}
     misspelt = [name for name in names if name.partition(".")[0] in libraries]
     for name in misspelt:
         try:

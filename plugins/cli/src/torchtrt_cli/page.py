@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt import __version__
 from torchtrt.errors import UnsupportedProgramError
@@ -25,6 +24,7 @@ from torchtrt.packs import loaded_packs
 from torchtrt.registry import Resolution
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.torch_internals import pytree
 from torchtrt_cli.converters import pack_as_json
 from torchtrt_cli.coverage import coverages, named
 from torchtrt_compiler.coverage import share

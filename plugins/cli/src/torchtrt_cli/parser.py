@@ -77,10 +77,37 @@ def _add_commands_on_packs(commands: Commands) -> None:
     use = "list every converter and decomposition, with its function, dtypes and checks"
     converters.add_argument("--verbose", action="store_true", help=use)
 
+    _add_verify(commands)
     summary = "show how many of PyTorch's own samples of each op are converted, and what is not"
     coverage = _add(commands, "coverage", summary, "torchtrt_cli.coverage:run")
     examples = "an op: torch.add, nn.functional.relu, softmax"
     coverage.add_argument("op", nargs="?", metavar="OP", help=examples)
+
+
+def _add_verify(commands: Commands) -> None:
+    """Adds the command that verifies a TensorRT."""
+    summary = "run everything with a known answer on the TensorRT in use, and write a report of what disagrees"
+    verify = _add(commands, "verify", summary, "torchtrt_cli.verify:run")
+    parts = ("cases", "samples", "architectures")
+    use = "run only cases of packs, PyTorch's samples, or architectures of libraries; may be given several times"
+    verify.add_argument("--part", action="append", dest="parts", choices=parts, help=use)
+    use = "run only the cases of a pack; may be given several times"
+    verify.add_argument("--packs", action="append", default=[], metavar="NAME", help=use)
+    use = "run only ops whose names match, such as aten.gelu or 'aten.*pool*'; may be given several times"
+    verify.add_argument("--ops", action="append", default=[], metavar="PATTERN", help=use)
+    use = "run one case of a report again; may be given several times"
+    verify.add_argument("--case", action="append", default=[], dest="cases", metavar="ID", help=use)
+    use = "stop after so many seconds; another run goes on there"
+    verify.add_argument("--time-limit", type=float, metavar="SECONDS", help=use)
+    use = "end a case that gives no answer for so many seconds (120)"
+    verify.add_argument("--case-time-limit", type=float, default=120.0, metavar="SECONDS", help=use)
+    use = "the number of processes that build engines (half of the CPU cores, at most 8)"
+    verify.add_argument("--workers", type=int, metavar="N", help=use)
+    use = "the folder of the report and of the outcomes (torchtrt-verify)"
+    verify.add_argument(
+        "--output", type=Path, default=Path("torchtrt-verify"), metavar="FOLDER", help=use
+    )
+    _add_set(verify)
 
 
 def _add_commands_on_models(commands: Commands) -> None:

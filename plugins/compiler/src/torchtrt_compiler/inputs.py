@@ -9,9 +9,9 @@ from operator import index
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import InputError
+from torchtrt.torch_internals import pytree
 
 
 @dataclass(frozen=True)

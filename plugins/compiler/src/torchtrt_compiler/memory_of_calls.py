@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import arguments_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import declares_alias
 from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.torch_internals import FakeTensor
 
 aten = torch.ops.aten
@@ -75,7 +75,7 @@ def may_share(node: Node) -> Sequence[Node]:
         owner = node.graph.owning_module
         is_engine = owner and not isinstance(owner.get_submodule(str(target)), GraphModule)
         return () if is_engine else node.all_input_nodes
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         if target in UNDECLARED:
             return () if shares_memory(node) is False else node.all_input_nodes
         if not declares_alias(target):
@@ -140,7 +140,7 @@ def certain_source(node: Node) -> Node | None:
     if target is operator.getitem:
         source = node.args[0]
         return certain_source(source) if isinstance(source, Node) else None
-    if not isinstance(target, torch._ops.OpOverload) or not node.args:
+    if not isinstance(target, OpOverload) or not node.args:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in ALWAYS_VIEWS or not target._can_decompose())
@@ -151,7 +151,7 @@ def certain_source(node: Node) -> Node | None:
 def copies_by_strides(node: Node) -> bool:
     """Returns whether an op returns a view of its argument for some strides and a copy for others, as ``reshape``."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not declares_alias(target):
+    if not isinstance(target, OpOverload) or not declares_alias(target):
         return False
     if target in _CONVERSIONS:
         return _format_of(node) not in (None, torch.preserve_format) and _keeps_dtype(node)

@@ -8,9 +8,7 @@ import torchtrt
 from torchtrt.errors import RefitError
 from torchtrt.testing import (
     PackConformance,
-    TensorSpec,
-    decomposition_case,
-    op_case,
+    cases_of,
     run_compiled,
     tensorrts,
 )
@@ -156,20 +154,6 @@ def test_what_follows_int8_is_float32_beside_float16(tensorrt):
         torch.testing.assert_close(result, expected[place], rtol=1e-5, atol=1e-5)
 
 
-SCALE, SCALES = torch.tensor(0.05), torch.tensor([0.1, 0.02, 0.3])
-NOT_NUMBERS = TensorSpec(values=[torch.nan, torch.inf, -torch.inf])
-WIDE = {"low": -9, "high": 9}
-HALF = (torch.float32, torch.float16)
-TENSOR, CHANNEL = (
-    f"aten.fake_quantize_per_{kind}_affine.default" for kind in ("tensor", "channel")
-)
-
-
-def integers(*values):
-    """Returns zero points."""
-    return torch.tensor(values, dtype=torch.int32)
-
-
 class TestQuantization(PackConformance):
     """What is TensorRT's int8 becomes its layers, and the rest ordinary ones; corners have PyTorch's values."""
 
@@ -197,57 +181,7 @@ class TestQuantization(PackConformance):
         "test_modelopt.py and test_torchao.py compare it with the libraries",
     )
     sizes = ("fixed sizes",)  # PyTorch's fake kernels of these ops take no others
-    cases = (
-        op_case(TENSOR, TensorSpec("batch length", **WIDE), 0.05, 0, -128, 127, dtypes=HALF),
-        op_case(TENSOR, NOT_NUMBERS, 0.05, 0, -128, 127, label="not-numbers", dtypes=HALF),
-        decomposition_case(TENSOR, "0 3", 0.05, 0, -128, 127, label="empty", dtypes=HALF),
-        decomposition_case(TENSOR, "", 0.05, 0, -128, 127, label="no-dims", dtypes=HALF),
-        decomposition_case(TENSOR, NOT_NUMBERS, 0.05, 3, 0, 255, label="zero-point", dtypes=HALF),
-        decomposition_case(TENSOR, "0 3", 0.05, 3, 0, 255, label="empty-zero-point", dtypes=HALF),
-        decomposition_case(
-            TENSOR, TensorSpec("4 3", **WIDE), 0.003, 3, -32768, 32767, label="steps", dtypes=HALF
-        ),
-        op_case(
-            CHANNEL,
-            TensorSpec("batch 3", **WIDE),
-            SCALES,
-            integers(0, 0, 0),
-            1,
-            -128,
-            127,
-            dtypes=HALF,
-        ),
-        decomposition_case(
-            CHANNEL,
-            TensorSpec("batch 3", **WIDE),
-            SCALES,
-            torch.tensor([0.3, 1.5, 2.7]),
-            1,
-            0,
-            127,
-            label="fractions",
-            dtypes=HALF,
-        ),
-        *(
-            decomposition_case(
-                "aten.fake_quantize_per_tensor_affine.tensor_qparams",
-                *args,
-                label=label,
-                dtypes=HALF,
-            )
-            for label, args in {
-                "": (TensorSpec("4 3", **WIDE), SCALE, integers(2)[0], 0, 255),
-                "vector": ("", SCALE.reshape(1), integers(1), 0, 255),
-                "run-time": (
-                    "batch length",
-                    TensorSpec(values=0.05, dtype=torch.float32),
-                    TensorSpec(values=3, dtype=torch.int32),
-                    -128,
-                    127,
-                ),
-            }.items()
-        ),
-    )
+    cases = cases_of("quantization")
 
 
 class SumOfQuantized(nn.Module):

@@ -6,41 +6,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from tests.support.processes import run_python
-from torchtrt.testing import PackConformance, TensorSpec, decomposition_case
+from torchtrt.testing import PackConformance, cases_of
 from torchtrt_converters_transformers.decompositions.attention import cached_attention
-
-OP = "torchtrt_transformers.cached_attention.default"
-DIMENSIONS = {"new": (1, 3, 6), "cached": (1, 9, 40)}
-
-
-def allowed(*sizes):
-    """Booleans: which place may be read."""
-    return TensorSpec(" ".join(map(str, sizes)), dtype=torch.bool)
-
-
-def case(query_heads, heads, *, cached=True, softcap=None, rows="1", half=False, label):
-    """A case with so many heads; ``rows`` are those of the cache's mask.
-
-    In float16 sums of products are rounded before they are added, and in another order.
-    """
-    new = f"batch {heads} new 8"
-    past = f"batch {heads} cached 8"
-    return decomposition_case(
-        OP,
-        f"batch {query_heads} new 8",
-        new,
-        new,
-        allowed("batch", 1, "new", "new"),
-        past if cached else None,
-        past if cached else None,
-        allowed("batch", 1, rows, "cached") if cached else None,
-        0.35,
-        softcap,
-        dtypes=(torch.float16,) if half else (torch.float32,),
-        tolerance=5e-3 if half else None,
-        dimensions=DIMENSIONS,
-        label=label,
-    )
 
 
 class TestTransformers(PackConformance):
@@ -50,13 +17,7 @@ class TestTransformers(PackConformance):
     without_case = {
         "transformers.grouped_mm_fallback.default": "test_current_layers.py: its groups must be in order"
     }
-    cases = (
-        case(4, 4, label="as many keys as queries"),
-        case(6, 2, rows="new", label="grouped queries and a mask for each token"),
-        case(4, 1, softcap=2.0, label="capped scores"),
-        case(4, 2, softcap=2.0, cached=False, label="capped scores without a cache"),
-        case(4, 2, half=True, label="in float16"),
-    )
+    cases = cases_of("transformers")
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])

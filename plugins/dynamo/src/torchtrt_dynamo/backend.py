@@ -19,11 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
-from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 from torch.nn import functional as F
-from torch.utils._python_dispatch import _disable_current_modes
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
@@ -32,6 +29,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.refit import refit_with_memory
+from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark
 
@@ -260,7 +258,7 @@ class _Engines:
                 "torch._dynamo.mark_dynamic(x, dim, min=, max=)."
             )
         given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
-        with warnings.catch_warnings(), _disable_current_modes():
+        with warnings.catch_warnings(), without_modes():
             warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._compiled:
@@ -357,7 +355,7 @@ class _WithWeights:
         # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
         changed = [_weight_name(place) for place in self._constant]
         try:
-            with torch.no_grad(), _disable_current_modes():
+            with torch.no_grad(), without_modes():
                 refit_with_memory(self.compiled, given, changed)
         except RefitError:  # immutable, or a value of a weight is compiled in
             return False

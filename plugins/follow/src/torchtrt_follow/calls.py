@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import get_autocast_dtype, is_autocast_enabled
 from torch.autograd import forward_ad
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import InputError, kind_of
+from torchtrt.torch_internals import pytree
 from torchtrt_follow.sizes import Bounds, declared_bounds
 from torchtrt_runtime.torch_internals import is_tracing, peek_interpreter_stack
 

@@ -12,9 +12,9 @@ from numbers import Integral
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import InputError, kind_of
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import Input
 
 Shapes = Sequence[Sequence[int]]

@@ -14,9 +14,9 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError, kind_of
+from torchtrt.torch_internals import pytree
 from torchtrt_follow.libraries import only_collects
 from torchtrt_follow.scales import replace_scales
 from torchtrt_follow.state import ModelState

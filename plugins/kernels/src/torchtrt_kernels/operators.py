@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from torchtrt.contract import Reject
 from torchtrt.errors import PackError
-from torchtrt_kernels.torch_internals import has_fake_implementation, has_kernel
+from torchtrt_kernels.torch_internals import OpOverload, has_fake_implementation, has_kernel
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import Converter, Validator
 from torchtrt.conversion import ConversionContext
@@ -20,7 +19,7 @@ from torchtrt.tensorrt import Capability
 from torchtrt_kernels.calls import PluginCheck, describe_call, tensor_nodes
 from torchtrt_kernels.operators import PluginOp, check_op
 from torchtrt_kernels.tensorrt_plugins import make_plugin
-from torchtrt_kernels.torch_internals import op_of
+from torchtrt_kernels.torch_internals import op_of, pytree
 
 
 def register_kernel(

@@ -1,4 +1,4 @@
-"""The parts of PyTorch without a public name that kernels in engines need.
+"""The parts of PyTorch without a public name that kernels in engines need. They ran with PyTorch 2.11, 2.13 and 2.15.
 
 Functions import the slow modules, which exporting has imported before a call is described.
 """
@@ -11,7 +11,18 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
-from torch._ops import OpOverload
+
+from torchtrt.torch_internals import OpOverload, pytree
+
+__all__ = [
+    "OpOverload",
+    "SymbolicCall",
+    "example_size",
+    "has_fake_implementation",
+    "has_kernel",
+    "op_of",
+    "pytree",
+]
 
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _KEYS = {"cpu": "CPU", "cuda": "CUDA"}

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
 
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import HigherOrderOperator, OpOverload
 from torchtrt_runtime.torch_internals import is_dispatched
 
 _MODULES = ("_operator", "builtins", "math", "torch", "torch.fx.experimental.sym_node")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torchtrt_testing.conformance import PackConformance
     from torchtrt_testing.pack_cases import cases_of, first_party_cases
     from torchtrt_testing.tensors import DIMENSIONS, TensorSpec
+    from torchtrt_testing.verification.running import verify
     from torchtrt_testing.versions import tensorrts
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "op_case",
     "run_compiled",
     "tensorrts",
+    "verify",
 ]
 
 _MODULES = {
@@ -46,6 +48,7 @@ _MODULES = {
     "op_case": "cases",
     "run_compiled": "checking",
     "tensorrts": "versions",
+    "verify": "verification.running",
 }
 
 

@@ -17,11 +17,11 @@ from unittest import mock
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.errors import BuildError, ConversionError, FullCompilationError
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import export
 from torchtrt_testing.tensors import USUAL

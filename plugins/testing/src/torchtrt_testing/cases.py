@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnknownTargetError
 from torchtrt.packs import load_packs, problems
 from torchtrt.targets import parse_target
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.tensors import DIMENSIONS, Sizes, TensorSpec, is_shape
 
 

@@ -10,19 +10,23 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.testing._comparison import default_tolerances
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, NoEngineWarning
 from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import Capability, has_dtype, is_real, supports
+from torchtrt.tensorrt.selection import device_objection
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL, Sizes
+from torchtrt_testing.torch_internals import default_tolerances
 
-FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0}
-"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
+FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0, "verify": False}
+"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing.
+
+The caller compares engines. ``verify`` would compare them too, with the tensors of the program, which is on the CPU.
+"""
 
 
 def check_case(
@@ -43,7 +47,12 @@ def check_case(
         FullCompilationError: Something would stay in PyTorch.
         AssertionError: The results differ, or the op was not converted.
     """
-    chosen = chosen_settings(settings or {})
+    compare_case(case, compile_case(case, varying, settings or {}), varying)
+
+
+def compile_case(case: OpCase, varying: bool, settings: Mapping[str, Any]) -> Any:
+    """Returns a case as a compiled model; raises what ``check_case`` does about what stays in PyTorch."""
+    chosen = chosen_settings(settings)
     exported = export(case, varying)
     if case.rejected:
         with warnings.catch_warnings():
@@ -63,6 +72,15 @@ def check_case(
             f"{case}: no engine has {', '.join(sorted(missing))}. The engines have {', '.join(sorted(converted))}. "
             "If the op is decomposed, write decomposition_case(op, ...) instead of op_case."
         )
+    return compiled
+
+
+def compare_case(case: OpCase, compiled: Callable[..., Any], varying: bool) -> None:
+    """Compares a compiled case with PyTorch, for each of its sizes if they vary.
+
+    Raises:
+        AssertionError: The results differ.
+    """
     model = case.model()
     for point in (MINIMUM, USUAL, MAXIMUM) if varying and case.varies else (USUAL,):
         inputs = case.inputs(point)
@@ -113,10 +131,18 @@ def _is_half(tensor: torch.Tensor) -> bool:
 
 def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
     """Returns what a compiled model makes of tensors, on the CPU, wherever the TensorRT in use computes."""
-    device = torch.device("cuda" if is_real() else "cpu")
+    device = engine_device()
     with torch.no_grad():
         result = compiled(*(x.to(device) for x in inputs))
     return pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, result)
+
+
+def engine_device() -> torch.device | None:
+    """Returns the device of this machine that runs engines of the TensorRT in use; ``None`` if none does."""
+    names = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    return next(
+        (device for device in map(torch.device, names) if not device_objection(device)), None
+    )
 
 
 @functools.lru_cache(maxsize=64)

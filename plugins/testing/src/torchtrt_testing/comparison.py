@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import torch
-from torch.testing._comparison import default_tolerances
-from torch.utils import _pytree as pytree
 
+from torchtrt.torch_internals import pytree
 from torchtrt_testing.op_info import Sample
+from torchtrt_testing.torch_internals import default_tolerances
 
 BOUNDS = {
     "bernoulli": (0, 1),

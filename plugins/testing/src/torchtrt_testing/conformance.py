@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._ops import OpOverload
 
 import torchtrt
 from torchtrt.contract import (
@@ -33,6 +32,7 @@ from torchtrt.packs import (
 from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_testing import loading_effects, nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import (

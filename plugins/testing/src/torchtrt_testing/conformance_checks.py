@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.contract import Validator, to_rejection
@@ -22,6 +21,7 @@ from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import parse_target, qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.catalogue import FILE, Catalogue, CataloguedPack
 from torchtrt_testing import nodes
 from torchtrt_testing.cases import OpCase

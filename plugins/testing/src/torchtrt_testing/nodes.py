@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
     StatelessSymbolicContext,
 )
+
+from torchtrt.torch_internals import OpOverload
+from torchtrt_testing.torch_internals import FakeTensor, FakeTensorMode
 
 KINDS = (
     (torch.float32, 0, False),

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
+
+from torchtrt.torch_internals import pytree
+from torchtrt_testing.torch_internals import op_database
 
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
 LIMIT = 12
@@ -87,13 +89,10 @@ def _is_tensor(leaf: Any) -> bool:
 @functools.cache
 def ops() -> dict[str, Any]:
     """Returns the ops of the suite, by name."""
-    # Imported here because it takes seconds.
-    from torch.testing._internal.common_methods_invocations import op_db
-
     patterns = [re.compile(pattern) for pattern in NOT_FORWARD]
     return {
         op.full_name: op
-        for op in sorted(op_db, key=lambda op: op.full_name)
+        for op in sorted(op_database(), key=lambda op: op.full_name)
         if not any(pattern.fullmatch(op.full_name) for pattern in patterns)
     }
 

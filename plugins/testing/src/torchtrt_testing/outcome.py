@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,18 +10,16 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
-from torchtrt.tensorrt import is_real
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt_reference import VERSIONS
+from torchtrt_testing.checking import engine_device
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
-
-REASONS_EACH = 3
-"""The maximum number of reasons that are kept of one sample: the first ones."""
+from torchtrt_testing.verification.findings import rejection
 
 
 @dataclass(frozen=True)
@@ -80,31 +77,24 @@ def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any)
         expected: What ``torchtrt_testing.comparison.eager`` gives for it.
         **settings: Settings of the compilation.
     """
-    device = torch.device("cuda" if is_real() else "cpu")
     try:
-        compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
-        nothing = not compiled.report.blocks
-        tensors = [tensor.to(device) for tensor in sample.tensors]
-        results = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
-        actual = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, results)
+        actual, has_engines = run_sample(sample, exported, **settings)
     except (FullCompilationError, UnsupportedProgramError) as error:
-        return Outcome(REJECTED, _reason(error))
+        return Outcome(REJECTED, rejection(error))
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return Outcome(CRASHED, " ".join(text.split())[:300])
     wrong = difference(sample, exported, actual, expected)
     if wrong is not None:
         return Outcome(WRONG, wrong)
-    return Outcome(NOTHING if nothing else CORRECT)
+    return Outcome(CORRECT if has_engines else NOTHING)
 
 
-def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
-    """Returns why nodes stayed in PyTorch: each op, and the reason of the last converter that was tried."""
-    if isinstance(error, UnsupportedProgramError):
-        return str(error)
-    reasons = dict.fromkeys(
-        f"{each.op.removesuffix('.default')}: {each.reasons[-1].splitlines()[-1]}"
-        for each in error.missing
-    )
-    text = "; ".join(list(reasons)[:REASONS_EACH])
-    return re.sub(r"reference@[\d.]+", "this TensorRT", text)
+def run_sample(sample: Sample, exported: Any, **settings: Any) -> tuple[list[Any], bool]:
+    """Returns a sample's results with its inputs as they are afterwards, and whether it became engines."""
+    compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
+    device = engine_device()
+    tensors = [tensor.to(device) for tensor in sample.tensors]
+    results = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
+    on_cpu: list[Any] = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, results)
+    return on_cpu, bool(compiled.report.blocks)

@@ -32,13 +32,14 @@ from torchtrt_torchscript.operands import (
     knows_another_name,
 )
 from torchtrt_torchscript.source_location import SITE, Site, source_line
+from torchtrt_torchscript.torch_internals import ScriptNode
 
 _NO_LIMIT = 2**31 - 1
 """TorchScript writes a number from here on where a loop's trips are not counted."""
 
 
 def run_branch(
-    runner: BlockRunner, node: torch._C.Node, condition: Any, env: Environment
+    runner: BlockRunner, node: ScriptNode, condition: Any, env: Environment
 ) -> list[Any]:
     """Returns what a ``prim::If`` makes whose condition is known only when the engine runs."""
     captured = CapturedValues(runner, node, env)
@@ -50,7 +51,7 @@ def run_branch(
 
 
 def _run_branch(
-    runner: BlockRunner, node: torch._C.Node, condition: Any, captured: CapturedValues
+    runner: BlockRunner, node: ScriptNode, condition: Any, captured: CapturedValues
 ) -> list[Any]:
     """Returns the results of TorchScript's ``if``: of one ``cond``, or of both branches and an elementwise choice."""
     blocks, count = list(node.blocks()), len(list(node.outputs()))
@@ -84,7 +85,7 @@ def _run_branch(
 
 def _branch_values(
     memory: Memory,
-    node: torch._C.Node,
+    node: ScriptNode,
     captured: CapturedValues,
     predicate: Any,
     ways: Sequence[_Way],
@@ -120,7 +121,7 @@ def _branch_values(
 
 def run_loop(
     runner: BlockRunner,
-    node: torch._C.Node,
+    node: ScriptNode,
     trip: int,
     limit: Any,
     condition: Any,
@@ -149,7 +150,7 @@ def run_loop(
 
 def _run_loop(
     runner: BlockRunner,
-    node: torch._C.Node,
+    node: ScriptNode,
     course: tuple[int, Any, Any],
     carried: Sequence[Any],
     captured: CapturedValues,
@@ -208,7 +209,7 @@ def _run_loop(
 
 def _loop_values(
     memory: Memory,
-    node: torch._C.Node,
+    node: ScriptNode,
     cells: _Cells,
     ran: Tensor,
     trip: int,
@@ -286,7 +287,7 @@ class _Cells:
         first, second = self.outside[one], self.outside[other]
         return isinstance(first, Tensor) and self.memory.may_share(first, second)
 
-    def check(self, node: torch._C.Node) -> None:
+    def check(self, node: ScriptNode) -> None:
         """Raises an error if a trip writes to a tensor that it has under another name too."""
         for cell in self.changed:
             if isinstance(self.outside[cell], Tensor) and len(self.group_of(cell)) > 1:
@@ -322,7 +323,7 @@ class _Way:
 
     @classmethod
     def of(
-        cls, memory: Memory, results: Sequence[Any], given: Sequence[Any], node: torch._C.Node
+        cls, memory: Memory, results: Sequence[Any], given: Sequence[Any], node: ScriptNode
     ) -> _Way:
         """Returns the facts about the results."""
         memory.reads(list(results), node)
@@ -352,7 +353,7 @@ class _Way:
 
 @contextlib.contextmanager
 def _exporting(
-    runner: BlockRunner, node: torch._C.Node, made: Callable[[], Iterable[tuple[Any, Any]]]
+    runner: BlockRunner, node: ScriptNode, made: Callable[[], Iterable[tuple[Any, Any]]]
 ) -> Iterator[None]:
     """Exports a branch or loop, and raises an error about the model if PyTorch cannot export it.
 
@@ -379,7 +380,7 @@ def _exporting(
         raise ExportError(message) from (None if unlike else error)
 
 
-def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
+def _either(predicate: Any, pair: Sequence[Any], node: ScriptNode) -> Any:
     """Returns the first or the second; one of them where the other is unset, because nothing reads it then."""
     first, second = pair
     if first is Uninitialized or second is Uninitialized:

@@ -6,23 +6,23 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import is_same_memory, storage_of
+from torchtrt.torch_internals import pytree
 from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
 from torchtrt_torchscript.memory import Memory
 from torchtrt_torchscript.numbers import Uninitialized, is_undecided
 from torchtrt_torchscript.operands import is_operand, knows_another_name, like, unwrapped
 from torchtrt_torchscript.source_location import source_line
+from torchtrt_torchscript.torch_internals import ScriptGraph, ScriptNode
 
 
 class BlockRunner(Protocol):
     """Runs the blocks inside a branch or a loop."""
 
-    graph: torch._C.Graph
+    graph: ScriptGraph
     memory: Memory
 
     def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
@@ -31,7 +31,7 @@ class BlockRunner(Protocol):
     def run_block(self, block: Any, env: Environment) -> list[Any]:
         """Runs the nodes of a block; returns its outputs."""
 
-    def run_node(self, node: torch._C.Node, env: Environment) -> None:
+    def run_node(self, node: ScriptNode, env: Environment) -> None:
         """Runs one node."""
 
 
@@ -58,7 +58,7 @@ class CapturedValues:
         leaves_unset: Whether some way through leaves a result unset, because it returns early.
     """
 
-    def __init__(self, runner: BlockRunner, node: torch._C.Node, env: Environment) -> None:
+    def __init__(self, runner: BlockRunner, node: ScriptNode, env: Environment) -> None:
         self._env, self._node, self._runner = env, node, runner
         self._trees: dict[int, tuple[list[Any], pytree.TreeSpec, list[int | None]]] = {}
         self.operands: list[Any] = []
@@ -89,7 +89,7 @@ class CapturedValues:
             for place in self._trees[name][2]
         )
 
-    def _read_early(self, nodes: Sequence[torch._C.Node], bases: set[int]) -> None:
+    def _read_early(self, nodes: Sequence[ScriptNode], bases: set[int]) -> None:
         """Reads the attributes and constants of the inside, so that they come from outside.
 
         Raises:
@@ -106,7 +106,7 @@ class CapturedValues:
             if is_read and each.output().unique() in bases:
                 raise ExportError(_stores(self._node, each))
 
-    def _names_from_outside(self, nodes: Sequence[torch._C.Node]) -> list[int]:
+    def _names_from_outside(self, nodes: Sequence[ScriptNode]) -> list[int]:
         """Returns the values that the inside reads and does not make."""
         blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
         read = [value for each in nodes for value in each.inputs()]
@@ -230,7 +230,7 @@ class CapturedValues:
                 raise ExportError(message)
 
 
-def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
+def _stores(node: ScriptNode, access: ScriptNode) -> str:
     return (
         f"{node.kind()} depends on data, and inside it the model stores into its attribute {access.s('name')!r}. "
         f"Store what the branch or loop returns, after it.\n{source_line(access)}"

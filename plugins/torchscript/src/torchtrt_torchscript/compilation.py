@@ -29,6 +29,7 @@ from torchtrt_torchscript.module import TorchScriptModule
 from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
 from torchtrt_torchscript.schema_to_op import known_op
 from torchtrt_torchscript.source_location import site_of, source_line
+from torchtrt_torchscript.torch_internals import ScriptGraph, ScriptNode, function_of_graph
 
 TorchScript: TypeAlias = Any
 """A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
@@ -190,9 +191,9 @@ def _load(file: Any) -> Any:
         raise InputError(message) from error
 
 
-def open_graph(graph: torch._C.Graph) -> TorchScriptModule:
+def open_graph(graph: ScriptGraph) -> TorchScriptModule:
     """Returns a TorchScript graph, such as ``torch._C.parse_ir`` makes, as a module that ``torch.export`` can trace."""
-    function: Any = torch._C._create_function_from_graph("graph", graph)
+    function: Any = function_of_graph("graph", graph)
     return TorchScriptModule(graph, function.schema)
 
 
@@ -241,7 +242,7 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
     return not missing
 
 
-def _why_unsupported(node: torch._C.Node) -> str:
+def _why_unsupported(node: ScriptNode) -> str:
     if has_no_evaluator(node):
         return "torchtrt has no evaluator for it, and PyTorch dispatches no such op"
     asked = None if node.schema() == NO_SCHEMA else known_op(node.schema())

@@ -15,24 +15,25 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt_torchscript.node_arguments import uncontained
+from torchtrt_torchscript.torch_internals import ScriptValue
 
 
 class ValueMap(MutableMapping[Any, Any]):
     """A mapping from values of a TorchScript graph, which are equal where they are the same value of the same graph."""
 
     def __init__(self) -> None:
-        self._items: dict[int, tuple[torch._C.Value, Any]] = {}
+        self._items: dict[int, tuple[ScriptValue, Any]] = {}
 
-    def __getitem__(self, value: torch._C.Value) -> Any:
+    def __getitem__(self, value: ScriptValue) -> Any:
         return self._items[value.unique()][1]
 
-    def __setitem__(self, value: torch._C.Value, item: Any) -> None:
+    def __setitem__(self, value: ScriptValue, item: Any) -> None:
         self._items[value.unique()] = (value, item)
 
-    def __delitem__(self, value: torch._C.Value) -> None:
+    def __delitem__(self, value: ScriptValue) -> None:
         del self._items[value.unique()]
 
-    def __iter__(self) -> Iterator[torch._C.Value]:
+    def __iter__(self) -> Iterator[ScriptValue]:
         return (value for value, _ in self._items.values())
 
     def __len__(self) -> int:
@@ -42,7 +43,7 @@ class ValueMap(MutableMapping[Any, Any]):
 class EvaluatedValueMap(ValueMap):
     """Holds the graph's constants too, and the lists and tuples made of what it holds."""
 
-    def __getitem__(self, value: torch._C.Value) -> Any:
+    def __getitem__(self, value: ScriptValue) -> Any:
         if value.unique() not in self._items:
             maker = value.node()
             if maker.kind() == "prim::Constant":
@@ -79,7 +80,7 @@ class ConversionCtx:
         self.label = ""
         self._names: set[str] = set()
 
-    def associate_value_and_tensor(self, value: torch._C.Value, tensor: Any) -> Any:
+    def associate_value_and_tensor(self, value: ScriptValue, tensor: Any) -> Any:
         """Sets the network tensor of an output of the node, and names it by the value's debug name.
 
         Returns:
@@ -94,7 +95,7 @@ class ConversionCtx:
         self.value_tensor_map[value] = tensor
         return tensor
 
-    def associate_value_and_ivalue(self, value: torch._C.Value, ivalue: Any) -> Any:
+    def associate_value_and_ivalue(self, value: ScriptValue, ivalue: Any) -> Any:
         """Sets an output of the node that is known already: a number, or a list of tensor containers.
 
         Returns:
@@ -103,7 +104,7 @@ class ConversionCtx:
         self.evaluated_value_map[value] = ivalue
         return ivalue
 
-    def record(self, value: torch._C.Value, held: Any) -> None:
+    def record(self, value: ScriptValue, held: Any) -> None:
         """Records what a value of the graph is, and what the values are that a list or tuple is made of."""
         if is_network_tensor(held):
             self.value_tensor_map[value] = held
@@ -114,7 +115,7 @@ class ConversionCtx:
             for part, item in zip(maker.inputs(), held, strict=False):
                 self.record(part, uncontained(item))
 
-    def result_of(self, value: torch._C.Value) -> Any:
+    def result_of(self, value: ScriptValue) -> Any:
         """Returns what has been associated with a value: a network tensor or a value.
 
         With neither there is a warning that names the value, and an error if something reads it.

@@ -19,9 +19,9 @@ from torch.fx.experimental.symbolic_shapes import (
     statically_known_true,
 )
 from torch.fx.traceback import annotate
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt.torch_internals import pytree
 from torchtrt_torchscript.branches_and_loops import run_branch, run_loop
 from torchtrt_torchscript.graphs import (
     Environment,
@@ -51,6 +51,7 @@ from torchtrt_torchscript.operators import (
     find_operator,
 )
 from torchtrt_torchscript.source_location import SITE, Site, source_line
+from torchtrt_torchscript.torch_internals import ScriptGraph, ScriptNode
 
 
 class GraphRunner:
@@ -62,11 +63,11 @@ class GraphRunner:
     """
 
     def __init__(
-        self, graph: torch._C.Graph, constants: Mapping[int, Callable[[], Any]] | None = None
+        self, graph: ScriptGraph, constants: Mapping[int, Callable[[], Any]] | None = None
     ) -> None:
         self.graph = graph
         self.memory = Memory()
-        self.assuming: list[torch._C.Node] = []
+        self.assuming: list[ScriptNode] = []
         self._guards = 0
         self._stored: dict[tuple[int, str], tuple[Tensor, Any]] = {}
         self._constants = constants or {}
@@ -127,7 +128,7 @@ class GraphRunner:
             self.run_node(node, env)
         return [env[value.unique()] for value in block.outputs()]
 
-    def run_node(self, node: torch._C.Node, env: Environment) -> None:
+    def run_node(self, node: ScriptNode, env: Environment) -> None:
         """Runs one node.
 
         Raises:
@@ -168,7 +169,7 @@ class GraphRunner:
         lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
-    def _note_assumptions(self, node: torch._C.Node, args: Sequence[Any]) -> None:
+    def _note_assumptions(self, node: ScriptNode, args: Sequence[Any]) -> None:
         """Records which nodes assume something about dynamic sizes: PyTorch reports only that something did."""
         for leaf in pytree.tree_leaves(args, is_leaf=is_undecided):
             for size in leaf.shape if isinstance(leaf, Tensor) else (leaf,):
@@ -179,7 +180,7 @@ class GraphRunner:
                     self._guards = count
                     return
 
-    def _note_memory(self, node: torch._C.Node, args: Sequence[Any], result: Any) -> None:
+    def _note_memory(self, node: ScriptNode, args: Sequence[Any], result: Any) -> None:
         """Records what a node's result stands in for, and what the node has written to."""
         if element := element_of(node.kind(), args):
             tensor, source = result, args[0]
@@ -202,14 +203,14 @@ class GraphRunner:
 
     # Structure
 
-    def _constant(self, node: torch._C.Node, env: Environment) -> None:
+    def _constant(self, node: ScriptNode, env: Environment) -> None:
         name = node.output().unique()
         registered = self._constants.get(name)
         env[name] = registered() if registered is not None else node.output().toIValue()
         if isinstance(env[name], Tensor):
             self.memory.outlives(env[name])
 
-    def _get_attribute(self, node: torch._C.Node, env: Environment) -> None:
+    def _get_attribute(self, node: ScriptNode, env: Environment) -> None:
         owner = env[node.input().unique()]
         if (id(owner), node.s("name")) in self._stored:
             _, env[node.output().unique()] = self._stored[id(owner), node.s("name")]
@@ -218,7 +219,7 @@ class GraphRunner:
         if isinstance(value, Tensor) and not isinstance(owner, Instance):
             self.memory.outlives(value)
 
-    def _set_attribute(self, node: torch._C.Node, env: Environment) -> None:
+    def _set_attribute(self, node: ScriptNode, env: Environment) -> None:
         owner, value = (env[each.unique()] for each in node.inputs())
         name = node.s("name")
         if isinstance(owner, Instance):
@@ -226,17 +227,17 @@ class GraphRunner:
         else:
             self._stored[id(owner), name] = owner.buffer_for(name, value), value
 
-    def _call_method(self, node: torch._C.Node, env: Environment) -> None:
+    def _call_method(self, node: ScriptNode, env: Environment) -> None:
         owner, *args = (env[value.unique()] for value in node.inputs())
         graph = owner.graph_of(node.s("name"))
         env[node.output().unique()] = GraphRunner(graph).run((owner, *args), self)
 
-    def _fork(self, node: torch._C.Node, env: Environment) -> None:
+    def _fork(self, node: ScriptNode, env: Environment) -> None:
         """Runs what is forked at once: nothing that it computes depends on when."""
         args = [env[value.unique()] for value in node.inputs()]
         env[node.output().unique()] = GraphRunner(node.g("Subgraph")).run(args, self)
 
-    def _choose(self, node: torch._C.Node, env: Environment) -> None:
+    def _choose(self, node: ScriptNode, env: Environment) -> None:
         """Runs ``prim::If``: the branch that is chosen where the condition is known, and otherwise both, as one op."""
         condition = env[node.input().unique()]
         then, otherwise = node.blocks()
@@ -251,7 +252,7 @@ class GraphRunner:
             results = run_branch(self, node, condition, env)
         self.assign(env, node.outputs(), results)
 
-    def _repeat(self, node: torch._C.Node, env: Environment) -> None:
+    def _repeat(self, node: ScriptNode, env: Environment) -> None:
         """Runs ``prim::Loop``: unrolled as long as its condition is known, and from there on as one op."""
         limit, condition, *carried = (env[value.unique()] for value in node.inputs())
         (body,) = node.blocks()
@@ -271,7 +272,7 @@ class GraphRunner:
         self.assign(env, node.outputs(), carried)
 
 
-def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
+def call(node: ScriptNode, args: Sequence[Any]) -> Any:
     """Returns what a node computes.
 
     PyTorch's op is called if it makes tensors, else an evaluator. A node with neither is
@@ -305,7 +306,7 @@ def _as_fraction(result: Any) -> Any:
     return float(result) if type(result) is int else result
 
 
-def _what_failed(node: torch._C.Node, args: Sequence[Any], error: Exception) -> str:
+def _what_failed(node: ScriptNode, args: Sequence[Any], error: Exception) -> str:
     if isinstance(error, (DependsOnDataError, GuardOnDataDependentSymNode)) or is_symbolic(args):
         return (
             f"{node.kind()} takes numbers that are known when the model is compiled; here one depends on data or on a "
@@ -320,7 +321,7 @@ def tensors_among(args: Sequence[Any]) -> list[Tensor]:
     return [arg for arg in args if isinstance(arg, Tensor)]
 
 
-def has_no_evaluator(node: torch._C.Node) -> bool:
+def has_no_evaluator(node: ScriptNode) -> bool:
     """Returns whether a node is neither structure, nor evaluated, nor an op of PyTorch."""
     kind = node.kind()
     known = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
@@ -342,7 +343,7 @@ def _always_raises(block: Any) -> bool:
     return any(node.kind() == "prim::RaiseException" for node in block.nodes())
 
 
-STRUCTURE: dict[str, Callable[[GraphRunner, torch._C.Node, Environment], None]] = {
+STRUCTURE: dict[str, Callable[[GraphRunner, ScriptNode, Environment], None]] = {
     "prim::Constant": GraphRunner._constant,
     "prim::GetAttr": GraphRunner._get_attribute,
     "prim::SetAttr": GraphRunner._set_attribute,

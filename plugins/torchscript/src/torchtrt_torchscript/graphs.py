@@ -7,7 +7,9 @@ from collections.abc import Container, Iterator
 from typing import Any, TypeAlias
 
 import torch
-from torch._ops import OpOverload
+
+from torchtrt.torch_internals import OpOverload
+from torchtrt_torchscript.torch_internals import ScriptNode, ScriptValue, has_kernel, parse_schema
 
 Environment: TypeAlias = dict[int, Any]
 """The value of each graph value, by its number."""
@@ -30,7 +32,7 @@ def every_node(block: Any) -> Iterator[Any]:
             yield from every_node(node.g("Subgraph"))
 
 
-def schema_of(node: torch._C.Node) -> str:
+def schema_of(node: ScriptNode) -> str:
     """Returns the schema of what a node calls, or its kind where it has none."""
     schema = node.schema()
     return node.kind() if schema == NO_SCHEMA else schema
@@ -39,10 +41,10 @@ def schema_of(node: torch._C.Node) -> str:
 @functools.cache
 def parsed_schema(text: str) -> Any:
     """Returns a function schema, parsed once."""
-    return torch._C.parse_schema(text)
+    return parse_schema(text)
 
 
-def written_inputs(node: torch._C.Node) -> list[torch._C.Value]:
+def written_inputs(node: ScriptNode) -> list[ScriptValue]:
     """Returns the inputs of a node that it writes to in place."""
     if node.schema() == NO_SCHEMA:
         return []
@@ -54,12 +56,12 @@ def written_inputs(node: torch._C.Node) -> list[torch._C.Value]:
     ]
 
 
-def makes_tensors(node: torch._C.Node) -> bool:
+def makes_tensors(node: ScriptNode) -> bool:
     """Returns whether a node's result is a tensor, several, or a list of them."""
     return any("Tensor" in str(value.type()) for value in node.outputs())
 
 
-def is_view(node: torch._C.Node) -> bool:
+def is_view(node: ScriptNode) -> bool:
     """Returns whether a node's result shares the memory of its first input, or is an element of it."""
     if node.schema() == NO_SCHEMA:
         return False
@@ -68,7 +70,7 @@ def is_view(node: torch._C.Node) -> bool:
     return aliased == [True, True]
 
 
-def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
+def base_of(value: ScriptValue, outside: Container[int]) -> ScriptValue:
     """Returns the value whose memory a value shares, through views that are not taken ``outside`` already."""
     while value.unique() not in outside and is_view(value.node()):
         value = value.node().inputsAt(0)
@@ -77,9 +79,9 @@ def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
 
 def overload_of(schema: str) -> OpOverload | None:
     """Returns the op of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
-    parsed = torch._C.parse_schema(schema)
+    parsed = parse_schema(schema)
     qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
-    if not torch._C._dispatch_has_kernel(qualified):
+    if not has_kernel(qualified):
         return None
     namespace, _, name = parsed.name.partition("::")
     try:

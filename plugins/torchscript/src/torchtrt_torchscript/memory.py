@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
+from torchtrt.torch_internals import pytree
 from torchtrt_torchscript.numbers import is_undecided
 from torchtrt_torchscript.source_location import source_line
+from torchtrt_torchscript.torch_internals import ScriptNode
 
 
 class StandIn(NamedTuple):
@@ -32,7 +33,7 @@ class StandIn(NamedTuple):
 
     tensor: Tensor
     originals: Sequence[Tensor]
-    node: torch._C.Node
+    node: ScriptNode
     read: Callable[[], Tensor] | None = None
     write: Callable[[], None] | None = None
 
@@ -42,7 +43,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._stand_ins: list[StandIn] = []
-        self._stale: dict[int, tuple[StandIn, torch._C.Node]] = {}
+        self._stale: dict[int, tuple[StandIn, ScriptNode]] = {}
         self._outside: set[int] = set()
         self._kept: dict[int, Any] = {}  # so that no number is given twice
         self._laid_out_anew: set[int] = set()
@@ -81,7 +82,7 @@ class Memory:
         tensor: Tensor,
         predicate: Tensor | Callable[[], Tensor],
         sides: Sequence[Tensor | None],
-        node: torch._C.Node,
+        node: ScriptNode,
     ) -> None:
         """Adds a stand-in for the first tensor where the predicate holds, else for the second.
 
@@ -120,7 +121,7 @@ class Memory:
                     waiting |= group - found
         return found
 
-    def reads(self, values: Any, node: torch._C.Node) -> None:
+    def reads(self, values: Any, node: ScriptNode) -> None:
         """Brings what is read up to date.
 
         Raises:
@@ -129,7 +130,7 @@ class Memory:
         for tensor in tensors_in(values):
             self._read(tensor, node)
 
-    def _read(self, tensor: Tensor, node: torch._C.Node) -> None:
+    def _read(self, tensor: Tensor, node: ScriptNode) -> None:
         """Brings one tensor up to date after a write to a tensor that it may share memory with.
 
         Raises:
@@ -146,7 +147,7 @@ class Memory:
         stand_in.tensor.copy_(stand_in.read())
         del self._stale[self._number(tensor)]
 
-    def writes(self, tensor: Tensor, node: torch._C.Node) -> None:
+    def writes(self, tensor: Tensor, node: ScriptNode) -> None:
         """Records that a tensor has been written to, and writes to those it stands in for.
 
         Raises:
@@ -154,7 +155,7 @@ class Memory:
         """
         self._write(tensor, node, None)
 
-    def _write(self, tensor: Tensor, node: torch._C.Node, source: StandIn | None) -> None:
+    def _write(self, tensor: Tensor, node: ScriptNode, source: StandIn | None) -> None:
         number = self._number(tensor)
         self.written.add(number)
         for each in self._stand_ins:
@@ -165,7 +166,7 @@ class Memory:
             if any(self._number(original) == number for original in each.originals):
                 self._mark(each.tensor, each, node)
 
-    def _write_through(self, stand_in: StandIn, node: torch._C.Node) -> None:
+    def _write_through(self, stand_in: StandIn, node: ScriptNode) -> None:
         if stand_in.write is None:
             self.loses(stand_in, node)
             return
@@ -175,7 +176,7 @@ class Memory:
         for original in stand_in.originals:
             self._write(original, node, stand_in)
 
-    def loses(self, stand_in: StandIn, node: torch._C.Node) -> None:
+    def loses(self, stand_in: StandIn, node: ScriptNode) -> None:
         """Records that the originals of a stand-in may have been written to, which cannot be decided.
 
         Raises:
@@ -187,7 +188,7 @@ class Memory:
                 if self._number(each.tensor) == self._number(original):
                     self.loses(StandIn(stand_in.tensor, each.originals, stand_in.node), node)
 
-    def _mark(self, tensor: Tensor, stand_in: StandIn, node: torch._C.Node) -> None:
+    def _mark(self, tensor: Tensor, stand_in: StandIn, node: ScriptNode) -> None:
         """Notes that a tensor is out of date since ``node`` wrote, and all stand-ins that were made of it.
 
         Raises:
@@ -214,9 +215,7 @@ class Memory:
         return number
 
 
-def _cannot_follow(
-    stand_in: StandIn, written: torch._C.Node, read: torch._C.Node | None = None
-) -> str:
+def _cannot_follow(stand_in: StandIn, written: ScriptNode, read: ScriptNode | None = None) -> str:
     """Returns the message for a write that cannot be followed, with the lines where each part of it happens."""
     places = [("made here", stand_in.node), ("written here", written)]
     if read is not None:

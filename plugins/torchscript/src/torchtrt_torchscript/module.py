@@ -15,6 +15,7 @@ from torchtrt.errors import InputError
 from torchtrt_torchscript.graph_runner import GraphRunner
 from torchtrt_torchscript.graphs import all_nodes, every_node
 from torchtrt_torchscript.numbers import Undecided, as_number
+from torchtrt_torchscript.torch_internals import FunctionSchema, ScriptGraph, ScriptNode
 
 _NUMBER_DTYPES = {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
 
@@ -36,9 +37,7 @@ class TorchScriptModule(nn.Module):
         runner: Runs the graph.
     """
 
-    def __init__(
-        self, graph: torch._C.Graph, schema: torch._C.FunctionSchema, module: Any = None
-    ) -> None:
+    def __init__(self, graph: ScriptGraph, schema: FunctionSchema, module: Any = None) -> None:
         super().__init__()
         self._graph = graph
         itself = () if module is None else (Attributes(module, self),)
@@ -57,7 +56,7 @@ class TorchScriptModule(nn.Module):
         self.forward: Callable[..., Any] = forward
         self.train(getattr(module, "training", False))  # a frozen module has no mode
 
-    def nodes(self) -> Iterator[torch._C.Node]:
+    def nodes(self) -> Iterator[ScriptNode]:
         """Yields every node of the graph, those of its inner blocks included."""
         yield from every_node(self._graph)
 
@@ -92,7 +91,7 @@ def _as_declared(argument: Any, value: Any) -> Any:
     return Undecided(value.reshape(()).to(dtype))
 
 
-def _register_frozen(module: nn.Module, graph: torch._C.Graph) -> dict[int, Callable[[], Any]]:
+def _register_frozen(module: nn.Module, graph: ScriptGraph) -> dict[int, Callable[[], Any]]:
     """Registers the weights that ``torch.jit.freeze`` wrote into a graph; returns what gives each, by value number.
 
     It names them as they were named before: ``%self.encoder.weight``.
@@ -157,9 +156,9 @@ class Attributes:
             raise InputError(message)
         return value
 
-    def graph_of(self, method: str) -> torch._C.Graph:
+    def graph_of(self, method: str) -> ScriptGraph:
         """Returns the graph of a method: of a submodule that the model calls by its interface only."""
-        graph: torch._C.Graph = getattr(self._source, method).inlined_graph
+        graph: ScriptGraph = getattr(self._source, method).inlined_graph
         return graph
 
     def buffer_for(self, name: str, value: Any) -> Tensor:

@@ -43,6 +43,7 @@ from torchtrt_torchscript.numbers import (
 )
 from torchtrt_torchscript.operators import MEMORY_FORMATS, SCALAR_TYPES
 from torchtrt_torchscript.source_location import source_line
+from torchtrt_torchscript.torch_internals import ScriptNode
 
 
 class RaisedError(TorchTRTError, RuntimeError):
@@ -53,22 +54,22 @@ def _size(tensor: Tensor, dim: int | None = None) -> Any:
     return list(tensor.shape) if dim is None else tensor.shape[dim]
 
 
-def _stride(node: torch._C.Node, tensor: Tensor, dim: int | None = None) -> Any:
+def _stride(node: ScriptNode, tensor: Tensor, dim: int | None = None) -> Any:
     _note_read(node)
     return list(tensor.stride()) if dim is None else tensor.stride(dim)
 
 
-def _is_contiguous(node: torch._C.Node, tensor: Tensor, memory_format: int = 0) -> bool:
+def _is_contiguous(node: ScriptNode, tensor: Tensor, memory_format: int = 0) -> bool:
     _note_read(node)
     return tensor.is_contiguous(memory_format=MEMORY_FORMATS[memory_format])
 
 
-def _storage_offset(node: torch._C.Node, tensor: Tensor) -> Any:
+def _storage_offset(node: ScriptNode, tensor: Tensor) -> Any:
     _note_read(node, reads_offset=True)
     return tensor.storage_offset()
 
 
-def _note_read(node: torch._C.Node, reads_offset: bool = False) -> None:
+def _note_read(node: ScriptNode, reads_offset: bool = False) -> None:
     """Notes that the model reads strides: calls must have inputs in the memory of the examples."""
     line = source_line(node)
     if (
@@ -177,7 +178,7 @@ class Instance:
         self._attributes[name] = value
 
 
-def _enter(node: torch._C.Node, _: Any) -> None:
+def _enter(node: ScriptNode, _: Any) -> None:
     """Enters or leaves a ``with`` block. Those of PyTorch, such as ``torch.no_grad()``, mean nothing to an engine."""
     name = str(node.input().type())
     if not name.startswith("__torch__.torch."):
@@ -185,11 +186,11 @@ def _enter(node: torch._C.Node, _: Any) -> None:
         raise ExportError(message)
 
 
-def _tuple_slice(node: torch._C.Node, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _tuple_slice(node: ScriptNode, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values[node.i("beg") : node.i("end")]
 
 
-def _is_instance(node: torch._C.Node, value: Any) -> bool:
+def _is_instance(node: ScriptNode, value: Any) -> bool:
     """Whether a value is of one of the node's types: a check of optionals and unions."""
     return any(_is_of_type(value, kind) for kind in node.tys("types"))
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils import _pytree as pytree
+
+from torchtrt.torch_internals import pytree
 
 
 class DependsOnDataError(Exception):

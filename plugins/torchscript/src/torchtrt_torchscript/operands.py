@@ -12,6 +12,7 @@ from torchtrt.errors import ExportError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
 from torchtrt_torchscript.source_location import source_line
+from torchtrt_torchscript.torch_internals import ScriptNode
 
 
 def description(value: Any) -> str:
@@ -43,7 +44,7 @@ def as_predicate(condition: Any) -> Any:
 
 
 def as_tensors(
-    results: Sequence[Any], inputs: Sequence[Any], node: torch._C.Node
+    results: Sequence[Any], inputs: Sequence[Any], node: ScriptNode
 ) -> tuple[Tensor, ...]:
     """Returns what a branch or a loop's body makes as tensors, each with memory of its own, one row after the other.
 
@@ -75,7 +76,7 @@ def is_in_rows(tensor: Tensor) -> bool:
     return str(tensor.storage_offset()) == "0"
 
 
-def knows_another_name(node: torch._C.Node) -> str:
+def knows_another_name(node: ScriptNode) -> str:
     """Returns the message about a tensor that is written inside and known outside under another view."""
     return (
         f"{node.kind()} depends on data. It writes to a tensor and reads another view of it, which was taken outside. "
@@ -83,7 +84,7 @@ def knows_another_name(node: torch._C.Node) -> str:
     )
 
 
-def _no_tensor(value: Any, node: torch._C.Node) -> str:
+def _no_tensor(value: Any, node: ScriptNode) -> str:
     if value is Uninitialized:
         what = (
             "returns from inside, before anything is there to return otherwise. Give the result a value of the "
@@ -94,7 +95,7 @@ def _no_tensor(value: Any, node: torch._C.Node) -> str:
     return f"{node.kind()} depends on data and {what}.\n{source_line(node)}"
 
 
-def as_values(results: Sequence[Any], node: torch._C.Node) -> list[Any]:
+def as_values(results: Sequence[Any], node: ScriptNode) -> list[Any]:
     """Returns what a branch or loop made by its types in the graph: numbers are undecided."""
     return [
         Undecided(result)

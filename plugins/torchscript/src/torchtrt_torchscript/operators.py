@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch._ops import OpOverload
 
+from torchtrt.torch_internals import OpOverload
 from torchtrt_torchscript.graphs import NO_SCHEMA, overload_of, parsed_schema
 from torchtrt_torchscript.numbers import as_number, held_number, is_undecided
+from torchtrt_torchscript.torch_internals import ScriptNode, operation_overload
 
 SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
     torch.uint8,
@@ -42,7 +43,7 @@ MEMORY_FORMATS = (
 """PyTorch's memory formats in the order in which TorchScript numbers them."""
 
 
-def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
+def find_operator(node: ScriptNode) -> Callable[..., Any] | None:
     """Returns the operator that a node calls, taking the node's inputs in order.
 
     ``None`` if it is an instruction of TorchScript's interpreter, which PyTorch does not dispatch.
@@ -51,7 +52,7 @@ def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
     return None if schema == NO_SCHEMA else _operator(schema)
 
 
-def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:
+def find_interpreted(node: ScriptNode) -> Callable[..., Any] | None:
     """Returns the function of TorchScript's interpreter that a node calls, if it takes and makes no tensors."""
     schema = node.schema()
     return None if schema == NO_SCHEMA else _interpreted(schema)
@@ -69,7 +70,7 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     if any(re.search(r"\b(Tensor|Any|t|__torch__)\b", str(part.type)) for part in parts):
         return None
     try:
-        found = torch._C._get_operation_overload(schema.name, schema.overload_name)
+        found = operation_overload(schema.name, schema.overload_name)
     except RuntimeError:
         return None
     return found[0] if found else None

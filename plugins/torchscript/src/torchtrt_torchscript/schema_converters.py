@@ -13,9 +13,10 @@ from torchtrt.errors import ConversionError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt_torchscript.schema_to_op import known_op, op_asked_for
 from torchtrt_torchscript.source_location import node_info, site_of
+from torchtrt_torchscript.torch_internals import ScriptNode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-TorchScriptConverter = Callable[[Any, torch._C.Node, Sequence[Any]], bool]
+TorchScriptConverter = Callable[[Any, ScriptNode, Sequence[Any]], bool]
 """A function ``(ctx, node, args)`` that adds a node to a network and returns whether it could."""
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any, NoReturn
 
-import torch
-
 from torchtrt.errors import PackError, did_you_mean
 from torchtrt_torchscript.graphs import overload_of, parsed_schema
+from torchtrt_torchscript.torch_internals import registered_schemas, schemas_of
 
 _BECOMES = {
     "aten::_convolution": "aten.convolution.default",
@@ -80,12 +79,12 @@ def _check_exists(schema: str, parsed: Any) -> None:
     Raises:
         PackError: PyTorch has no such op, or one that takes or returns something else.
     """
-    known = torch._C._jit_get_schemas_for_operator(parsed.name)
+    known = schemas_of(parsed.name)
     same = [each for each in known if each.overload_name == parsed.overload_name]
     if not known and not parsed.name.startswith(_PYTORCHS):
         return  # a library that is loaded later may bring it
     if not known:
-        names = {each.name for each in torch._C._jit_get_all_schemas()}
+        names = {each.name for each in registered_schemas()}
         _refuse(schema, f"PyTorch has no {parsed.name}", did_you_mean(parsed.name, names, ""))
     if not any(_signature(each) == _signature(parsed) for each in same):
         listed = "; ".join(map(str, same or known))
@@ -102,7 +101,7 @@ def _without_writing(schema: str, parsed: Any) -> str:
     arguments = [argument for argument, _ in _signature(parsed)[0]]
     same = (
         _op_name(each)
-        for each in torch._C._jit_get_schemas_for_operator(name)
+        for each in schemas_of(name)
         if each.overload_name == parsed.overload_name
         and arguments == [argument for argument, _ in _signature(each)[0]]
     )

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from torchtrt_torchscript.torch_internals import ScriptGraph, ScriptNode
+
 SITE = "torchtrt_torchscript_site"
 """The key in a graph node's custom metadata."""
 
@@ -20,7 +22,7 @@ class Site:
 
     __slots__ = ("graph", "node")
 
-    def __init__(self, node: torch._C.Node, graph: torch._C.Graph) -> None:
+    def __init__(self, node: ScriptNode, graph: ScriptGraph) -> None:
         self.node = node
         self.graph = graph
 
@@ -31,7 +33,7 @@ class Site:
         return f"Site({node_info(self.node)})"
 
 
-def source_line(node: torch._C.Node) -> str:
+def source_line(node: ScriptNode) -> str:
     """Returns the line of the model's source that made a node, with its file, or an empty string.
 
     For a node without one, such as a list of constants, it is the line of what uses it.
@@ -51,7 +53,7 @@ def site_of(node: torch.fx.Node) -> Site | None:
     return site if isinstance(site, Site) else None
 
 
-def node_info(node: torch._C.Node) -> str:
+def node_info(node: ScriptNode) -> str:
     """Returns a node in one line, for the names of layers: its outputs, its kind, its inputs.
 
     ``%y.1 = aten::relu(%x.1)``

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 import triton_python_backend_utils as pb_utils
-from torch.utils import _pytree as pytree
 from torch.utils.dlpack import from_dlpack
 
 import torchtrt
 from torchtrt.errors import InputError
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import TensorCheck
 
 

@@ -11,9 +11,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.serialization.call_interface import trees_of
 
 DATA_TYPES = {

@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from torch._higher_order_ops import while_loop
 
+from torchtrt_converters_aten_core.torch_internals import while_loop
 from torchtrt_testing.cases import op_case
 from torchtrt_testing.tensors import TensorSpec
 

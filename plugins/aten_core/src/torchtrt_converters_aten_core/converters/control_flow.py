@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import (
     ConversionContext,
@@ -22,6 +21,7 @@ from torchtrt_blocks import shape, types
 from torchtrt_blocks import sizes as size_math
 from torchtrt_blocks.branches import branch_results
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.torch_internals import pytree
 
 
 def _unconverted(node: Node) -> str | None:

@@ -19,6 +19,7 @@ from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.registration import converts_elementwise
+from torchtrt_converters_aten_core.torch_internals import sym_sqrt
 
 aten = torch.ops.aten
 
@@ -197,7 +198,7 @@ def as_float(ctx: ConversionContext, first: Any) -> Any:
     return types.cast(ctx, first, torch.float32)
 
 
-@converts_elementwise(torch._sym_sqrt, reject_if=_not_numbers)  # type: ignore[attr-defined]
+@converts_elementwise(sym_sqrt, reject_if=_not_numbers)
 def square_root(ctx: ConversionContext, first: Any) -> Any:
     """Converts the square root of a size, in float32."""
     return Formula(ctx, first, torch.float32).sqrt().tensor

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.torch_internals import without_modes
 
 aten = torch.ops.aten
 
@@ -69,7 +70,7 @@ def _has_exact_places() -> bool:
 
     The float32 nearest to 0.4 is larger. In float32, 0.4 of the way through six elements is place 2 all the same.
     """
-    with torch.utils._python_dispatch._disable_current_modes():
+    with without_modes():
         elements = torch.arange(6.0, device="cpu")
         return bool(torch.quantile(elements, 0.4, interpolation="higher") == 3)
 

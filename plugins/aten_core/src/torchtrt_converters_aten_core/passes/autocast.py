@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.conversion import arguments_of, constant_of
@@ -26,6 +25,7 @@ from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.torch_internals import pytree
 
 aten = torch.ops.aten
 

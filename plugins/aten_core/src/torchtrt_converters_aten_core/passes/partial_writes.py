@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of, constant_of, value_of
 from torchtrt.settings import CompilationSettings
 from torchtrt_blocks import sizes
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.torch_internals import pytree
 
 aten = torch.ops.aten
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import BuildError, EngineError, InputError
 from torchtrt.graphs.nodes import draws_random_numbers
@@ -23,6 +22,7 @@ from torchtrt.graphs.symbols import size_at
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt.tensorrt.selection import describe
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.building.rounding import difference_beyond_rounding, rounded_runs
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program

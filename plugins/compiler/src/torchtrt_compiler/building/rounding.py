@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
-from torch.utils import _pytree as pytree
+
+from torchtrt.torch_internals import pytree
 
 LIMIT = 0.2
 """The largest difference that counts as rounding, as a share of the largest magnitude of an output."""

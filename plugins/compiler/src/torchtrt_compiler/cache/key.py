@@ -27,6 +27,7 @@ from torchtrt.packs.info import LOCAL
 from torchtrt.settings import declarations
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
+from torchtrt.torch_internals import OperatorBase
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT
@@ -251,7 +252,7 @@ def _constant(value: Any) -> list[Any]:
             return [type(value).__name__, repr(value)]
         case torch.dtype() | torch.device() | torch.layout() | torch.memory_format():
             return ["torch", str(value)]
-        case _ if isinstance(value, torch._ops.OperatorBase):
+        case _ if isinstance(value, OperatorBase):
             return ["op", qualified_name(value)]
     raise _NoKeyError(value)
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.modules.compiled import CompiledModule

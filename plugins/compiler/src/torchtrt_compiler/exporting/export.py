@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.selection import device_objection
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.exporting.frontends import front_end_for
 from torchtrt_compiler.exporting.parallel_models import export_module
 from torchtrt_compiler.exporting.unchanged_models import unchanged

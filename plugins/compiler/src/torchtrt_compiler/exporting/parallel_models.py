@@ -17,16 +17,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.torch_internals import (
     export_after_dispatch,
     in_order_of_export,
@@ -83,10 +82,10 @@ def export_parallel(
 
 def _check_results(module: torch.nn.Module, _: Any, results: Any) -> None:
     """Checks that a parallel model returns plain tensors."""
-    for path, value in tree_flatten_with_path(results)[0]:
+    for path, value in pytree.tree_flatten_with_path(results)[0]:
         if is_distributed(value):
             raise UnsupportedProgramError(
-                f"The output{keystr(path)} of {type(module).__name__} is a DTensor with the placements "
+                f"The output{pytree.keystr(path)} of {type(module).__name__} is a DTensor with the placements "
                 f"{value.placements}, and a compiled model returns plain tensors. Keep use_local_output=True in the "
                 "plan of the last module, or return result.to_local(), this process's part, or result.full_tensor()."
             )

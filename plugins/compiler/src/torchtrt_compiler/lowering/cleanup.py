@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node, has_side_effect
 
 from torchtrt.graphs.nodes import resolution_of
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.strides import copy_memory_read_by_strides, is_read_by_strides
 
 aten = torch.ops.aten

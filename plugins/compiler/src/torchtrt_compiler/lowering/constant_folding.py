@@ -15,6 +15,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import is_never_folded, writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.aliasing import is_contiguous
 from torchtrt_compiler.torch_internals import like_constructors
 
@@ -193,7 +194,7 @@ def _dequantizes(node: Node, values: dict[Node, torch.Tensor]) -> bool:
 def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     """Returns whether a call is computed now: it depends on constants only, and does not grow them too much."""
     target, result = node.target, node.meta.get("val")
-    if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
+    if not isinstance(target, OpOverload) or not isinstance(result, torch.Tensor):
         return False
     if is_never_folded(node):
         return False

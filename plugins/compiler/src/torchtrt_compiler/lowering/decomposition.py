@@ -20,7 +20,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import qualified_function
 from torchtrt.errors import (
@@ -45,6 +44,7 @@ from torchtrt.registry.excluded_modules import excluding_module
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
@@ -227,7 +227,7 @@ class _Resolver:
         """
         settings, target = self.settings, node.target
         return (
-            isinstance(target, torch._ops.OpOverload)
+            isinstance(target, OpOverload)
             and target not in settings.torch_disabled_decompositions
             and target not in settings.torch_executed_ops
             and not (settings.torch_executed_modules and excluding_module(node, settings))
@@ -247,7 +247,7 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
     if theirs is not None:
         return theirs
     # Overloads that only TorchScript has are not dispatched, and ``_can_decompose`` raises for them.
-    is_op = isinstance(target, torch._ops.OpOverload)
+    is_op = isinstance(target, OpOverload)
     is_dispatched = is_op and has_kernel(target.name())
     return target.decompose if is_dispatched and target._can_decompose() else None
 

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes
 from torchtrt_compiler.lowering.regions import (
     marks_autocast,
@@ -238,7 +239,7 @@ def _functional_form(node: Node) -> Any:
 def _is_fresh(node: Node) -> bool:
     """Returns whether nothing else holds the memory of a call's result."""
     return (
-        isinstance(node.target, torch._ops.OpOverload)
+        isinstance(node.target, OpOverload)
         and not may_share(node)
         and isinstance(node.meta.get("val"), torch.Tensor)
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.errors import PackError
 from torchtrt.registry import PackPass
+from torchtrt.torch_internals import OpOverload
 
 
 class Outline:

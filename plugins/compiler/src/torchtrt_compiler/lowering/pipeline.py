@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
@@ -15,6 +14,7 @@ from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.graphs.facts import facts_of, take_facts
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
+from torchtrt.torch_internals import OperatorBase, pytree
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
@@ -86,7 +86,7 @@ def _examples(program: Program, inputs: Any) -> dict[Node, torch.Tensor]:
 
 def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
-    ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
+    ops = {target for target in targets if isinstance(target, OperatorBase)}
     return ops <= settings.torch_executed_ops
 
 

@@ -12,12 +12,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
 from torchtrt.graphs.nodes import assign
 from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts

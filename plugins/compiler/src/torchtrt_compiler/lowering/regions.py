@@ -15,15 +15,14 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias, model_line
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.memory_of_calls import evaluated
 from torchtrt_compiler.torch_internals import (
     FakeTensor,

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.graphs.nodes import mutates
 from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.regions import autocast_restored
 from torchtrt_compiler.lowering.strides import order_in_memory
 from torchtrt_compiler.memory_of_calls import (
@@ -271,7 +272,7 @@ def _call(node: Node, target: Any, args: Any, kwargs: Any) -> None:
 
 def functional_op(target: Any) -> Any:
     """Returns the op that returns what an op in place writes to its first argument, or None."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return None
     written = [argument.is_write for argument in target._schema.arguments]
     packet, _, overload = str(target).rpartition(".")

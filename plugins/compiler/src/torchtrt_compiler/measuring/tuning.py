@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ProcessGroupError, SettingsError, TorchOp, TorchTRTError
 from torchtrt.graphs.nodes import declares_alias, writes
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.cache.engines import NoCache
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
@@ -416,12 +416,12 @@ def _ops_in(graph_module: GraphModule) -> frozenset[Any]:
     modules = graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
-    return frozenset(each for each in targets if isinstance(each, torch._ops.OpOverload))
+    return frozenset(each for each in targets if isinstance(each, OpOverload))
 
 
 def _is_kernel(op: Any) -> bool:
     """Returns whether an op is more than a view, or arithmetic on each element."""
-    is_op = isinstance(op, torch._ops.OpOverload) and op is not torch.ops.aten._to_copy.default
+    is_op = isinstance(op, OpOverload) and op is not torch.ops.aten._to_copy.default
     return is_op and torch.Tag.pointwise not in op.tags and not declares_alias(op)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.graphs.symbols import sizes_from_data
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.size_ranges import Profile, profile_input, size_bounds
 
 

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from torchtrt.contract import constant_of
 from torchtrt.settings import CompilationSettings
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,

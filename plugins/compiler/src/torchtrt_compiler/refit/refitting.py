@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import (
     InputError,
@@ -17,6 +16,7 @@ from torchtrt.errors import (
 )
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.processes.meetings import equal_digests

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.capability import Capability
@@ -16,6 +15,7 @@ from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resol
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.tensorrt.probes import DISABLED, disabled
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.catalogue import Catalogue, available_packs
 from torchtrt_compiler.partitioning import NOT_COMPUTED, Partition, TorchNode
 from torchtrt_compiler.record import current_record

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.sizes.guards import fixing_lines
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size

@@ -13,10 +13,10 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 

@@ -9,9 +9,9 @@ from typing import Any
 import sympy
 import torch
 from torch.fx import Graph
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.inputs import SizeRange
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
 
 

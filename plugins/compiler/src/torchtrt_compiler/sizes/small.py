@@ -20,13 +20,13 @@ import sympy
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing
+from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
 from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.torch_internals import (
@@ -333,10 +333,10 @@ def _has_shape_rule(target: Any) -> bool:
     """Returns whether a target is an op, or a function of numbers. Calls with graphs inside have the rules of these."""
     if target is operator.getitem:
         return False
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         returns = target._schema.returns
         return bool(returns) or target is _ASSERTS
-    return not isinstance(target, torch._ops.HigherOrderOperator) and callable(target)
+    return not isinstance(target, HigherOrderOperator) and callable(target)
 
 
 def _description(leaf: Any) -> Hashable:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
+
+from torchtrt_converters_complex.torch_internals import pytree
 
 PARTS = {
     torch.complex32: torch.float16,

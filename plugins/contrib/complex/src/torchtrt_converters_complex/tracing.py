@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
+
+from torchtrt_converters_complex.torch_internals import python_dispatcher, pytree
 
 aten = torch.ops.aten
 
@@ -44,8 +45,6 @@ def trace(
     Returns:
         A graph of functional ops, the nodes that its placeholders stand for, and how its results nest.
     """
-    from torch._dispatch.python import enable_python_dispatcher
-
     from torchtrt_compiler.lowering.functionalization import rewrite_writes
     from torchtrt_compiler.torch_internals import trace_function
 
@@ -63,7 +62,7 @@ def trace(
 
     values = [source.meta["val"] for source in sources]
     # The dispatcher in Python accepts symbolic sizes where the one in C++ needs numbers.
-    with torch.no_grad(), mode, enable_python_dispatcher():
+    with torch.no_grad(), mode, python_dispatcher():
         parts = trace_function(traced, values)
         for part in parts.graph.nodes:
             part.target = _IN_PLACE.get(part.target, part.target)

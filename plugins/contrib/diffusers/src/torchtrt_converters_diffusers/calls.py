@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from diffusers.utils.constants import USE_PEFT_BACKEND
 from diffusers.utils.peft_utils import scale_lora_layers
-from torch.utils._pytree import tree_map_only
 
 from torchtrt.errors import InputError
 from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes
+from torchtrt_converters_diffusers.torch_internals import pytree
 
 _ATTENTION = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
 """The parameters whose entry ``scale`` multiplies the scales of adapters while the call runs."""
@@ -122,7 +122,7 @@ def _scaled_result(
     if not isinstance(scale, int | float):
         return run(*args, **kwargs)
     rest = {name: value for name, value in kwargs.items() if name != "conditioning_scale"}
-    return tree_map_only(torch.Tensor, lambda each: each * scale, run(*args, **rest))
+    return pytree.tree_map_only(torch.Tensor, lambda each: each * scale, run(*args, **rest))
 
 
 @contextlib.contextmanager

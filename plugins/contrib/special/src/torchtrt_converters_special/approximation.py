@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtrt_converters_special.torch_internals import without_modes
+
 
 def widened(self: Tensor) -> Tensor:
     """Returns a tensor to compute with: integers and half precision in float32."""
@@ -42,7 +44,7 @@ def _fit(
     from numpy.polynomial import chebyshev  # here, since importing a pack must be fast
 
     def sample(t: Any) -> Any:
-        with torch.utils._python_dispatch._disable_current_modes():
+        with without_modes():
             points = (low + high + (high - low) * torch.from_numpy(t)) / 2
             return function(points).numpy()
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import add_layer, is_network_tensor
+from torchtrt_converters_torch_tensorrt.torch_internals import pytree
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 """The values that PyTorch returns for a node that makes a number."""

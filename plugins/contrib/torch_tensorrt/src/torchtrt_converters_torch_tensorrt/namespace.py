@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport
@@ -23,6 +22,7 @@ from torchtrt_converters_torch_tensorrt import dtypes, registration
 from torchtrt_converters_torch_tensorrt.building_blocks import BLOCKS, converter_of
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext, AdoptedSettings
 from torchtrt_converters_torch_tensorrt.tensorrt_types import TENSORRT, late_class
+from torchtrt_converters_torch_tensorrt.torch_internals import pytree
 
 ROOT = "torch_tensorrt"
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-from torch._ops import HigherOrderOperator
 from torch.fx import Node
 
 from torchtrt.contract import CallingConvention, qualified_function
@@ -28,6 +27,7 @@ from torchtrt_converters_torch_tensorrt.registration import (
     dynamo_tensorrt_converter,
     register_torch_trt_decomposition,
 )
+from torchtrt_converters_torch_tensorrt.torch_internals import HigherOrderOperator
 
 _REGISTRY = "torch_tensorrt.dynamo.conversion._ConverterRegistry"
 _DECOMPOSITIONS = "torch_tensorrt.dynamo.lowering._decomposition_groups"

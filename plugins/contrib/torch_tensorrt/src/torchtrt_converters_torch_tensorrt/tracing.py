@@ -16,13 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._dynamo.source import ConstantSource
-from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils import _pytree as pytree
-from torch.utils._sympy.value_ranges import ValueRanges
 
 from torchtrt.conversion import add_layer, is_network_tensor
 from torchtrt.errors import ConversionError
@@ -31,6 +27,12 @@ from torchtrt.packs import PackSet, current_packs
 from torchtrt.registry import DYNAMO_CONVERTERS, decompositions
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering import fold_constants, remove_no_ops, resolve_nodes
+from torchtrt_converters_torch_tensorrt.torch_internals import (
+    ConstantSource,
+    FakeTensorMode,
+    ValueRanges,
+    pytree,
+)
 
 _ATTACHMENT = "torch_tensorrt_tracing"
 _HINT = 1009

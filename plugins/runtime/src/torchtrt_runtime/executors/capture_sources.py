@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
 from torchtrt.graphs.nodes import writes
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime import torch_internals
 from torchtrt_runtime.modules.engine import EngineModule
 

@@ -16,13 +16,12 @@ from operator import getitem
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import declares_alias, draws_random_numbers, writes
+from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_runtime.modules.execution import Executor
 from torchtrt_runtime.processes.groups import is_collective
 from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception

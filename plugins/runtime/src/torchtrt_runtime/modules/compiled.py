@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 from torch.fx import GraphModule, Tracer
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.input_lines import input_lines
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks

@@ -12,7 +12,6 @@ import numpy as np
 import sympy
 import torch
 from torch.fx import Graph, GraphModule
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
@@ -20,6 +19,7 @@ from torchtrt.expressions.data import from_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
+from torchtrt.torch_internals import pytree
 from torchtrt_kernels.operators import keys_from_json
 from torchtrt_kernels.tensorrt_plugins import provide_all
 from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck

@@ -11,13 +11,13 @@ from dataclasses import fields, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchtrt.capability import Capability
 from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.expressions.data import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import InputChecks, InputMemory, TensorCheck
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks

@@ -10,9 +10,8 @@ from collections import namedtuple
 from collections.abc import Mapping
 from typing import Any
 
-from torch.utils import _pytree as pytree
-
 from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.torch_internals import pytree
 from torchtrt_runtime.serialization.file_safety import check_tree, imported
 
 _REGISTERED = "torch.export.register_dataclass(..., serialized_type_name=...)"

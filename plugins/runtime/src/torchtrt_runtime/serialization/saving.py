@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
@@ -24,6 +23,7 @@ from torchtrt.errors import (
 )
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.supplying import Weights, supply
 from torchtrt_runtime.processes.groups import Processes

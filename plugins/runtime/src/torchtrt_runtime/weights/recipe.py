@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
 from torchtrt.errors import RefitError, UnreadableFileError
 from torchtrt.targets import qualified_name
+from torchtrt.torch_internals import OpOverload
 from torchtrt_runtime.call_safety import reason_against
 from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import constant_of
 from torchtrt.targets import qualified_name
@@ -29,6 +28,7 @@ from torchtrt_converters_complex.rules import (
     reductions,
     structure,
 )
+from torchtrt_converters_complex.torch_internals import OpOverload, pytree
 from torchtrt_converters_complex.transforms import TRANSFORMS, objection, transform_of
 
 aten = torch.ops.aten
@@ -86,13 +86,13 @@ def _complex_dtypes(node: Node) -> set[torch.dtype]:
 
 def _is_composite_transform(node: Node) -> bool:
     target = node.target
-    return isinstance(target, torch._ops.OpOverload) and target._schema.name.startswith(
+    return isinstance(target, OpOverload) and target._schema.name.startswith(
         ("aten::fft_", "aten::stft", "aten::istft")
     )
 
 
 def _is_composite(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and target._can_decompose()
+    return isinstance(target, OpOverload) and target._can_decompose()
 
 
 def _needs_rule(node: Node) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer, arguments_of, value_of
@@ -16,6 +15,7 @@ from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_blocks.registration import Converter
 from torchtrt_converters_distributed import pack
 from torchtrt_converters_distributed.process_groups import group_objection, ranks_of
+from torchtrt_converters_distributed.torch_internals import OpOverload
 
 _DTYPES = COMPUTE_DTYPES - {torch.bool}
 _REDUCTIONS = {"sum": "SUM", "avg": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from torchtrt.contract import constant_of
 from torchtrt.graphs import declares_alias, draws_random_numbers, mutates
 from torchtrt_converters_distributed.rows.rules import is_product
+from torchtrt_converters_distributed.torch_internals import OpOverload
 from torchtrt_runtime.processes.groups import Processes, is_collective
 from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.torch_internals import is_fake

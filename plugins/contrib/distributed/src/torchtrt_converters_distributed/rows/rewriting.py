@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from torchtrt.contract import arguments_of
@@ -37,6 +36,7 @@ from torchtrt_converters_distributed.rows.division import (
     Form,
 )
 from torchtrt_converters_distributed.rows.rules import REARRANGEMENTS, RESHAPES, sizes_of
+from torchtrt_converters_distributed.torch_internals import OpOverload
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.processes.shifts import NAMESPACE

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.contract import arguments_of, constant_of, value_of
 from torchtrt.graphs import mutates
+from torchtrt_converters_distributed.torch_internals import OpOverload
 
 aten = torch.ops.aten
 MATRIX_PRODUCTS: Mapping[Any, Sequence[str]] = {

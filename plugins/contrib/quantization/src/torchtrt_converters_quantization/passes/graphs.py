@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import constant_of
 from torchtrt.registry import RejectionCode
+from torchtrt_converters_quantization.torch_internals import OpOverload
 
 aten = torch.ops.aten
 
@@ -105,7 +106,7 @@ def _computes(node: Node) -> bool:
     """Returns whether a node computes the same tensor of the same values each time."""
     target = node.target
     return (
-        isinstance(target, torch._ops.OpOverload)
+        isinstance(target, OpOverload)
         and target.namespace == "aten"
         and not target._schema.is_mutable
         and torch.Tag.nondeterministic_seeded not in target.tags

@@ -49,6 +49,7 @@ from torchtrt_converters_quantization.passes.products import (
 )
 from torchtrt_converters_quantization.passes.rounding import is_rounding, rewrite_rounding
 from torchtrt_converters_quantization.passes.torchao import DEQUANTIZE_AFFINE, rewrite_affine
+from torchtrt_converters_quantization.torch_internals import OpOverload
 
 _REWRITES = {
     STATIC: rewrite_static,
@@ -92,7 +93,7 @@ def quantization(graph_module: GraphModule, settings: CompilationSettings) -> No
     for node in list(graph_module.graph.nodes):
         if node.op != "call_function" or node.graph is not graph_module.graph:
             continue
-        if isinstance(node.target, torch._ops.OpOverload):
+        if isinstance(node.target, OpOverload):
             _rewrite(editor, node)
     _drop_unused(graph_module)
     for node in list(graph_module.graph.nodes):
