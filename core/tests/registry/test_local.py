@@ -139,10 +139,11 @@ def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None
 
 
 def test_passes_run_in_pack_order() -> None:
-    """Whatever is installed, by tier and name."""
-    order = [entry.pack.order for entry in lowering_passes()]
+    """Whatever is installed, by tier and name; behind all, the passes that are registered as last."""
+    order = [(entry.last, entry.pack.order) for entry in lowering_passes()]
 
     assert order == sorted(order)
+    assert {False, True} == {is_last for is_last, _ in order}
 
 
 def test_passes_of_one_name_all_run_or_are_all_disabled(local: ConverterPack) -> None:
