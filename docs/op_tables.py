@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from torchtrt.contract import RejectIf
-from torchtrt.packs.coverage import (
+from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
+from torchtrt.targets import qualified_name
+from torchtrt_cli.coverage import coverages, totals
+from torchtrt_compiler.coverage import (
     LABELS,
     NOT_EXPORTABLE,
     Coverage,
@@ -18,9 +21,6 @@ from torchtrt.packs.coverage import (
     count,
     share,
 )
-from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
-from torchtrt.targets import qualified_name
-from torchtrt_cli.coverage import coverages, totals
 
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- tables -->"
@@ -99,7 +99,7 @@ def _decomposition_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _link(function: Callable[..., Any]) -> str:
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(getattr(function, "func", function))
     file = Path(inspect.getfile(function)).resolve().relative_to(ROOT)
     return f"[`{function.__name__.strip('_')}`](../{file})"
 
@@ -110,13 +110,18 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
         # The introduction describes the common checks.
-        if check.__module__ != "torchtrt_blocks.checks":
+        if check.__module__ not in (
+            "torchtrt_blocks.checks",
+            "torchtrt_blocks.registration",
+        ):
             yield from _messages(check)
 
 
 def _messages(check: Callable[..., Any]) -> Iterator[str]:
     """Yields what a check can return: the texts in its source, with an ellipsis for what it fills in."""
-    source = textwrap.dedent(inspect.getsource(inspect.unwrap(check)))
+    source = textwrap.dedent(
+        inspect.getsource(inspect.unwrap(getattr(check, "func", check)))
+    )
     try:
         tree = ast.parse(source)
     except SyntaxError:  # a lambda in the middle of a call

@@ -30,7 +30,15 @@ except FullCompilationError as error:
 
 def test_a_report_names_the_pack_to_install(tmp_path):
     """Of the first-party packs, where one is not installed. The catalogue comes with the compiler."""
-    names = ("core", "runtime", "compiler", "reference", "blocks", "converters-aten-core")
+    names = (
+        "core",
+        "kernels",
+        "runtime",
+        "compiler",
+        "reference",
+        "blocks",
+        "converters-aten-core",
+    )
     environment = Environment(tmp_path, [f"torchtrt-{name}" for name in names])
 
     row, in_table, *error = environment.run(WITHOUT_LINALG).splitlines()

@@ -11,7 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from docs.op_tables import coverage_tables
 from tests.support.shards import shards
 from tools.conformance import golden
-from torchtrt.packs.coverage import (
+from torchtrt_cli.coverage import totals
+from torchtrt_compiler.coverage import (
     CORRECT,
     CRASHED,
     NOT_EXPORTABLE,
@@ -23,7 +24,6 @@ from torchtrt.packs.coverage import (
     kind_of,
     share,
 )
-from torchtrt_cli.coverage import totals
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops, samples_of
 from torchtrt_testing.outcome import Outcome, outcomes

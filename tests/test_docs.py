@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import torchtrt_cli
 from tests.support.processes import run_python
+from tools import peer_page, settings_page
 from torchtrt import CompilationSettings, errors
 from torchtrt.packs import hooks
 
@@ -77,6 +79,18 @@ def test_every_setting_and_variable_is_in_a_table_of_settings():
         *variables,
         "TORCHTRT_LOWERED",
     }  # one of Torch-TensorRT's
+
+
+def test_the_tables_of_settings_are_those_of_the_declarations():
+    """``python -m tools.settings_page`` writes them."""
+    assert settings_page.page() == PAGES["settings.md"]
+
+
+def test_the_table_of_capabilities_is_that_of_the_data():
+    """``python -m tools.peer_page`` writes it; what is not here has a reason, or the way round."""
+    assert peer_page.page() == PAGES["peer-capabilities.md"]
+    rows = json.loads(peer_page.DATA.read_text())
+    assert [] == [row["capability"] for row in rows if row["state"] != "here" and not row["note"]]
 
 
 def test_every_exception_and_warning_is_in_a_table():

@@ -25,17 +25,14 @@ OPS_OF_THE_COMPILER = {
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
     "partitioning/division": "what TensorRT 8.6 builds as one node: products without convolutions",
-    "lowering/async_tensor_parallel": "the sums that are divided: they are of PyTorch's collectives",
-    "lowering/divided_rows": "what takes a part of the rows, and what joins the parts",
-    "lowering/equal_values": "what stands between the weight of a product and the product",
     "lowering/retracing": "composites that are views, which their schemas do not declare, and ``copy``",
-    "lowering/row_rules": "which ops compute row by row: rows are divided behind all packs' passes",
     "measuring/tuning": "casts, which cost an engine nothing",
 }
 """The modules of the compiler that name ops, and why no other can."""
 COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
 RUNTIME = Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime")
-LAYERED = (CORE, RUNTIME, COMPILER)
+FOLLOW = Package("torchtrt_follow", ROOT / "plugins/follow/src/torchtrt_follow")
+LAYERED = (CORE, RUNTIME, COMPILER, FOLLOW)
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

@@ -30,8 +30,8 @@ from tests.support.kernels import (
 from tests.support.modules import Function
 from torchtrt.errors import EngineError
 from torchtrt.packs import ConverterPack
-from torchtrt.tensorrt.plugins import take_kernel_error
 from torchtrt_cli import main
+from torchtrt_kernels.tensorrt_plugins import take_kernel_error
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64)
 

@@ -18,8 +18,8 @@ from torchtrt.errors import BuildError, EngineError, EngineMismatchError, Unread
 from torchtrt.packs import ConverterPack, state
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.state import add_pack
-from torchtrt.plugins.operators import PluginKey, PluginOp
-from torchtrt.tensorrt.plugins import provide
+from torchtrt_kernels.operators import PluginKey, PluginOp
+from torchtrt_kernels.tensorrt_plugins import provide
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
 
 

@@ -24,13 +24,13 @@ from tests.benchmarks._measure import circumstances, in_turn, run_python, second
 from tests.benchmarks.peer import STAND_INS, Peer, stand_in
 from torchtrt import CompilationSettings
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import profile_input
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.shims import create_network
 from torchtrt_compiler.lowering import resolve_nodes
+from torchtrt_runtime.size_ranges import profile_input
 
 MODELS = ("resnet", "bert")
 IMPORTS = 9

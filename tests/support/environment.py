@@ -30,6 +30,7 @@ class Environment:
             "torchtrt-blocks": "plugins/blocks/src/torchtrt_blocks",
             "torchtrt-converters-aten-core": "plugins/aten_core/src/torchtrt_converters_aten_core",
             "torchtrt-reference": "plugins/reference/src/torchtrt_reference",
+            "torchtrt-kernels": "plugins/kernels/src/torchtrt_kernels",
             "torchtrt-compiler": "plugins/compiler/src/torchtrt_compiler",
             "torchtrt-runtime": "plugins/runtime/src/torchtrt_runtime",
         }

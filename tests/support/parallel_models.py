@@ -9,17 +9,17 @@ from torch import nn
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
 
-from torchtrt_compiler.lowering import async_tensor_parallel
+from torchtrt_converters_distributed.rows import division
 
 
 @contextlib.contextmanager
 def small_parts() -> Iterator[None]:
     """Divides any number of rows among processes, in a ``with`` block."""
-    least, async_tensor_parallel.LEAST_ROWS = async_tensor_parallel.LEAST_ROWS, 1
+    least, division.LEAST_ROWS = division.LEAST_ROWS, 1
     try:
         yield
     finally:
-        async_tensor_parallel.LEAST_ROWS = least
+        division.LEAST_ROWS = least
 
 
 class Block(nn.Module):

@@ -8,12 +8,13 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from torchtrt.graphs.nodes import group_of
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.exporting.parallel_models import wait_before_engines
-from torchtrt_compiler.lowering import equal_values, lower
-from torchtrt_compiler.lowering.groups import group_of
+from torchtrt_compiler.lowering import lower
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
+from torchtrt_runtime.processes import meetings
 
 ops = torch.ops._c10d_functional
 aten = torch.ops.aten
@@ -145,7 +146,7 @@ def divided_everywhere(programs, monkeypatch):
         def agree(processes, about, value, combine):
             return joined(value, combine) if about == "the weights of a model" else value
 
-        monkeypatch.setattr(equal_values, "agreed", agree)
+        monkeypatch.setattr(meetings, "agreed", agree)
         for rank, program in enumerate(programs):
             with as_rank(rank, len(programs)):
                 yield lowered(program, async_tensor_parallel=True)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from tools.conformance import golden
 from tools.conformance.running import Found, run
-from torchtrt.packs.coverage import CRASHED, REJECTED, WRONG, share
 from torchtrt_cli import main as torchtrt
+from torchtrt_compiler.coverage import CRASHED, REJECTED, WRONG, share
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops
 

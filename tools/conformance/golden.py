@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from tools.conformance.running import Found
-from torchtrt.packs.coverage import (
+from torchtrt_compiler.coverage import (
     CORRECT,
     CRASHED,
     FILE,

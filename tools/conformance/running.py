@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.packs.coverage import CRASHED
+from torchtrt_compiler.coverage import CRASHED
 from torchtrt_testing.op_info import DTYPES, Sample, samples_of
 from torchtrt_testing.outcome import Outcome, outcomes
 

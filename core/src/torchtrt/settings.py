@@ -7,184 +7,247 @@ Nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._ops import OperatorBase
 
 from torchtrt import peer_settings
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError, did_you_mean
-from torchtrt.setting_checks import CHECKS, OPS, layers_named
-from torchtrt.targets import Target, parse_targets, qualified_name
+from torchtrt.setting_kinds import (
+    BYTES,
+    BYTES_OR_NONE,
+    CACHE,
+    COUNT,
+    CUDA_GRAPHS,
+    DTYPE,
+    FOLDER,
+    GPUS,
+    INDUCTOR,
+    INTEGER_OR_NONE,
+    LAYERS,
+    LEVEL,
+    NAMES,
+    OPS,
+    PACK_BY_OP,
+    PASSES,
+    PATTERNS,
+    SPECIALIZATION,
+    SWITCH,
+    SWITCH_OR_NONE,
+    TILING,
+    VERIFY,
+    Declaration,
+    setting,
+)
+from torchtrt.targets import Target, qualified_name
+from torchtrt.torch_internals import OperatorBase
 
 TargetSpec = Target | str
+
+
+partitioning = functools.partial(setting, "Partitioning")
+precision = functools.partial(setting, "Precision")
+building = functools.partial(setting, "Building")
+engines = functools.partial(setting, "Engines")
+calls = functools.partial(setting, "Calls")
 
 
 @dataclass(frozen=True)
 class CompilationSettings:
     """The settings of one compilation, checked when they are made.
 
+    Each is declared once: its part of the documentation, its default, its usable values, whether an engine of a given
+    graph follows from it, and the page that shows how to use it. docs/settings.md is written from these declarations.
+
     Attributes:
-        torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet,
-            ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
+        torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet, ``"aten.add"``,
+            ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
         torch_executed_modules: Modules of the model whose ops stay in PyTorch: regular expressions. Each matches a
             whole path, as ``"encoder.layer.0"``, or the whole name of a class.
-        torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
-            warning and the reason in the report. Without it they end the compilation.
+        torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with
+            a warning and the reason in the report. Without it they end the compilation.
         fallback_data_dependent_ops: Ops whose results have a size that depends on data stay in PyTorch.
-        min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
-            engine has a cost that few ops do not earn back. A block that is the whole model becomes an engine.
-        require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
-            into the buffers and inputs that the model writes to is always PyTorch's.
+        min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an engine has a cost that
+            few ops do not earn back. A block that is the whole model becomes an engine.
+        require_full_compilation: Raise ``FullCompilationError`` when anything would stay in PyTorch, whatever the
+            block size. Copying results into the buffers and inputs that the model writes to is always PyTorch's.
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
-        assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
-            the converter does not declare that it supports them.
-        converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is.
+        assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where the converter does
+            not declare that it supports them.
+        converter_preferences: For an op, the pack whose converters are tried first, whatever the order law is:
+            ``{"aten.gelu.default": "mypack"}``.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         disabled_passes: Lowering passes of packs that do not run, as ``"aten_core.partial_writes"``.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
-        nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
-            it PyTorch does so between engines.
-        async_tensor_parallel: Divide the rows around an all-reduce among the processes, which exchange some while they
-            compute others.
+        nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL.
+            Without it PyTorch does so between engines.
+        async_tensor_parallel: Divide the rows around an all-reduce among the processes, which exchange some while
+            they compute others.
+        tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
+        autocast: Compute in ``torch.float16`` or ``torch.bfloat16`` what a float32 model need not compute in float32;
+            see ``torchtrt.packs.AutocastRule``. Inputs and outputs keep their dtypes.
+        autocast_excluded_ops: Ops that compute in float32 despite ``autocast``.
+        autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or the path
+            of a module of the model that it comes from, as ``"encoder.layer.0"``.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
-            format. Without it PyTorch dequantizes them, and the report names the format.
-        autocast: Compute in float16 or bfloat16 what a float32 model need not compute in float32; see
-            ``torchtrt.packs.AutocastRule``. Inputs and outputs keep their dtypes.
-        autocast_excluded_ops: Ops that compute in float32 even so.
-        autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
-            the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
+            format. Without it PyTorch dequantizes them, and the report names the format. Packed weights in a format
+            that no pack supports are compiled without a warning.
+        disable_tf32: Keep float32 matrix arithmetic at full precision.
+        use_fp32_acc: Sum the terms of float16 matrix products in float32, as PyTorch does. Without it TensorRT may
+            sum them in float16.
         max_engine_bytes: The maximum number of bytes of weights of one engine: larger blocks become several engines,
             which TensorRT builds one after the other in less memory. ``None`` sets no limit.
         offload_module_to_cpu: The model's weights are in the memory of the CPU while TensorRT builds, and come back
             afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
-        tiling_optimization_level: How long TensorRT searches for kernels that compute in tiles: ``"none"``, ``"fast"``,
-            ``"moderate"`` or ``"full"``. ``None`` leaves its default.
-        l2_limit_for_tiling: Bytes of the L2 cache that tiles may use; ``None`` leaves TensorRT's choice.
-        num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
-        disable_tf32: Keep float32 matrix arithmetic at full precision.
-        use_fp32_acc: Sum the terms of float16 matrix products in float32, as PyTorch does. Without it TensorRT may sum
-            them in float16.
-        immutable_weights: Engines keep the weights that they are built with. Without it
-            ``torchtrt.refit_module_weights`` can give them others.
-        strip_engine_weights: Plans have no weights. Engines get those of the model, and those of a saved model get the
-            ``weights`` of ``torchtrt.load``.
-        tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        tiling_optimization_level: How long TensorRT 10.8 and later search for kernels that compute in tiles:
+            ``"none"``, ``"fast"``, ``"moderate"`` or ``"full"``. ``None`` leaves their default.
+        l2_limit_for_tiling: Bytes of the L2 cache that tiles may use, in TensorRT 10.8 and later; ``None`` leaves
+            TensorRT's choice.
+        num_avg_timing_iters: How often TensorRT times each kernel that it may choose. Increase it if the GPU runs
+            other work.
         sparse_weights: TensorRT may use kernels for weights with two zeros in each four elements.
+        max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
+        tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a folder.
+            ``None`` does what ``TORCHTRT_CACHE`` specifies.
+        progress: Show progress bars, if ``torchtrt-cli`` is installed; ``None`` shows them when standard error is a
+            terminal.
         version_compatible: Engines run in later versions of TensorRT too.
         hardware_compatible: Engines run on every GPU from Ampere on.
-        enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
-            ``torchtrt.weight_streaming``.
-        max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
+        enable_weight_streaming: Engines of TensorRT 10 and later may keep weights in the memory of the CPU until they
+            are needed; see ``torchtrt.weight_streaming``.
         target_compute_capabilities: The GPUs that engines of TensorRT for RTX run on: ``"8.6"``, several, ``"all"``
             supported ones, or ``"current"`` for the GPU of this machine. ``None`` leaves its default.
-        user_allocation: Engines allocate no memory while they run, so that your own CUDA graphs can capture them.
-        input_names: The names of the engine's inputs, in the order of the model's: for a model that becomes one engine.
-            Empty for the names of the model's own inputs.
+        user_allocation: Engines of TensorRT for RTX allocate no memory while they run, so that your own CUDA graphs
+            can capture them. ``cuda_graphs=True`` implies it.
+        input_names: The names of the engine's inputs, in the order of the model's: for a model that becomes one
+            engine. Empty for the names of the model's own inputs.
         output_names: The names of the engine's outputs, in the order of the model's outputs, likewise.
-        share_execution_memory: Engines compute in memory that PyTorch's allocator lends them for one call at a time, so
-            that those which do not run at the same time share it.
+        verify: ``"engines"`` compares each engine with PyTorch, and divides a block whose engine is wrong. ``None``
+            does so for networks that the TensorRT in use is known to compute wrongly, and ``False`` never.
+            ``"reference"`` also builds and runs the network on the reference TensorRT, and compares it with eager
+            PyTorch.
+        immutable_weights: Engines keep the weights that they are built with. Without it
+            ``torchtrt.refit_module_weights`` can give them others.
+        strip_engine_weights: Plans of TensorRT 10 and later have no weights. Engines get those of the model, and
+            those of a saved model get the ``weights`` of ``torchtrt.load``.
+        cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results. With
+            ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
+        share_execution_memory: Engines compute in memory that PyTorch's allocator lends them for one call at a time,
+            so that those which do not run at the same time share it.
         runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
             or ``"none"``. ``None`` leaves its default.
-        verify: ``"reference"`` also builds and runs the network on the reference TensorRT, and compares it with eager.
-            ``"engines"`` compares each engine with PyTorch, and divides a block whose engine is wrong. ``None`` does so
-            for networks that the TensorRT in use is known to compute wrongly, and ``False`` never.
-        cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
-            With ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
-        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
-            folder. ``None`` does what ``TORCHTRT_CACHE`` specifies.
         inductor: Compile what stays in PyTorch as ``torch.compile`` does, ``"max-autotune"`` with that mode.
-        tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
-        progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
 
-    torch_executed_ops: frozenset[Target] = frozenset()
-    torch_executed_modules: frozenset[str] = frozenset()
-    torch_executed_on_failure: bool = False
-    fallback_data_dependent_ops: bool = False
-    min_block_size: int = 5
-    require_full_compilation: bool = False
-    dryrun: bool = False
-    assume_dynamic_shape_support: bool = False
-    converter_preferences: Mapping[Target, str] = field(default_factory=dict)
-    torch_enabled_decompositions: frozenset[Target] = frozenset()
-    torch_disabled_decompositions: frozenset[Target] = frozenset()
-    disabled_passes: frozenset[str] = frozenset()
-    disabled_capabilities: frozenset[Capability] = frozenset()
-    nccl_in_engines: bool = False
-    async_tensor_parallel: bool = False
-    truncate_double: bool = False
-    allow_dequantized_weights: bool = False
-    autocast: torch.dtype | None = None
-    autocast_excluded_ops: frozenset[Target] = frozenset()
-    autocast_excluded_nodes: frozenset[str] = frozenset()
-    max_engine_bytes: int | None = None
-    offload_module_to_cpu: bool = False
-    workspace_size: int = 0
-    optimization_level: int | None = None
-    tiling_optimization_level: str | None = None
-    l2_limit_for_tiling: int | None = None
-    num_avg_timing_iters: int = 1
-    disable_tf32: bool = False
-    use_fp32_acc: bool = False
-    immutable_weights: bool = True
-    strip_engine_weights: bool = False
-    tactic_sources: int | None = None
-    sparse_weights: bool = False
-    version_compatible: bool = False
-    hardware_compatible: bool = False
-    enable_weight_streaming: bool = False
-    max_aux_streams: int | None = None
-    target_compute_capabilities: str | Sequence[str] | None = None
-    user_allocation: bool = False
-    input_names: Sequence[str] = ()
-    output_names: Sequence[str] = ()
-    share_execution_memory: bool = False
-    runtime_cache: str | os.PathLike[str] | None = None
-    kernel_specialization: str | None = None
-    verify: str | bool | None = None
-    cuda_graphs: bool | str = False
-    engine_cache: bool | str | os.PathLike[str] | None = None
-    inductor: bool | str = False
-    tune: bool = False
-    progress: bool | None = None
+    torch_executed_ops: frozenset[Target] = partitioning(
+        frozenset(), OPS, page="keep-ops-in-pytorch.md"
+    )
+    torch_executed_modules: frozenset[str] = partitioning(
+        frozenset(), PATTERNS, page="keep-ops-in-pytorch.md#exclude-modules"
+    )
+    torch_executed_on_failure: bool = partitioning(
+        False, SWITCH, page="keep-ops-in-pytorch.md#converters-that-fail"
+    )
+    fallback_data_dependent_ops: bool = partitioning(
+        False,
+        SWITCH,
+        page="keep-ops-in-pytorch.md#exclude-ops-whose-results-have-a-size-that-depends-on-data",
+    )
+    min_block_size: int = partitioning(5, COUNT)
+    require_full_compilation: bool = partitioning(False, SWITCH)
+    dryrun: bool = partitioning(False, SWITCH)
+    assume_dynamic_shape_support: bool = partitioning(False, SWITCH)
+    converter_preferences: Mapping[Target, str] = partitioning({}, PACK_BY_OP)
+    torch_enabled_decompositions: frozenset[Target] = partitioning(frozenset(), OPS)
+    torch_disabled_decompositions: frozenset[Target] = partitioning(frozenset(), OPS)
+    disabled_passes: frozenset[str] = partitioning(frozenset(), PASSES, page="registry.md#passes")
+    disabled_capabilities: frozenset[Capability] = partitioning(
+        frozenset(), LAYERS, in_engine=True, page="current-layers.md#turn-a-layer-off"
+    )
+    nccl_in_engines: bool = partitioning(False, SWITCH, page="several-gpus.md#collectives")
+    async_tensor_parallel: bool = partitioning(
+        False, SWITCH, page="several-gpus.md#exchange-rows-while-computing-others"
+    )
+    tune: bool = partitioning(False, SWITCH, page="tuning.md")
+    autocast: torch.dtype | None = precision(None, DTYPE, in_engine=True, page="mixed-precision.md")
+    autocast_excluded_ops: frozenset[Target] = precision(frozenset(), OPS)
+    autocast_excluded_nodes: frozenset[str] = precision(frozenset(), PATTERNS)
+    truncate_double: bool = precision(False, SWITCH)
+    allow_dequantized_weights: bool = precision(False, SWITCH, page="quantized-models.md")
+    disable_tf32: bool = precision(False, SWITCH, in_engine=True)
+    use_fp32_acc: bool = precision(
+        False, SWITCH, in_engine=True, page="mixed-precision.md#sums-in-float32"
+    )
+    max_engine_bytes: int | None = building(
+        None, BYTES_OR_NONE, page="large-models.md#limit-the-size-of-engines"
+    )
+    offload_module_to_cpu: bool = building(
+        False, SWITCH, page="large-models.md#move-weights-to-the-cpu-while-building"
+    )
+    workspace_size: int = building(0, BYTES, in_engine=True)
+    optimization_level: int | None = building(None, LEVEL, in_engine=True)
+    tiling_optimization_level: str | None = building(None, TILING, in_engine=True)
+    l2_limit_for_tiling: int | None = building(None, BYTES_OR_NONE, in_engine=True)
+    num_avg_timing_iters: int = building(1, COUNT, in_engine=True)
+    sparse_weights: bool = building(False, SWITCH, in_engine=True)
+    max_aux_streams: int | None = building(None, INTEGER_OR_NONE, in_engine=True)
+    tactic_sources: int | None = building(None, INTEGER_OR_NONE, in_engine=True)
+    engine_cache: bool | str | os.PathLike[str] | None = building(None, CACHE, page="cache.md")
+    progress: bool | None = building(None, SWITCH_OR_NONE)
+    version_compatible: bool = engines(False, SWITCH, in_engine=True, page="portable-engines.md")
+    hardware_compatible: bool = engines(False, SWITCH, in_engine=True, page="portable-engines.md")
+    enable_weight_streaming: bool = engines(
+        False, SWITCH, in_engine=True, page="weight-streaming.md"
+    )
+    target_compute_capabilities: str | Sequence[str] | None = engines(
+        None, GPUS, page="rtx.md#choose-the-gpus"
+    )
+    user_allocation: bool = engines(False, SWITCH)
+    input_names: Sequence[str] = engines((), NAMES, in_engine=True, page="plans.md#names")
+    output_names: Sequence[str] = engines((), NAMES, in_engine=True, page="plans.md#names")
+    verify: str | bool | None = engines(
+        None,
+        VERIFY,
+        page="dynamic-shapes.md#compare-engines-with-pytorch",
+    )
+    immutable_weights: bool = engines(
+        True, SWITCH, in_engine=True, page="save-and-load.md#other-weights"
+    )
+    strip_engine_weights: bool = engines(
+        False, SWITCH, in_engine=True, page="large-models.md#write-plans-without-weights"
+    )
+    cuda_graphs: bool | str = calls(False, CUDA_GRAPHS, page="on-a-gpu.md#cuda-graphs")
+    share_execution_memory: bool = calls(
+        False, SWITCH, page="large-models.md#share-execution-memory"
+    )
+    runtime_cache: str | os.PathLike[str] | None = calls(
+        None, FOLDER, page="rtx.md#runtime-settings"
+    )
+    kernel_specialization: str | None = calls(None, SPECIALIZATION, page="rtx.md#runtime-settings")
+    inductor: bool | str = calls(False, INDUCTOR, page="inductor.md")
 
     def __post_init__(self) -> None:
         """Checks each setting, and keeps it in one form: sets, tuples and ops instead of their spellings."""
-        for setting in dataclasses.fields(self):
-            value = getattr(self, setting.name)
-            check = CHECKS[setting.name]
-            check.check(setting.name, value)
-            if check is OPS:
-                self._keep(setting.name, _parse_all(value))
-        targets = self.target_compute_capabilities or ()
-        targets = (targets,) if isinstance(targets, str) else tuple(targets)
-        preferences = self.converter_preferences.items()
-        by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
-        for name in ("torch_executed_modules", "autocast_excluded_nodes", "disabled_passes"):
-            self._keep(name, frozenset(getattr(self, name)))
-        self._keep("disabled_capabilities", layers_named(self.disabled_capabilities))
-        self._keep("target_compute_capabilities", targets)
-        self._keep("input_names", tuple(self.input_names))
-        self._keep("output_names", tuple(self.output_names))
-        self._keep("converter_preferences", MappingProxyType(by_target))
+        for name, declaration in declarations().items():
+            value = getattr(self, name)
+            declaration.kind.check(name, value)
+            # As the __init__ of a frozen dataclass does.
+            object.__setattr__(self, name, declaration.kind.normal(value))
         self._check_together()
-
-    def _keep(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # as the __init__ of a frozen dataclass does
 
     def _check_together(self) -> None:
         """Checks the settings that exclude each other.
@@ -290,7 +353,7 @@ def _by_name(value: Any) -> Any:
     return qualified_name(value) if isinstance(value, OperatorBase) else value
 
 
-def _parse_all(specs: Iterable[TargetSpec] | TargetSpec) -> frozenset[Target]:
-    if isinstance(specs, str) or callable(specs):
-        specs = (specs,)
-    return frozenset(target for spec in specs for target in parse_targets(spec))
+@functools.cache
+def declarations() -> Mapping[str, Declaration]:
+    """Returns the declaration of each setting, by its name."""
+    return {spec.name: spec.metadata["setting"] for spec in dataclasses.fields(CompilationSettings)}

@@ -15,7 +15,7 @@ from torch import nn
 import torchtrt
 from torchtrt import trt
 from torchtrt.contract import CallingConvention, RejectIf, check_names, to_rejection
-from torchtrt.conversion import ConversionContext, add, constant_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, add, constant_of
 from torchtrt.errors import ConversionError, ConverterSignatureError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems
 from torchtrt.tensorrt.logging import ErrorLog, logger
@@ -85,7 +85,7 @@ def test_a_keyword_of_python_takes_an_underscore() -> None:
     (registration,) = pack.converters
     assert registration.arguments is not None
     assert {"self": 1, "from_": 0.0, "to": 2.0, "generator": None} == registration.arguments.bind(
-        (1,), {"to": 2.0}
+        (1,), {"to": 2.0}, torch.clone
     )[1]
 
 
@@ -107,7 +107,7 @@ def test_an_op_without_a_schema_gives_its_arguments_by_position() -> None:
 
     (registration,) = pack.converters
     assert registration.arguments is not None
-    assert ((1, 2), {}) == registration.arguments.bind((1, 2), {})
+    assert ((1, 2), {}) == registration.arguments.bind((1, 2), {}, torch.clone)
 
 
 @pytest.mark.parametrize(
@@ -132,18 +132,36 @@ def test_parameters_that_are_not_the_ops_are_found_at_registration(
     assert "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None)" in str(caught.value)
 
 
-@pytest.mark.parametrize("keep", [False, True])
-def test_weights_are_network_tensors_unless_they_are_kept(keep: bool) -> None:
-    """In lists, too."""
+Weights = list[torch.Tensor | NetworkTensor]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "keep"),
+    [
+        (Any, False),
+        ("list[NetworkTensor]", False),
+        ("Sequence[NetworkTensor | torch.Tensor]", True),
+        ("list[OnlyTypeCheckersKnow | torch.Tensor]", True),
+        (list[torch.Tensor], True),
+        ("Sequence[Operand]", True),
+        ("Weights", True),
+    ],
+    ids=str,
+)
+def test_weights_are_network_tensors_unless_the_annotation_says_torch_tensor(
+    annotation: Any, keep: bool
+) -> None:
+    """In lists, too; and under another name."""
     kinds: list[bool] = []
 
-    def concatenate(ctx: Any, tensors: Any, dim: int) -> Any:
+    def concatenate(ctx, tensors, dim):  # type: ignore[no-untyped-def]
         kinds.extend(isinstance(tensor, torch.Tensor) for tensor in tensors)
         layer = ctx.net.add_concatenation([ctx.tensor(tensor) for tensor in tensors])
         layer.axis = dim
         return layer.get_output(0)
 
-    override(aten.cat.default, concatenate, keep_constants=keep)
+    concatenate.__annotations__["tensors"] = annotation
+    override(aten.cat.default, concatenate)
     weight, x = torch.rand(2, 3), torch.rand(2, 3)
 
     result = compiled(lambda x: torch.cat([x, weight], 0))(x)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchtrt.contract import check_names
 from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
 from torchtrt.packs import (
     CallingConvention,
@@ -241,7 +242,9 @@ def test_a_table_passes_each_op_its_value() -> None:
     """One function serves several ops, and reads nothing back from the node."""
     pack = ConverterPack("vision")
 
-    @pack.converter({"aten.cos.default": "COS", "aten.sin.default": "SIN"}, "aten.tan.default")
+    cosines = {"aten.cos.default": "COS", "aten.sin.default": "SIN"}
+
+    @pack.converter("aten.tan.default", table={"kind": cosines})
     def function(ctx: Any, self: Any, *, kind: str = "TAN") -> str:
         return kind
 
@@ -258,13 +261,34 @@ def test_a_table_passes_each_op_its_value() -> None:
     assert names == {function.__qualname__}
 
 
-def test_a_table_needs_a_converter_with_one_parameter_for_its_values() -> None:
-    """The value has to go somewhere, and only one place is clear."""
+def test_a_table_needs_a_converter_with_a_parameter_for_its_values() -> None:
+    """The value has to go somewhere."""
     pack = ConverterPack("vision")
 
-    for wrong in (convert, lambda ctx, self, *, kind, other: self):
-        with pytest.raises(ConverterSignatureError, match=r"keyword-only\s+parameter"):
-            pack.converter({"aten.cos": "COS"})(wrong)
+    with pytest.raises(ConverterSignatureError, match="no parameter 'kind'"):
+        pack.converter(table={"kind": {"aten.cos": "COS"}})(convert)
+
+
+def test_a_check_receives_the_tables_value_if_it_has_the_parameter() -> None:
+    """It need not look the op up again."""
+    pack = ConverterPack("vision")
+
+    def unlike_cosine(node: Any, *, kind: str) -> str | None:
+        return None if kind == "COS" else f"{kind} of {node}"
+
+    def never(node: Any) -> None: ...
+
+    pack.converter(
+        table={"kind": {"aten.cos.default": "COS", "aten.sin.default": "SIN"}},
+        reject_if=(never, unlike_cosine),
+    )(lambda ctx, self, kind: self)
+
+    validators = {str(each.target): each.validate for each in pack.converters}
+    assert validators["aten.cos.default"]("x", None) is None  # type: ignore[misc]
+    assert validators["aten.sin.default"]("x", None) == "SIN of x"  # type: ignore[misc]
+    assert {check_names(each.support.capability_validator) for each in pack.converters} == {
+        ("never", "unlike_cosine")
+    }
 
 
 def test_a_sealed_pack_refuses_registrations() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
-from torchtrt.packs.coverage import FILE, Coverage, OpCoverage, share
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
 from torchtrt_cli.coverage import coverages
+from torchtrt_compiler.coverage import FILE, Coverage, OpCoverage, share
 
 FILE_OF_VISION = {
     "torch": "2.13.0",

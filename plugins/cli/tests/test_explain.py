@@ -17,8 +17,8 @@ from torch.utils._pytree import _deregister_pytree_node, register_pytree_node
 import torchtrt
 from plugins.cli.tests.example import convert
 from torchtrt.errors import NoEngineWarning
-from torchtrt.packs.coverage import share
 from torchtrt_cli.coverage import coverages
+from torchtrt_compiler.coverage import share
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
 """The coverage that the installed pack declares."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import BuildError, ConversionWarning, NoEngineWarning
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import disabling

@@ -203,7 +203,7 @@ def test_engines_with_weights_compiled_in_take_no_others(tmp_path, exported):
 
 
 def test_engines_of_another_model_are_refused(folder):
-    with pytest.raises(InputError, match=r"another Block: it has 'form of first\.bias.*\[9\]"):
+    with pytest.raises(InputError, match=r"another Block: its form of first\.weight is .*\[9, 4\]"):
         followed(width=9).torchtrt.load(folder)
 
 

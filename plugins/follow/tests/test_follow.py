@@ -69,6 +69,17 @@ def test_another_structure_is_another_program_and_the_first_is_found_again():
     assert first[0] in programs(follower)
 
 
+def test_a_model_that_changes_with_each_call_causes_a_warning():
+    """It names the attribute; the program stays the same."""
+    model = made()
+    follower = followed(model)
+    with pytest.warns(FollowWarning, match="has had 16 structures.*'epoch'"):
+        for epoch in range(17):
+            model.epoch = epoch
+            agree(follower, model, X)
+    assert 1 == len(programs(follower))
+
+
 def test_training_and_gradients_run_in_pytorch():
     """Gradients reach the model's parameters; eval mode with gradients warns once."""
     model = made()

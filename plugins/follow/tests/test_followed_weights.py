@@ -49,14 +49,101 @@ def test_other_weights_are_refitted(change):
     assert before == programs(follower)
 
 
-def test_refresh_takes_weights_that_pytorch_saw_nobody_write():
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_refresh_takes_weights_that_pytorch_saw_nobody_write(weights_only):
     """As through ``.data``."""
     model = made()
     follower = followed(model)
     agree(follower, model, X)
+    before = programs(follower)
     model.first.weight.data.mul_(2)
-    follower.torchtrt.refresh()
+    follower.torchtrt.refresh(weights_only=weights_only)
     agree(follower, model, X)
+    assert before == programs(follower)
+
+
+def test_data_at_the_address_of_freed_data_is_followed():
+    """Two assignments between calls often end where the first memory was; PyTorch counts neither."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).eval()
+    follower, rows = followed(model), torch.rand(2, 64)
+    for _ in range(10):
+        agree(follower, model, rows)
+        for _ in range(2):
+            model[0].weight.data = model[0].weight.data * 1.5
+    agree(follower, model, rows)
+    assert 1 == len(programs(follower))
+
+
+class Switched(nn.Module):
+    """Reads a plain attribute of its own, and one of a module inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.value = self.linear.value = None
+
+    def forward(self, x):
+        """Returns as many rows, by rules for each kind of value."""
+        x = self.linear(x)
+        for value in (self.value, self.linear.value):
+            match value:
+                case None:
+                    x = x.relu()
+                case str():
+                    x = getattr(x, value)()
+                case (first, second):
+                    x = x * first + second
+                case _:
+                    x = x * value
+        return x
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    "values", [(1, True, 1.0), (0.5, None, 0.25), ("sin", "cos"), ((1, 2), (2, 1))]
+)
+def test_plain_attributes_that_change_are_followed(values, inside):
+    """Numbers, switches, text, None and tuples; 1, 1.0 and True are different values."""
+    model = made(Switched)
+    follower = followed(model)
+    for value in (*values, *values):
+        (model.linear if inside else model).value = value
+        agree(follower, model, X)
+    assert len(values) == len(programs(follower))
+
+
+def test_steps_of_an_optimizer_are_followed():
+    """Each step writes in place, to all weights at once."""
+    model = made()
+    follower = followed(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=True)
+    for _ in range(3):
+        agree(follower, model, X)
+        model(X).square().sum().backward()
+        optimizer.step()
+    agree(follower, model, X)
+    assert 1 == len(programs(follower))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.to(torch.bfloat16).to(torch.float32),
+        lambda model: setattr(model, "first", made(seed=1).first),
+        lambda model: model.train() and model.eval(),
+        lambda model: model.requires_grad_(False),
+    ],
+    ids=["rounded", "submodule", "modes", "requires_grad"],
+)
+def test_common_changes_of_a_model_build_nothing(change):
+    """The results are those of the changed model."""
+    model = made()
+    follower = followed(model)
+    agree(follower, model, X)
+    before = programs(follower)
+    change(model)
+    agree(follower, model, X)
+    assert before == programs(follower)
 
 
 def test_the_same_program_under_other_names_is_refitted():

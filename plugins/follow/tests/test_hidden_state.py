@@ -14,6 +14,7 @@ from torch import nn
 import torchtrt
 from tests.support.compiled import exports_of_followed
 from torchtrt.errors import FollowWarning
+from torchtrt_follow import programs
 
 X = torch.rand(3, 4)
 
@@ -87,6 +88,22 @@ PARTS = {
         lambda part, x: part[1](x),
         lambda model: setattr(model.part[1], "alpha", 3.0),
     ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_change_in_a_hidden_place_is_followed(name):
+    """Whatever holds the value."""
+    part, forward, change = PARTS[name]
+    model = made(part(), forward)
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    change(model)
+    agree(follower, model)
+    assert follower.torchtrt.programs
+
+
+UNWATCHED = {
     "slot": (Gain, lambda part, x: x * part.value, set_slot),
     "array": (
         lambda: np.array([2.0, 3.0]),
@@ -111,16 +128,28 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_a_change_in_a_hidden_place_is_followed(name):
-    """Whatever holds the value."""
-    part, forward, change = PARTS[name]
+@pytest.mark.parametrize("name", UNWATCHED)
+def test_a_change_that_cannot_be_watched_is_followed_after_a_refresh(name):
+    """The program is exported again."""
+    part, forward, change = UNWATCHED[name]
     model = made(part(), forward)
     follower = torchtrt.follow(model, min_block_size=1)
     agree(follower, model)
     change(model)
+    follower.torchtrt.refresh()
     agree(follower, model)
     assert follower.torchtrt.programs
+
+
+def test_a_refresh_builds_nothing_if_nothing_has_changed():
+    """The exported program is the one that is there."""
+    model = made([2.0], lambda part, x: x * part[0])
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    before = follower.torchtrt.programs
+    follower.torchtrt.refresh()
+    agree(follower, model)
+    assert before == follower.torchtrt.programs
 
 
 class Registry:
@@ -212,8 +241,7 @@ def test_a_buffer_that_a_call_writes_to_causes_no_refit(monkeypatch):
     reference = copy.deepcopy(model)
     follower = torchtrt.follow(model, min_block_size=1)
     agree(follower, reference)
-    (binding,) = follower.torchtrt._structures[-1].all_bindings()
-    monkeypatch.setattr(type(binding), "refit", lambda *_: pytest.fail("There was a refit."))
+    monkeypatch.setattr(programs, "refit_with_memory", lambda *_: pytest.fail("A refit."))
     for _ in range(2):
         agree(follower, reference)
     torch.testing.assert_close(model.sums, reference.sums)

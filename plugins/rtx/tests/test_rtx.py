@@ -14,10 +14,10 @@ from tools import rtx_refusals
 from tools.import_graph import ROOT
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
 from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
-from torchtrt.plugins.calls import PluginCall
 from torchtrt.tensorrt import selection
-from torchtrt.tensorrt.plugins import make_plugin
 from torchtrt_cli import main
+from torchtrt_kernels.calls import PluginCall
+from torchtrt_kernels.tensorrt_plugins import make_plugin
 
 GPUS = r"RTX GPUs of compute capability 8\.0, 8\.6, 8\.9, and 12\.0 or later"
 

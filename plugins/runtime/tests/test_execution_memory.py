@@ -10,7 +10,6 @@ from torch import nn
 import torchtrt
 from tests.support.compiled import engines_of
 from torchtrt.errors import SettingsError
-from torchtrt.tensorrt.shims import context_without_memory
 from torchtrt_reference.running.execution_memory import LentMemory
 from torchtrt_reference.semantics.tensor_facts import RefusedError
 from torchtrt_runtime import RuntimeSettings
@@ -146,7 +145,7 @@ def test_the_reference_refuses_what_fails_on_a_gpu(model, version):
     address = memory.data_ptr() + -memory.data_ptr() % 256
 
     def context_of(lend):
-        context = context_without_memory(engine)
+        context = RuntimeSettings(share_execution_memory=True).new_context(engine, b"")
         context.set_input_shape(module.inputs[0].name, (50, 16))
         context.set_tensor_address(module.inputs[0].name, x.data_ptr())
         context.set_tensor_address(next(iter(module.outputs)), y.data_ptr())

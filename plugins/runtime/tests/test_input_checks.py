@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
-from torchtrt.graphs.expressions import holds
+from torchtrt.expressions.values import holds
 from torchtrt_runtime.checks.inputs import InputChecks, make_tensor_matcher
 from torchtrt_runtime.torch_internals import sympy_functions
 

@@ -17,8 +17,8 @@ from torchtrt.errors import (
     UnsupportedProgramError,
     UnwritableFileError,
 )
-from torchtrt.plugins.operators import PluginKey
 from torchtrt_cli import main
+from torchtrt_kernels.operators import PluginKey
 from torchtrt_runtime import EngineModule
 from torchtrt_triton import ServingOptions, add_model
 

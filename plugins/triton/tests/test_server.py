@@ -20,7 +20,7 @@ from tests.support.triton_server import TYPES, Refused, TritonServer, needs_serv
 from torchtrt_triton import ServingOptions, add_model
 
 pytestmark = [pytest.mark.slow, needs_serving]
-SERVER = ["torchtrt-core", "torchtrt-runtime", "torchtrt-reference"]
+SERVER = ["torchtrt-core", "torchtrt-kernels", "torchtrt-runtime", "torchtrt-reference"]
 BATCHED = ServingOptions(dynamic_batching=True, max_queue_delay=20_000)
 
 

@@ -15,7 +15,6 @@ from torchtrt.contract.converters import (
     ConverterSupport,
     calling_convention,
     looks_like_converter,
-    with_table_value,
 )
 from torchtrt.contract.functions import qualified_function
 from torchtrt.contract.validators import (
@@ -51,5 +50,4 @@ __all__ = [
     "to_rejection",
     "value_of",
     "with_settings",
-    "with_table_value",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +13,15 @@ import torch
 from torch.fx import Node
 
 from torchtrt.contract.converters import Converter
-from torchtrt.contract.functions import keywords_of, qualified_function
+from torchtrt.contract.functions import (
+    keywords_of,
+    network_parameters,
+    positional_names,
+    qualified_function,
+)
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.targets import Target, qualified_name
+from torchtrt.torch_internals import pytree
 
 
 class SchemaArguments:
@@ -25,6 +31,9 @@ class SchemaArguments:
     goes into ``**rest``. A parameter that the schema lacks must have a default: so one function can serve ops that
     differ. Ops without a schema, Python functions on sizes and higher-order ops, are bound by position.
 
+    Weights are PyTorch tensors in ``**rest`` and in parameters whose annotation has ``torch.Tensor``. Elsewhere they
+    become network tensors.
+
     Args:
         converter: The converter.
         target: The op.
@@ -33,9 +42,10 @@ class SchemaArguments:
         ConverterSignatureError: A parameter is not in the schema, or an argument of the schema is not taken.
     """
 
-    __slots__ = ("_names", "_target")
+    __slots__ = ("_converter", "_names", "_target")
 
     def __init__(self, converter: Converter, target: Target) -> None:
+        self._converter = converter
         self._target = target
         self._names: tuple[str, ...] | None = None
         schema = getattr(target, "_schema", None)
@@ -63,16 +73,39 @@ class SchemaArguments:
         )
 
     def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        network_tensor: Callable[[torch.Tensor], Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns what to call the converter with, behind the context."""
+        """Returns what to call the converter with, behind the context.
+
+        Args:
+            args: The positional arguments of the node; weights are PyTorch tensors.
+            kwargs: The keyword arguments of the node.
+            network_tensor: Makes a network tensor of a weight.
+        """
+        names = network_parameters(self._converter)
         if self._names is None:
-            return tuple(args), dict(kwargs)
+            values = zip(positional_names(self._converter)[1:], args, strict=False)
+            named = [_converted(network_tensor, value, name in names) for name, value in values]
+            return (*named, *args[len(named) :]), dict(kwargs)
         bound = {_as_parameter(name): value for name, value in _schema_defaults(self._target)}
         bound.update(zip(self._names, args, strict=False))
         for name, value in kwargs.items():
             bound[_as_parameter(name)] = value
-        return (), bound
+        converted = {
+            name: _converted(network_tensor, value, name in names) for name, value in bound.items()
+        }
+        return (), converted
+
+
+def _converted(
+    network_tensor: Callable[[torch.Tensor], Any], value: Any, becomes_network_tensor: bool
+) -> Any:
+    if not becomes_network_tensor or value is None or isinstance(value, (int, float, str)):
+        return value
+    return pytree.tree_map_only(torch.Tensor, network_tensor, value)
 
 
 def _as_parameter(name: str) -> str:

@@ -44,8 +44,8 @@ class CallingConvention(enum.Enum):
     """How a converter is called, which its parameters determine.
 
     Attributes:
-        SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; the interpreter fills
-            in defaults and makes network tensors of weights.
+        SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; defaults are filled in. Weights are
+            network tensors, unless the parameter's annotation has ``torch.Tensor``.
         CTX: ``(ctx, target, args, kwargs, name)`` with the conversion context.
         LEGACY: ``(net, target, args, kwargs, name)`` with the network.
     """
@@ -64,8 +64,6 @@ class ConverterSupport:
         capability_validator: Checks whether the converter can handle one node.
         supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
         requires_output_allocator: Whether an output's size depends on the data.
-        keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
-            they are network tensors. In the other conventions weights always are ``torch.Tensor``.
         tensorrt: The TensorRT versions that it works with, as ``">=10"``; all if empty.
         requires: The capabilities of TensorRT that it needs.
     """
@@ -74,7 +72,6 @@ class ConverterSupport:
     capability_validator: Validator = accept_every_node
     supports_dynamic_shapes: bool = False
     requires_output_allocator: bool = False
-    keep_constants: bool = False
     tensorrt: str = ""
     requires: tuple[Capability, ...] = ()
 
@@ -109,31 +106,6 @@ def calling_convention(converter: Converter) -> CallingConvention:
             f"convention. {_FORMS}"
         )
     return convention
-
-
-def with_table_value(converter: Converter, value: Any) -> Converter:
-    """Returns a converter with a value for its keyword-only parameter, which a table gives it.
-
-    The result is a function with the same code and name, so that a call costs nothing more.
-
-    Raises:
-        ConverterSignatureError: The converter is no plain function, or has none or several such parameters.
-    """
-    code: Any = getattr(converter, "__code__", None)
-    count = 0 if code is None or hasattr(converter, "__wrapped__") else code.co_kwonlyargcount
-    if count != 1:
-        raise ConverterSignatureError(
-            f"The converter {qualified_function(converter)} is registered with a table, whose values go to its "
-            f"keyword-only parameter, and it has {count} of these. Write `def convert(ctx, self, *, value)`."
-        )
-    function: Any = converter
-    copy = FunctionType(
-        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__ = {code.co_varnames[code.co_argcount]: value}
-    copy.__doc__, copy.__qualname__ = function.__doc__, function.__qualname__
-    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
-    return copy
 
 
 def looks_like_converter(value: object) -> bool:

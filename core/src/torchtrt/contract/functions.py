@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import re
+import typing
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, TypeGuard
 
 
 def qualified_function(function: Callable[..., Any]) -> str:
@@ -19,9 +21,26 @@ def qualified_function(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', None) or 'builtins'}:{name}"
 
 
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function behind decorators, or behind a ``functools.partial`` with keywords alone."""
+    function = inspect.unwrap(function)
+    return function.func if _has_keywords_alone(function) else function
+
+
+def _has_keywords_alone(function: Callable[..., Any]) -> TypeGuard[functools.partial[Any]]:
+    return isinstance(function, functools.partial) and not function.args
+
+
+def with_value(function: Callable[..., Any], name: str, value: Any) -> Callable[..., Any]:
+    """Returns a function with a value for one of its parameters, under its own name."""
+    bound = functools.update_wrapper(functools.partial(function, **{name: value}), function)
+    del bound.__wrapped__  # whose signature has the parameter still
+    return bound
+
+
 def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Returns the names of a function's positional parameters."""
-    function = inspect.unwrap(function)
+    function = _plain(function)
     code = getattr(function, "__code__", None)
     if code is not None and not inspect.ismethod(function):
         return tuple(code.co_varnames[: code.co_argcount])
@@ -35,7 +54,7 @@ def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def is_variadic(function: Callable[..., Any]) -> bool:
     """Returns whether a function takes ``*args`` or ``**kwargs``, or may do so."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(_plain(function), "__code__", None)
     return code is None or bool(code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
 
 
@@ -70,6 +89,8 @@ class Keywords(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def keywords_of(function: Callable[..., Any]) -> Keywords:
     """Returns the parameters of a function but the first."""
+    if _has_keywords_alone(function):
+        return _without(keywords_of(function.func), function.keywords)
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__"):
         return _keywords_of_signature(inspect.signature(function))
@@ -87,6 +108,14 @@ def keywords_of(function: Callable[..., Any]) -> Keywords:
     )
 
 
+def _without(keywords: Keywords, names: Collection[str]) -> Keywords:
+    required, optional = (
+        tuple(name for name in group if name not in names)
+        for group in (keywords.required, keywords.optional)
+    )
+    return Keywords(required, optional, keywords.takes_rest)
+
+
 def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
     """Returns what ``keywords_of`` returns, for a function whose own code does not show its parameters."""
     parameters = list(signature.parameters.values())[1:]
@@ -97,3 +126,20 @@ def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
         optional=tuple(each.name for each in parameters if each not in required),
         takes_rest=bool(rest),
     )
+
+
+_CONSTANT = re.compile(r"(?<![\w.])(torch\.)?Tensor\b|\bOperand\b")
+"""An annotation with ``torch.Tensor``, as written or as Python shows it. ``Operand`` is one of the names for it."""
+
+
+@functools.lru_cache(maxsize=4096)
+def network_parameters(function: Callable[..., Any]) -> frozenset[str]:
+    """Returns the parameters of a converter, but the first, whose annotation does not have ``torch.Tensor``."""
+    plain = _plain(function)
+    try:
+        hints = typing.get_type_hints(plain)
+    except Exception:  # a name that only type checkers import
+        hints = getattr(plain, "__annotations__", {})
+    required, optional, _ = keywords_of(function)
+    names = (*required, *optional)
+    return frozenset(name for name in names if not _CONSTANT.search(str(hints.get(name))))

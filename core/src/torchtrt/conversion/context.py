@@ -21,16 +21,11 @@ from torchtrt.conversion.values import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.plugins.calls import describe_call, tensor_nodes
-from torchtrt.plugins.operators import PluginKey, PluginOp
-from torchtrt.plugins.sizes import InexpressibleError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.interfaces import NetworkTensor
-from torchtrt.tensorrt.plugins import make_plugin
 from torchtrt.tensorrt.shims import add_cast, add_shape, weights_of
-from torchtrt.torch_internals import pytree
 
 if TYPE_CHECKING:
     from torchtrt.conversion.values import Constant
@@ -57,7 +52,7 @@ class ConversionContext:
         recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
         maybe_zero_symbols: The symbols of the sizes of inputs that may be 0.
-        plugins: The names of the plugins in the network, by which an engine asks for them.
+        plugins: The keys of the plugins in the network, by which an engine asks for them.
     """
 
     net: Any
@@ -70,7 +65,7 @@ class ConversionContext:
     recorder: WeightRecorder = field(default_factory=NoRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
     maybe_zero_symbols: set[Any] = field(default_factory=set)
-    plugins: set[PluginKey] = field(default_factory=set)
+    plugins: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, NetworkTensor] = field(default_factory=dict)
@@ -126,34 +121,6 @@ class ConversionContext:
         self.cpu_weights_reference_holder.append(owner)
         self._weights.setdefault((address, weights.dtype), (tensor, weights))
         return weights
-
-    def add_plugin(self, plugin: PluginOp, args: Any, kwargs: Any) -> Any:
-        """Returns the results of a layer that runs an op's own kernel: a network tensor, or a tuple of several.
-
-        Args:
-            plugin: The op, as ``ConverterPack.plugin`` registered it. The node in conversion calls it.
-            args: The node's arguments, with network tensors and weights in the place of nodes.
-            kwargs: Its keyword arguments, likewise.
-
-        Raises:
-            ConversionError: The call cannot run as a plugin, or TensorRT refused the layer.
-        """
-        node = self.node
-        if node is None:
-            message = f"{plugin.op.name()} is added to a network only for a node of a graph."
-            raise ConversionError(message)
-        try:
-            call = describe_call(plugin, node)
-        except InexpressibleError as error:
-            message = f"{plugin.op.name()} cannot run as a plugin here: {error}."
-            raise ConversionError(message) from error
-        leaves = (pytree.tree_leaves(each) for each in ((node.args, node.kwargs), (args, kwargs)))
-        values = dict(pair for pair in zip(*leaves, strict=True) if isinstance(pair[0], Node))
-        inputs = [self.tensor(values[each]) for each in tensor_nodes(node)]
-        layer = self.net.add_plugin_v3(inputs, [], make_plugin(plugin, call))
-        self.plugins.add(plugin.key)
-        results = tuple(layer.get_output(index) for index in range(layer.num_outputs))
-        return results if len(plugin.op._schema.returns) > 1 else results[0]
 
     def name_recorded_weights(self) -> None:
         """Names all weights that follow from the model's, whichever converter made them."""

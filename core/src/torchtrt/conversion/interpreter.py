@@ -14,10 +14,10 @@ from torch.fx import GraphModule, Node
 from torchtrt.capability import Capability
 from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.inputs import InputProfile
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.results import check_result, without_arrays
-from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
@@ -176,9 +176,7 @@ class TRTInterpreter:
             is_legacy = candidate.calling_convention is CallingConvention.LEGACY
             first = self.network if is_legacy else self.context
             return converter(first, node.target, args, kwargs, name)
-        if not candidate.support.keep_constants:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, self.context.tensor, (args, kwargs))
-        args, kwargs = candidate.arguments.bind(args, kwargs)
+        args, kwargs = candidate.arguments.bind(args, kwargs, self.context.tensor)
         return converter(self.context, *args, **kwargs)
 
     def add_outputs(self, node: Node) -> None:

@@ -17,6 +17,8 @@ _RESOLUTION = "torchtrt_resolution"
 _LEFT = "torchtrt_left_in_torch"
 _MISSED = "torchtrt_missed_layers"
 _ENGINE_NAMES = "torchtrt_engine_names"
+_GROUP = "torchtrt_group"
+_NEVER_FOLDED = "torchtrt_never_folded"
 _CHANCES = ("dropout_p", "dropout", "train")
 """The arguments of attention and recurrent layers without which they draw no random numbers."""
 
@@ -79,6 +81,32 @@ def engine_names(node: Node) -> tuple[str, ...]:
     """Returns the names that ``name_in_engine`` was given; empty if there are none."""
     names: tuple[str, ...] = node.meta.get(_ENGINE_NAMES, ())
     return names
+
+
+def put_into_group(node: Node, group: int | None) -> None:
+    """Puts a node into a group, if one is given: no engine has nodes of two groups. A lowering pass calls it.
+
+    Args:
+        node: The node.
+        group: The number of the group, in the order in which groups run.
+    """
+    if group is not None:
+        node.meta[_GROUP] = group
+
+
+def group_of(node: Node) -> int | None:
+    """Returns the number of a node's group, or ``None``."""
+    return node.meta.get(_GROUP)
+
+
+def never_fold(node: Node) -> None:
+    """Keeps a node in the graph although all that it reads is constant. A lowering pass calls it."""
+    node.meta[_NEVER_FOLDED] = True
+
+
+def is_never_folded(node: Node) -> bool:
+    """Returns whether ``never_fold`` was called for a node."""
+    return _NEVER_FOLDED in node.meta
 
 
 def inner_graphs(node: Node) -> list[GraphModule]:

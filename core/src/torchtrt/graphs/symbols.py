@@ -18,7 +18,7 @@ from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from torchtrt.errors import NewAssumptionError
-from torchtrt.plugins.torch_internals import is_certain
+from torchtrt.expressions.torch_internals import is_certain
 
 
 def shape_env_of(graph: Graph) -> ShapeEnv | None:

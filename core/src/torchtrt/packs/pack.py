@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -17,12 +16,12 @@ from torchtrt.contract import (
     ConverterPriority,
     ConverterSupport,
     Validator,
-    accept_every_node,
     looks_like_converter,
     qualified_function,
-    with_table_value,
 )
-from torchtrt.errors import PackError, UnknownTargetError
+from torchtrt.contract.functions import keywords_of, with_value
+from torchtrt.errors import ConverterSignatureError, PackError, UnknownTargetError
+from torchtrt.lazy import import_part
 from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
     Decomposition,
@@ -33,10 +32,7 @@ from torchtrt.packs.registrations import (
     register,
     target_or_name,
 )
-from torchtrt.plugins.calls import PluginCheck
-from torchtrt.plugins.operators import PluginOp, check_op
-from torchtrt.plugins.torch_internals import op_of
-from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
+from torchtrt.targets import Target, canonical_spelling, parse_targets, qualified_name
 from torchtrt.torch_internals import OpOverload
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
@@ -95,7 +91,7 @@ class ConverterPack:
         self.never_folded: tuple[Target | str, ...] = ()
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
-        self.plugins: tuple[PluginOp, ...] = ()
+        self.plugins: tuple[Any, ...] = ()
         self.followed_libraries: tuple[Any, ...] = ()
         self.modules = tuple(modules)
         self._sealed = False
@@ -121,14 +117,14 @@ class ConverterPack:
 
     def converter(
         self,
-        *targets: Target | str | Mapping[Any, Any],
+        *targets: Target | str,
+        table: Mapping[str, Mapping[Any, Any]] | None = None,
         enabled: bool = True,
         capability_validator: Validator | None = None,
         reject_if: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
-        keep_constants: bool = False,
         tensorrt: str = "",
         requires: Capability | Sequence[Capability] = (),
     ) -> Callable[[Function], Function]:
@@ -137,8 +133,9 @@ class ConverterPack:
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
-                does not have is noted, not an error. A mapping from ops to values stands for its ops:
-                the function receives the op's value in its keyword-only parameter.
+                does not have is noted, not an error.
+            table: Further ops, each with a value: ``{"kind": {op: value}}``. The function receives the op's value in
+                its parameter ``kind``, and so does each check that has such a parameter.
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
@@ -147,8 +144,6 @@ class ConverterPack:
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
-            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
-                than as network tensors.
             tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
             requires: The capabilities of TensorRT that it needs: one ``torchtrt.tensorrt.Capability`` or several.
 
@@ -158,132 +153,68 @@ class ConverterPack:
                 converter's parameters are not those of the op's schema.
             PackError: The pack is already loaded, or an argument is of the wrong kind.
         """
-        if not targets or looks_like_converter(targets[0]):
+        if looks_like_converter(targets[0] if targets else None) or not (targets or table):
             message = f"Pack {self.name!r}: write @pack.converter(op), with the op that the function converts."
             raise PackError(message)
 
-        def register(function: Function) -> Function:
-            """Registers a function for each of the ops, and returns it."""
-            for target, registered in _each_op(targets, function):
-                self.add(
-                    target,
-                    registered,
-                    enabled=enabled,
-                    capability_validator=capability_validator,
-                    reject_if=reject_if,
-                    priority=priority,
-                    supports_dynamic_shapes=supports_dynamic_shapes,
-                    requires_output_allocator=requires_output_allocator,
-                    keep_constants=keep_constants,
-                    tensorrt=tensorrt,
-                    requires=requires,
-                )
-            return function
-
-        return register
-
-    def add(
-        self,
-        target: Target | str,
-        implementation: Converter,
-        *,
-        enabled: bool = True,
-        capability_validator: Validator | None = None,
-        reject_if: Validator | Sequence[Validator] = (),
-        priority: ConverterPriority = ConverterPriority.STANDARD,
-        supports_dynamic_shapes: bool = False,
-        requires_output_allocator: bool = False,
-        keep_constants: bool = False,
-        tensorrt: str = "",
-        requires: Capability | Sequence[Capability] = (),
-    ) -> None:
-        """Registers a function as the converter of an op. The other arguments are those of ``converter``."""
-        if not enabled:
-            return
-        self._check_open()
-        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        ops = ", ".join(map(str, targets)) or "a table"
+        flags = (supports_dynamic_shapes, requires_output_allocator)
         if any(type(flag) is not bool for flag in flags):
-            message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            message = (
+                f"Pack {self.name!r}: a flag of {ops} is {flags!r}, where True or False is meant."
+            )
             raise PackError(message)
         capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
         if not all(isinstance(each, Capability) for each in capabilities):
-            message = f"Pack {self.name!r}: requires={requires!r} of {target} has no torchtrt.tensorrt.Capability."
+            message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no torchtrt.tensorrt.Capability."
             raise PackError(message)
         if tensorrt != "" and not _is_range(tensorrt):
-            message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
+            message = f"Pack {self.name!r}: {tensorrt!r} of {ops} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
-        if not callable(cast(object, implementation)):
-            message = f"Pack {self.name!r}: {implementation!r} for {target} is no function. Pass the function itself."
-            raise PackError(message)
-        support = ConverterSupport(
-            implementation,
-            joined_checks(capability_validator, reject_if, self.name)
-            if capability_validator or reject_if
-            else accept_every_node,
-            supports_dynamic_shapes=supports_dynamic_shapes,
-            requires_output_allocator=requires_output_allocator,
-            keep_constants=keep_constants,
-            tensorrt=tensorrt,
-            requires=capabilities,
-        )
-        self._converters.append(register(target, support, self._priority(priority, target)))
-        self._changed()
 
-    def plugin(
-        self,
-        op: Target | str,
-        *,
-        version: str = "1",
-        enabled: bool = True,
-        capability_validator: Validator | None = None,
-        reject_if: Validator | Sequence[Validator] = (),
-        priority: ConverterPriority = ConverterPriority.STANDARD,
-        tensorrt: str = "",
-    ) -> None:
-        """Makes a layer of engines from an op: registers a plugin that runs the op's kernel, and its converter.
+        def register_function(function: Function) -> Function:
+            """Registers a function for each of the ops, and returns it."""
+            if not enabled:
+                return function
+            self._check_open()
+            if not callable(cast(object, function)):
+                message = f"Pack {self.name!r}: {function!r} for {ops} is no function. Pass the function itself."
+                raise PackError(message)
+            own_checks = checks_of(reject_if, self.name)
+            for target, bound, checks in _registrations(targets, table or {}, function, own_checks):
+                support = ConverterSupport(
+                    bound,
+                    joined_checks(capability_validator, checks, self.name),
+                    supports_dynamic_shapes=supports_dynamic_shapes,
+                    requires_output_allocator=requires_output_allocator,
+                    tensorrt=tensorrt,
+                    requires=capabilities,
+                )
+                registration = register(target, support, self._priority(priority, target))
+                self._converters.append(registration)
+            self._changed()
+            return function
 
-        The kernel is the op's implementation for CUDA tensors, which may launch a Triton kernel. The sizes and dtypes
-        of its results come from the op's fake implementation.
+        return register_function
+
+    def add(self, target: Target | str, implementation: Converter, **options: Any) -> None:
+        """Registers a function as the converter of an op. The other arguments are those of ``converter``."""
+        self.converter(target, **options)(implementation)
+
+    def plugin(self, op: Target | str, **options: Any) -> None:
+        """Makes a layer of engines from an op's own kernel.
 
         Args:
-            op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name. It has a fake
-                implementation, and writes to no argument. Its results are tensors with memory of their own.
-            version: The plugin's version. An engine runs only by the version that it was built with: change it where
-                the op's arguments or results change.
-            enabled: With ``False`` the op is not registered.
-            capability_validator: Which calls of the op run as a plugin.
-            reject_if: Checks that return a reason to reject a call. Both have the form that ``converter`` takes.
-            priority: ``HIGH`` puts the plugin before every ``STANDARD`` converter of the op.
-            tensorrt: The TensorRT versions that it works with, beside the pack's own range.
+            op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name.
+            **options: The version of the plugin, checks, the priority and others: see
+                ``torchtrt_kernels.register_kernel``.
 
         Raises:
+            MissingDistributionError: The distribution torchtrt-kernels is not installed.
             PackError: The op cannot run as a plugin, the pack is already loaded, or an argument is of the wrong kind.
             UnknownTargetError: There is no such op.
         """
-        if not enabled:
-            return
-        self._check_open()
-        if not isinstance(version, str) or not version:
-            message = f"Pack {self.name!r}: the version of a plugin is a text such as '1', not {version!r}."
-            raise PackError(message)
-        plugin = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
-        if any(each.key == plugin.key and each.op is plugin.op for each in self.plugins):
-            raise PackError(
-                f"Pack {self.name!r} registers the plugin {plugin.op} version {version} twice."
-            )
-        checks = checks_of(reject_if, self.name)
-        self.add(
-            plugin.op,
-            _plugin_converter(plugin, sys._getframe(1).f_globals.get("__name__", "")),
-            capability_validator=capability_validator,
-            reject_if=(*checks, PluginCheck(plugin)),
-            priority=priority,
-            supports_dynamic_shapes=True,
-            tensorrt=tensorrt,
-            requires=Capability.PLUGINS_V3,
-        )
-        self.plugins += (plugin,)
-        self._changed()
+        import_part("torchtrt_kernels", "ConverterPack.plugin").register_kernel(self, op, **options)
 
     def decomposition(
         self,
@@ -317,13 +248,15 @@ class ConverterPack:
         return register
 
     def lowering_pass(
-        self, name: object = None, *, ops: Iterable[Target | str] = ()
+        self, name: object = None, *, ops: Iterable[Target | str] = (), last: bool = False
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
             ops: The ops that it converts. The catalogue of packs names them to users who lack the pack.
+            last: Whether it runs behind the passes of all packs: it reads the graph that they leave, and computes
+                nothing from weights.
         """
         if callable(name):
             raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
@@ -331,7 +264,7 @@ class ConverterPack:
         def register(function: Function) -> Function:
             self._check_open()
             converted = tuple(map(target_or_name, ops))
-            step = LoweringPass(str(name or function.__name__), function, converted)
+            step = LoweringPass(str(name or function.__name__), function, converted, last)
             self.lowering_passes += (step,)
             self._changed()
             return function
@@ -428,28 +361,36 @@ class ConverterPack:
         """Is called after each registration."""
 
 
-def _plugin_converter(plugin: PluginOp, module: str) -> Converter:
-    """Returns the converter of a plugin, named after the module that registers it."""
+def _registrations(
+    targets: Sequence[Target | str],
+    table: Mapping[str, Mapping[Any, Any]],
+    function: Converter,
+    checks: Sequence[Validator],
+) -> Iterator[tuple[Any, Converter, Sequence[Validator]]]:
+    """Yields each op, and for those of a table the function and the checks with the op's value.
 
-    def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
-        """Adds the op's own kernel as a layer."""
-        return ctx.add_plugin(plugin, args, kwargs)
-
-    convert.__module__ = module
-    convert.__name__ = convert.__qualname__ = f"plugin[{plugin.key.name}]"
-    return convert
-
-
-def _each_op(
-    targets: Sequence[Target | str | Mapping[Any, Any]], function: Converter
-) -> Iterator[tuple[Any, Converter]]:
-    """Yields each op of ops and tables, and the function with the op's value if it is in a table."""
+    Raises:
+        ConverterSignatureError: The function has no parameter for the values.
+    """
     for target in targets:
-        if isinstance(target, Mapping):
-            for op, value in target.items():
-                yield op, with_table_value(function, value)
-        else:
-            yield target, function
+        yield target, function, checks
+    for name, values in table.items():
+        if not _has_parameter(function, name):
+            raise ConverterSignatureError(
+                f"The converter {qualified_function(function)} is registered with the table {{{name!r}: ...}} and has "
+                f"no parameter {name!r}. Write `def convert(ctx, self, *, {name})`."
+            )
+        for op, value in values.items():
+            bound = [
+                with_value(check, name, value) if _has_parameter(check, name) else check
+                for check in checks
+            ]
+            yield op, with_value(function, name, value), bound
+
+
+def _has_parameter(function: Callable[..., Any], name: str) -> bool:
+    keywords = keywords_of(function)
+    return name in keywords.required or name in keywords.optional
 
 
 def _is_module_name(name: object) -> bool:

@@ -59,11 +59,13 @@ class LoweringPass:
         name: What reports call it.
         function: The function.
         ops: The ops that it converts, for the catalogue of packs.
+        last: Whether it runs behind the passes of all packs.
     """
 
     name: str
     function: Callable[..., Any]
     ops: tuple[Target | str, ...] = ()
+    last: bool = False
 
 
 def register(

@@ -174,13 +174,15 @@ def _decomposition_lines(table: Table) -> Iterator[str]:
 
 
 def _pass_lines(table: Table, verbose: bool) -> Iterator[str]:
-    for loaded in table.packs.loaded:
-        for step in loaded.pack.lowering_passes:
-            if verbose:
-                yield from _wrapped("", f"{step.name} of {loaded.info.name} ({loaded.info.origin})")
-                yield f"     {qualified_function(step.function)}"
-            else:
-                yield f"{step.name}  {loaded.info.name}"
+    steps = [
+        (step, loaded.info) for loaded in table.packs.loaded for step in loaded.pack.lowering_passes
+    ]
+    for step, pack in sorted(steps, key=lambda entry: entry[0].last):
+        if verbose:
+            yield from _wrapped("", f"{step.name} of {pack.name} ({pack.origin})")
+            yield f"     {qualified_function(step.function)}"
+        else:
+            yield f"{step.name}  {pack.name}"
 
 
 def _counts(row: PackRow) -> Iterator[str]:

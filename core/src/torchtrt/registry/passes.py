@@ -10,7 +10,13 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import PackError, SettingsError, UnsupportedProgramError, did_you_mean
+from torchtrt.errors import (
+    PackError,
+    ProcessGroupError,
+    SettingsError,
+    UnsupportedProgramError,
+    did_you_mean,
+)
 from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.settings import CompilationSettings
@@ -18,11 +24,12 @@ from torchtrt.settings import CompilationSettings
 
 @dataclass(frozen=True, slots=True)
 class PackPass:
-    """A pass over the graph, and the pack that it comes from."""
+    """A pass over the graph, and the pack that it comes from. With ``last`` it runs behind the passes of all packs."""
 
     name: str
     function: Callable[..., Any]
     pack: PackInfo
+    last: bool = False
 
     @property
     def qualified_name(self) -> str:
@@ -37,11 +44,12 @@ class PackPass:
 
         Raises:
             UnsupportedProgramError: The pass refuses the model.
+            ProcessGroupError: The processes of the model do not agree.
             PackError: The pass raised something else, or returned another graph.
         """
         try:
             result = self.function(graph_module, settings)
-        except UnsupportedProgramError:
+        except (UnsupportedProgramError, ProcessGroupError):
             raise
         except Exception as error:
             what = describe(error, qualified_function(self.function))
@@ -92,9 +100,13 @@ def enabled_passes(settings: CompilationSettings) -> tuple[PackPass, ...]:
 
 
 def lowering_passes() -> tuple[PackPass, ...]:
-    """Returns the packs' passes in the order in which they run: by pack order, then as registered."""
-    return tuple(
-        PackPass(lowering_pass.name, lowering_pass.function, loaded.info)
+    """Returns the packs' passes in the order in which they run: by pack order, then as registered.
+
+    Passes that are registered with ``last`` come behind those of all packs.
+    """
+    passes = (
+        PackPass(step.name, step.function, loaded.info, step.last)
         for loaded in current_packs().loaded
-        for lowering_pass in loaded.pack.lowering_passes
+        for step in loaded.pack.lowering_passes
     )
+    return tuple(sorted(passes, key=lambda step: step.last))

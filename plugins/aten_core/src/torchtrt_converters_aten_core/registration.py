@@ -1,14 +1,20 @@
-"""The decorators of this pack's converters."""
+"""The decorator of this pack's elementwise converters."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from torchtrt_blocks.registration import converts_for
+from torchtrt_blocks.registration import Converter
 from torchtrt_converters_aten_core import pack
 
-converts = converts_for(pack)
-converts_elementwise = functools.partial(
-    converts, supports_empty=True, scalars_are_data=True, reads_runtime_shape=False
-)
-"""The decorator for converters whose layers work element by element: they accept tensors without elements."""
+
+def converts_elementwise(
+    *targets: Any, table: Mapping[str, Mapping[Any, Any]] | None = None, **options: Any
+) -> Callable[[Converter], Converter]:
+    """Returns ``pack.converter`` for layers that work element by element.
+
+    They accept tensors without elements, and read no sizes.
+    """
+    pack.reads_no_sizes(*targets, *(op for values in (table or {}).values() for op in values))
+    return pack.converter(*targets, table=table, supports_empty=True, **options)

@@ -163,15 +163,16 @@ def constants_within_32_bits(node: Node) -> str | None:
 
 
 def numbers_within_32_bits(node: Node) -> str | None:
-    """Rejects numbers among the arguments that do not fit into 32 bits, where TensorRT has no more."""
-    beyond = [*_numbers_beyond_32_bits(node.args)]
-    if node.kwargs:
-        beyond += _numbers_beyond_32_bits(node.kwargs.values())
-    if not beyond:
+    """Rejects numbers that become elements and do not fit into 32 bits, where TensorRT has no more."""
+    is_any_beyond = any(_numbers_beyond_32_bits(node.args))
+    if not is_any_beyond and not (
+        node.kwargs and any(_numbers_beyond_32_bits(node.kwargs.values()))
+    ):
         return None
+    beyond = [*_numbers_beyond_32_bits(_elements_among(node))]
     # A floating-point number becomes an integer only where the result is one.
     sources = node.all_input_nodes if any(isinstance(number, int) for number in beyond) else ()
-    if any(_is_narrowed(value_of(source)) for source in (node, *sources)):
+    if beyond and any(_is_narrowed(value_of(source)) for source in (node, *sources)):
         return "this TensorRT has integers of 32 bits, and a number is beyond them"
     return None
 
@@ -185,6 +186,17 @@ def _numbers_beyond_32_bits(arguments: Iterable[Any]) -> Iterator[int | float]:
                 yield argument
         elif isinstance(argument, (tuple, list)):
             yield from _numbers_beyond_32_bits(argument)
+
+
+def _elements_among(node: Node) -> Iterator[Any]:
+    """Yields the arguments that may be elements, not sizes or positions, which a schema calls integers."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        yield from (*node.args, *node.kwargs.values())
+        return
+    for place, argument in enumerate(schema.arguments):
+        if "int" not in str(argument.type):
+            yield node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
 
 
 def _is_narrowed(value: Any) -> bool:

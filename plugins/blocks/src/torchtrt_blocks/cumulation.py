@@ -6,15 +6,8 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_blocks import (
-    creation,
-    elementwise,
-    merging,
-    shape,
-    sizes,
-    slicing,
-    unary,
-)
+from torchtrt_blocks import creation, merging, shape, sizes, slicing
+from torchtrt_blocks.formulas import Formula
 
 _LONGEST = 2**31 - 1
 """The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
@@ -72,12 +65,10 @@ def _by_doubling_up_to(
     dtype, step = ctx.dtype_of(tensor), 1
     places = creation.places(ctx, tensor, dim, torch.int32)
     while step < most:
-        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, places), step, torch.int32)
-        moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
-        earlier = add(ctx, "gather", tensor, moved, dim)
+        moved = (Formula(ctx, shape.flatten(ctx, places)) - step).maximum(0)
+        earlier = add(ctx, "gather", tensor, moved.tensor, dim)
         merged = merging.merge(ctx, kind, tensor, earlier)
-        is_later = elementwise.compare(ctx, "gt", places, step - 1)
-        tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
+        tensor = (Formula(ctx, places) > step - 1).where(merged, tensor, dtype).tensor
         step *= 2
     return tensor
 
@@ -120,10 +111,10 @@ def extremes(
     """
     dim %= len(tensor.shape)
     best = cumulate(ctx, kind, tensor, dim, size)
-    found = elementwise.combine(ctx, "EQUAL", tensor, best)
-    if ctx.dtype_of(tensor).is_floating_point:
-        nan = unary.is_nan(ctx, tensor)
-        found = elementwise.combine(ctx, "OR", found, nan)
+    x = Formula(ctx, tensor)
+    found = x == best
+    if x.dtype.is_floating_point:
+        found = found | (x != x)
     places = creation.places(ctx, tensor, dim, torch.int32)
-    marked = elementwise.select(ctx, found, places, 0, torch.int32)
-    return best, cumulate(ctx, "MAX", marked, dim, size)
+    marked = found.where(places, 0, torch.int32)
+    return best, cumulate(ctx, "MAX", marked.tensor, dim, size)

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
-from torchtrt_blocks import activation, elementwise, reduction, types, unary
+from torchtrt_blocks import activation, elementwise, reduction, shape, types, unary
 
 
 class Formula:
-    """A network tensor that ``+ - * /``, comparisons and ``& | ^ ~`` apply to.
+    """A network tensor that ``+ - * / // % **``, comparisons and ``& | ^ ~`` apply to.
 
     The other operand is a formula, a network tensor, a PyTorch tensor or a number. Operands
     broadcast. Arithmetic has the dtype of the left formula; numbers and tensors are cast to it.
     Each operation is one layer, or as many as PyTorch's result requires.
+    Functions of each element, such as ``exp``, are one layer too, for floating-point tensors.
 
     Args:
         ctx: The conversion context.
@@ -28,7 +29,7 @@ class Formula:
 
     Example:
         >>> x = Formula(ctx, tensor, torch.float32)
-        >>> (x * x + 1.0).apply("SQRT").cast(torch.float16).tensor
+        >>> (x**2 + 1.0).sqrt().cast(torch.float16).tensor
     """
 
     __hash__ = None  # type: ignore[assignment]  # == makes a formula
@@ -94,6 +95,26 @@ class Formula:
     def __rtruediv__(self, other: Formula | Operand) -> Formula:
         return self._combine("DIV", other, swapped=True)
 
+    def __floordiv__(self, other: Formula | Operand) -> Formula:
+        """Returns the quotient of integers rounded down."""
+        quotient = elementwise.floor_divide(self.ctx, self.tensor, _value(other), self.dtype)
+        return self._same(quotient)
+
+    def __mod__(self, other: Formula | Operand) -> Formula:
+        """Returns the remainder of integers with the divisor's sign."""
+        divisor = _value(other)
+        rest = elementwise.remainder(self.ctx, self.tensor, divisor, self.dtype, "floor")
+        return self._same(rest)
+
+    def __pow__(self, exponent: int) -> Formula:
+        """Returns a power with a positive integer, by at most two products for each of its bits."""
+        if not isinstance(exponent, int) or exponent < 1:
+            raise ValueError(f"a formula has powers with positive integers, not with {exponent!r}")
+        if exponent == 1:
+            return self
+        rest = (self * self) ** (exponent // 2)
+        return self * rest if exponent % 2 else rest
+
     def __neg__(self) -> Formula:
         return self._same(unary.negative(self.ctx, self.tensor))
 
@@ -150,13 +171,93 @@ class Formula:
         """Returns the elements in another dtype, by PyTorch's rules."""
         return Formula._of(self.ctx, types.cast(self.ctx, self.tensor, dtype), dtype)
 
+    def exp(self) -> Formula:
+        """Returns the exponential."""
+        return self.apply("EXP")
+
+    def log(self) -> Formula:
+        """Returns the natural logarithm."""
+        return self.apply("LOG")
+
+    def sqrt(self) -> Formula:
+        """Returns the square root."""
+        return self.apply("SQRT")
+
+    def sin(self) -> Formula:
+        """Returns the sine."""
+        return self.apply("SIN")
+
+    def tan(self) -> Formula:
+        """Returns the tangent."""
+        return self.apply("TAN")
+
     def floor(self) -> Formula:
         """Returns the elements rounded down."""
-        return self._same(unary.floor(self.ctx, self.tensor))
+        return self.apply("FLOOR")
 
-    def mean(self, dims: Sequence[int]) -> Formula:
-        """Returns the mean over dimensions, which stay with size 1."""
-        return self._same(reduction.reduce(self.ctx, "AVG", self.tensor, dims, True))
+    def ceil(self) -> Formula:
+        """Returns the elements rounded up."""
+        return self.apply("CEIL")
+
+    def round(self) -> Formula:
+        """Returns the elements rounded to integers, halves to the even one."""
+        return self.apply("ROUND")
+
+    def sigmoid(self) -> Formula:
+        """Returns ``1 / (1 + exp(-x))``."""
+        return self.activate("SIGMOID")
+
+    def tanh(self) -> Formula:
+        """Returns the hyperbolic tangent."""
+        return self.activate("TANH")
+
+    def log1p(self) -> Formula:
+        """Returns ``log(1 + x)``, accurate near 0."""
+        return self._same(unary.log1p(self.ctx, self.tensor))
+
+    def is_infinite(self) -> Formula:
+        """Returns which elements are infinite."""
+        return Formula._of(self.ctx, unary.is_infinite(self.ctx, self.tensor), torch.bool)
+
+    def maximum(self, other: Formula | Operand) -> Formula:
+        """Returns the larger of each two elements, in one layer; TensorRT passes over NaN."""
+        return self._combine("MAX", other)
+
+    def minimum(self, other: Formula | Operand) -> Formula:
+        """Returns the smaller of each two elements, in one layer; TensorRT passes over NaN."""
+        return self._combine("MIN", other)
+
+    def clamp(
+        self, low: Formula | Operand | None = None, high: Formula | Operand | None = None
+    ) -> Formula:
+        """Returns the elements limited from below and above; what is NaN stays NaN."""
+        bounds = [None if limit is None else _value(limit) for limit in (low, high)]
+        limited = elementwise.clamp(self.ctx, self.tensor, bounds[0], bounds[1], self.dtype)
+        return self._same(limited)
+
+    def max(self, dims: Sequence[int], keep: bool = True) -> Formula:
+        """Returns the largest element over dimensions, which stay with size 1 or go; TensorRT passes over NaN."""
+        return self._same(reduction.reduce(self.ctx, "MAX", self.tensor, dims, keep))
+
+    def min(self, dims: Sequence[int], keep: bool = True) -> Formula:
+        """Returns the smallest element over dimensions, which stay with size 1 or go; TensorRT passes over NaN."""
+        return self._same(reduction.reduce(self.ctx, "MIN", self.tensor, dims, keep))
+
+    def mean(self, dims: Sequence[int], keep: bool = True) -> Formula:
+        """Returns the mean over dimensions, which stay with size 1 or go."""
+        return self._same(reduction.reduce(self.ctx, "AVG", self.tensor, dims, keep))
+
+    def sum(self, dims: Sequence[int], keep: bool = True) -> Formula:
+        """Returns the sum over dimensions, which stay with size 1 or go."""
+        return self._same(reduction.reduce(self.ctx, "SUM", self.tensor, dims, keep))
+
+    def squeeze(self, dims: Sequence[int]) -> Formula:
+        """Returns the elements without these dimensions, whose sizes are 1."""
+        return self._same(shape.squeeze(self.ctx, self.tensor, dims))
+
+    def unsqueeze(self, *dims: int) -> Formula:
+        """Returns the elements with new dimensions of size 1 at these places of the result."""
+        return self._same(shape.unsqueeze(self.ctx, self.tensor, dims))
 
     def where(
         self, chosen: Formula | Operand, other: Formula | Operand, dtype: torch.dtype | None = None

@@ -16,7 +16,8 @@ from torchtrt.conversion import (
     is_network_tensor,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks import shape, sizes, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes import Deferred
 
 
@@ -131,10 +132,8 @@ def from_start(
             indices = torch.where(indices < 0, indices + length, indices)
         if not bool((indices < 0).any()):
             return types.operand(ctx, indices, torch.int32, rank)
-    index = types.operand(ctx, indices, torch.int32, rank)
-    negative = elementwise.compare(ctx, "lt", index, 0)
-    moved = elementwise.arithmetic(ctx, "SUM", index, length, torch.int32)
-    return elementwise.select(ctx, negative, moved, index, torch.int32)
+    index = Formula(ctx, types.operand(ctx, indices, torch.int32, rank))
+    return (index < 0).where(index + length, index).tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +230,7 @@ def _flat_index(
     parts = [
         from_start(ctx, index, length, rank) for index, length in zip(indices, lengths, strict=True)
     ]
-    result = parts[0]
+    result = Formula(ctx, parts[0])
     for part, length in zip(parts[1:], lengths[1:], strict=True):
-        row = elementwise.arithmetic(ctx, "PROD", result, length, torch.int32)
-        result = elementwise.combine(ctx, "SUM", row, part)
-    return result
+        result = result * length + part
+    return result.tensor

@@ -14,6 +14,7 @@ import torch
 from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import elementwise, shape, sizes, slicing
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.reduction import reduce
 
 EXACT_LIMIT = 1 << 24
@@ -81,9 +82,8 @@ def exact_extreme(
     high, low = cut(ctx, tensor, 1 << 16)
     best = reduce(ctx, kind, high, dims, True)
     worst = -1 if kind == "MAX" else 1 << 16
-    among = elementwise.combine(ctx, "EQUAL", high, best)
-    candidates = elementwise.select(ctx, among, low, worst, torch.int32)
-    low_best = reduce(ctx, kind, candidates, dims, keep)
+    candidates = (Formula(ctx, high) == best).where(low, worst, torch.int32)
+    low_best = reduce(ctx, kind, candidates.tensor, dims, keep)
     high_best = best if keep else reduce(ctx, kind, high, dims, False)
     return _join(ctx, high_best, low_best, 1 << 16)
 
@@ -129,13 +129,12 @@ def cut(
         tensor: An int32 network tensor of any shape.
         base: The divisor, a positive ``int``.
     """
-    high = elementwise.floor_divide(ctx, tensor, base, torch.int32)
-    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
-    return high, elementwise.combine(ctx, "SUB", tensor, whole)
+    number = Formula(ctx, tensor)
+    high = number // base
+    return high.tensor, (number - high * base).tensor
 
 
 def _join(
     ctx: ConversionContext, high: NetworkTensor, low: NetworkTensor, base: int
 ) -> NetworkTensor:
-    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
-    return elementwise.combine(ctx, "SUM", whole, low)
+    return (Formula(ctx, high) * base + low).tensor

@@ -8,7 +8,8 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt.tensorrt import engine_dtype
-from torchtrt_blocks import elementwise, unary
+from torchtrt_blocks import elementwise
+from torchtrt_blocks.formulas import Formula
 
 
 def neutral(kind: str, dtype: torch.dtype) -> float:
@@ -43,13 +44,8 @@ def merge(
 
 def _log_sum(ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor) -> NetworkTensor:
     """Returns ``log(exp(first) + exp(second))``, as the larger and what the smaller adds to it."""
-    dtype = ctx.dtype_of(first)
-    larger = merge(ctx, "MAX", first, second)
-    difference = elementwise.combine(ctx, "SUB", first, second)
-    distance = unary.apply(ctx, "ABS", difference)
-    ratio = unary.apply(ctx, "EXP", unary.negative(ctx, distance))
-    more = unary.log1p(ctx, ratio)
-    total = elementwise.combine(ctx, "SUM", larger, more)
+    larger = Formula(ctx, merge(ctx, "MAX", first, second))
+    distance = abs(Formula(ctx, first) - Formula(ctx, second))
+    total = larger + (-distance).exp().log1p()
     # Equal infinities have no difference; nor has a number that is none.
-    same = elementwise.combine(ctx, "EQUAL", distance, distance)
-    return elementwise.select(ctx, same, total, larger, dtype)
+    return (distance == distance).where(total, larger).tensor

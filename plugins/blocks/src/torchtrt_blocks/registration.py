@@ -1,17 +1,17 @@
-"""The decorator with which a pack registers converters that check dtypes, ranks and sizes."""
+"""A pack whose converters check dtypes, ranks and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch.fx import Node
 
+from torchtrt.contract import Validator
 from torchtrt.packs import ConverterPack
-from torchtrt.tensorrt import Capability
 from torchtrt_blocks.checks import (
     COMPUTE_DTYPES,
-    Check,
     constants_within_32_bits,
     numbers_within_32_bits,
     sizes_known_before_data,
@@ -21,58 +21,65 @@ from torchtrt_blocks.checks import (
 Converter = TypeVar("Converter", bound=Callable[..., Any])
 
 
-def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Converter]]:
-    """Returns the function ``converts``, which registers converters in a pack.
+class CheckedPack(ConverterPack):
+    """A pack whose converters reject the tensors and the numbers that TensorRT's layers do not take.
 
-    Args:
-        pack: The pack.
+    The arguments are those of ``torchtrt.packs.ConverterPack``.
 
     Example:
-        >>> converts = converts_for(pack)
-        >>> @converts(aten.softmax.int)
+        >>> pack = CheckedPack("vision", summary="the softmax of images")
+        >>> @pack.converter(aten.softmax.int)
         ... def softmax(ctx, self, dim, **_): ...
     """
 
-    def converts(
-        *targets: Any,
-        reject_if: Check | Sequence[Check] = (),
-        dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
-        keep_constants: bool = False,
-        supports_empty: bool = False,
-        scalars_are_data: bool = False,
-        reads_runtime_shape: bool = True,
-        requires: Capability | Sequence[Capability] = (),
-    ) -> Callable[[Converter], Converter]:
-        """Returns a decorator that registers a converter for each of the targets.
+    _without_sizes: frozenset[Any] = frozenset()
 
-        The converter supports dynamic shapes. The tensors that a node reads and makes must have
-        one of ``dtypes`` and a rank that TensorRT supports.
+    def converter(
+        self,
+        *targets: Any,
+        table: Mapping[str, Mapping[Any, Any]] | None = None,
+        reject_if: Validator | Sequence[Validator] = (),
+        dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
+        supports_empty: bool = False,
+        supports_dynamic_shapes: bool = True,
+        **options: Any,
+    ) -> Callable[[Converter], Converter]:
+        """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
         Args:
-            *targets: The ops, or tables of ops with a value for each.
+            *targets: The ops.
+            table: Further ops, each with a value for a parameter of the function: ``{"kind": {op: value}}``.
             reject_if: One check or several: each returns a reason to reject a node, or ``None``.
-            dtypes: The dtypes that the converter supports.
-            keep_constants: Whether the converter receives weights as PyTorch tensors. Otherwise it
-                receives network tensors.
+            dtypes: The dtypes of the tensors that a node reads and makes.
             supports_empty: Whether the converter supports tensors without elements. TensorRT refuses many
                 layers over them.
-            scalars_are_data: Whether numbers among the arguments become elements, rather than sizes or positions.
-            reads_runtime_shape: Whether the converter may read sizes at run time. TensorRT 8.6
-                does not return sizes that depend on data.
-            requires: The capabilities of TensorRT that the converter needs, one or several.
+            supports_dynamic_shapes: Whether the converter supports nodes with symbolic dimensions.
+            **options: The other arguments of ``torchtrt.packs.ConverterPack.converter``.
+
+        Raises:
+            PackError: As of ``torchtrt.packs.ConverterPack.converter``.
         """
-        return pack.converter(
+        return super().converter(
             *targets,
+            table=table,
             reject_if=(
                 tensor_limits(dtypes, supports_empty),
                 constants_within_32_bits,
-                *((numbers_within_32_bits,) if scalars_are_data else ()),
-                *((sizes_known_before_data,) if reads_runtime_shape else ()),
+                numbers_within_32_bits,
+                self._sizes_known_before_data,
                 *((reject_if,) if callable(reject_if) else reject_if),
             ),
-            supports_dynamic_shapes=True,
-            keep_constants=keep_constants,
-            requires=requires,
+            supports_dynamic_shapes=supports_dynamic_shapes,
+            **options,
         )
 
-    return converts
+    def reads_no_sizes(self, *targets: Any) -> None:
+        """Names ops whose converters read no size at run time.
+
+        Only TensorRT 8.6 makes a difference: it returns no size that depends on data, so that the pack rejects nodes
+        with such sizes, but for these ops.
+        """
+        self._without_sizes |= frozenset(targets)
+
+    def _sizes_known_before_data(self, node: Node) -> str | None:
+        return None if node.target in self._without_sizes else sizes_known_before_data(node)

@@ -121,7 +121,7 @@ class _Division:
         """Returns the remainder of two numbers that are not negative."""
         rest = size
         for multiple in reversed(list(self.multiples(unit))):
-            whole = (rest / multiple.whole).apply("ROUND")
+            whole = (rest / multiple.whole).round()
             rest = rest - whole * multiple.high - whole * multiple.low
         return (rest < 0.0).where(rest + unit, rest)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
-from torchtrt_blocks import elementwise, shape, unary
-from torchtrt_blocks.reduction import reduce
+from torchtrt_blocks import shape
+from torchtrt_blocks.formulas import Formula
 
 
 def softmax(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> NetworkTensor:
@@ -37,13 +37,11 @@ def log_softmax(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> Netw
         tensor: A network tensor of a floating-point dtype and any shape.
         dim: The dimension; negative ones count from the last.
     """
+    x = Formula(ctx, tensor)
     if not len(tensor.shape):
-        return elementwise.combine(ctx, "SUB", tensor, tensor)
-    dims = [dim]
-    largest = reduce(ctx, "MAX", tensor, dims, True)
-    shifted = elementwise.combine(ctx, "SUB", tensor, largest)
-    total = reduce(ctx, "SUM", unary.apply(ctx, "EXP", shifted), dims, True)
-    return elementwise.combine(ctx, "SUB", shifted, unary.apply(ctx, "LOG", total))
+        return (x - x).tensor
+    shifted = x - x.max([dim])
+    return (shifted - shifted.exp().sum([dim]).log()).tensor
 
 
 def log_sum_exp(
@@ -59,13 +57,8 @@ def log_sum_exp(
         dims: The dimensions; negative ones count from the last.
         keep: Whether the dimensions stay, with size 1.
     """
-    dtype = ctx.dtype_of(tensor)
-    largest = reduce(ctx, "MAX", tensor, dims, True)
-    infinite = unary.is_infinite(ctx, largest)
-    offset = elementwise.select(ctx, infinite, 0.0, largest, dtype)
-    shifted = elementwise.combine(ctx, "SUB", tensor, offset)
-    exponential = unary.apply(ctx, "EXP", shifted)
-    total = reduce(ctx, "SUM", exponential, dims, keep)
-    logarithm = unary.apply(ctx, "LOG", total)
-    offset = offset if keep else shape.squeeze(ctx, offset, dims)
-    return elementwise.combine(ctx, "SUM", logarithm, offset)
+    x = Formula(ctx, tensor)
+    largest = x.max(dims)
+    offset = largest.is_infinite().where(0.0, largest)
+    logarithm = (x - offset).exp().sum(dims, keep).log()
+    return (logarithm + (offset if keep else offset.squeeze(dims))).tensor

@@ -13,7 +13,9 @@ from importlib import resources
 from typing import Any
 
 from torchtrt.packs import loaded_packs
-from torchtrt.packs.coverage import (
+from torchtrt.packs.info import PACKS
+from torchtrt_cli.output import console, print_json, table
+from torchtrt_compiler.coverage import (
     FILE,
     LABELS,
     Coverage,
@@ -21,8 +23,6 @@ from torchtrt.packs.coverage import (
     count,
     share,
 )
-from torchtrt.packs.info import PACKS
-from torchtrt_cli.output import console, print_json, table
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,6 @@ from torchtrt.errors import (
     UnsupportedProgramError,
 )
 from torchtrt.packs import loaded_packs, problems
-from torchtrt.packs.coverage import share
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.registry import decompositions
 from torchtrt.targets import (
@@ -41,6 +40,7 @@ from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
 from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.catalogue import available_packs
+from torchtrt_compiler.coverage import share
 from torchtrt_compiler.lowering.decomposition import decomposition_for
 from torchtrt_runtime.serialization.inspection import inspect_file
 

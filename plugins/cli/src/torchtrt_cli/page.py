@@ -21,13 +21,13 @@ from torchtrt import __version__
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import inner_graphs, model_line, resolution_of
 from torchtrt.packs import loaded_packs
-from torchtrt.packs.coverage import share
 from torchtrt.registry import Resolution
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import pytree
 from torchtrt_cli.converters import pack_as_json
 from torchtrt_cli.coverage import coverages, named
+from torchtrt_compiler.coverage import share
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.reports.advice import advice
 from torchtrt_runtime.reports.report import CompilationReport

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt.errors import AmbiguousTargetError, SettingsError, UnknownTargetError
-from torchtrt.setting_checks import SWITCHES
+from torchtrt.setting_kinds import SWITCHES
 from torchtrt.settings import CompilationSettings
 
 

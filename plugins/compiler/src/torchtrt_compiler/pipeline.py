@@ -10,7 +10,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import union_of_profiles
 from torchtrt.errors import PackError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.symbols import shape_env_of
@@ -62,6 +61,7 @@ from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.reports.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
+from torchtrt_runtime.size_ranges import union_of_profiles
 
 
 class Built(NamedTuple):

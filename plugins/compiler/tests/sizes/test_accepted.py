@@ -7,7 +7,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt_compiler.sizes.accepted import accepted_sizes, nearest_point
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 import torchtrt
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering import open_program

@@ -31,6 +31,7 @@ from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.refit import refit_with_memory
 from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
+from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark
 
 aten = torch.ops.aten
 
@@ -270,10 +271,10 @@ class _Engines:
                 for place in self._roles.weights
                 if self._placeholders[place] not in self._written
             ]
-            marks = _marks(inputs, constant)  # before the values are read
+            held = _Held([inputs[place] for place in constant])  # before the values are read
             compiled = compile_model(self._over_tensors(inputs), given, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
-        self._compiled[key] = _WithWeights(compiled, self._roles.weights, constant, marks)
+        self._compiled[key] = _WithWeights(compiled, self._roles.weights, constant, held)
         return self._compiled[key]
 
     def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
@@ -305,8 +306,20 @@ class _Engines:
         return module.eval()
 
 
-_Mark = tuple[torch.Tensor, int, int]
-"""A weight, its address and its version."""
+class _Held:
+    """Weights as they are in engines.
+
+    Args:
+        tensors: The weights.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._watched = WatchedWeights([(WeightMark(tensor), True) for tensor in tensors])
+
+    def are(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Returns whether weights are these, with the values that they had."""
+        return all(map(operator.is_, tensors, self._tensors)) and not self._watched.have_changed()
 
 
 class _WithWeights:
@@ -316,7 +329,7 @@ class _WithWeights:
         compiled: The engines.
         weights: The places of the weights among a graph's inputs.
         constant: The places of those that no call writes to.
-        marks: The constant ones as they are in the engines.
+        held: The constant ones as they are in the engines.
     """
 
     def __init__(
@@ -324,23 +337,20 @@ class _WithWeights:
         compiled: CompiledModule,
         weights: Sequence[int],
         constant: Sequence[int],
-        marks: Sequence[_Mark],
+        held: _Held,
     ) -> None:
         self.compiled = compiled
         self._weights = weights
         self._constant = constant
-        self._marks = marks
+        self._held = held
 
     def has(self, inputs: Sequence[Any]) -> bool:
         """Returns whether the engines have the weights among a graph's inputs."""
-        return all(
-            inputs[place] is tensor and tensor.data_ptr() == address and _version(tensor) == version
-            for place, (tensor, address, version) in zip(self._constant, self._marks, strict=True)
-        )
+        return self._held.are([inputs[place] for place in self._constant])
 
     def refit(self, inputs: Sequence[Any]) -> bool:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
-        marks = _marks(inputs, self._constant)
+        held = _Held([inputs[place] for place in self._constant])
         given = {_weight_name(place): inputs[place].detach() for place in self._weights}
         # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
         changed = [_weight_name(place) for place in self._constant]
@@ -349,21 +359,12 @@ class _WithWeights:
                 refit_with_memory(self.compiled, given, changed)
         except RefitError:  # immutable, or a value of a weight is compiled in
             return False
-        self._marks = marks
+        self._held = held
         return True
-
-
-def _marks(inputs: Sequence[Any], places: Sequence[int]) -> list[_Mark]:
-    return [(inputs[place], inputs[place].data_ptr(), _version(inputs[place])) for place in places]
 
 
 def _weight_name(place: int) -> str:
     return f"weight_{place}"
-
-
-def _version(tensor: torch.Tensor) -> int:
-    """Returns a number that changes whenever a tensor is written to; tensors of inference mode have none."""
-    return -1 if tensor.is_inference() else tensor._version
 
 
 def _returns_tensors(graph_module: GraphModule) -> bool:

@@ -56,73 +56,81 @@ def follow(
         )
     check_setting_names(settings, follow)
     own: Any = given.torchtrt.model if is_followed(given) else given  # type: ignore[union-attr]
-    follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
     followed: Any = object.__new__(_followed_class(type(own)))
     object.__setattr__(followed, "__dict__", own.__dict__)
+    follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
     object.__setattr__(followed, _SLOT, follower)
     return followed  # type: ignore[no-any-return]
 
 
 def is_followed(model: object) -> bool:
     """Returns whether ``follow`` made a model."""
-    return hasattr(type(model), _SLOT)
+    return isinstance(model, _Followed)
+
+
+class _Followed:
+    """The members in which a followed model differs from one of its class."""
+
+    __slots__ = (_SLOT,)
+
+    @property
+    def torchtrt(self) -> Follower:
+        """The programs."""
+        return object.__getattribute__(self, _SLOT)  # type: ignore[no-any-return]
+
+    @property
+    def forward(self) -> Any:
+        """Runs engines. A library that replaces it does not change the model's own."""
+        return self.torchtrt.forward
+
+    @forward.setter
+    def forward(self, function: Any) -> None:
+        self.torchtrt.forward = function
+
+    @forward.deleter
+    def forward(self) -> None:
+        self.torchtrt.forward = self.torchtrt.own_forward
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Loads weights; meanwhile other threads compute with the old ones."""
+        with self.torchtrt.changing():
+            return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
+
+    def __copy__(self) -> Any:
+        return _again(copy.copy(self.torchtrt.model), self.torchtrt.options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = memo[id(self)] = object.__new__(type(self))
+        # Unfinished, if a part of the model refers to what follows it.
+        own = copy.deepcopy(self.torchtrt.model, memo)
+        object.__setattr__(copied, "__dict__", vars(own))
+        again: Any = _again(own, copy.deepcopy(self.torchtrt.options, memo))
+        object.__setattr__(copied, _SLOT, again.torchtrt)
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _again, (self.torchtrt.model, self.torchtrt.options)
 
 
 def _followed_class(model_class: type) -> type:
     """Returns the subclass of a model's class that runs engines. It has the name of the class."""
-
-    def fill(namespace: dict[str, Any]) -> None:
-        namespace.update(_members(model_class))
-
-    return types.new_class(model_class.__name__, (model_class,), {}, fill)
-
-
-def _members(model_class: Any) -> dict[str, Any]:
-    """Returns the members of the subclass that runs engines."""
-
-    @functools.wraps(model_class.forward)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        follower = self.torchtrt
-        if torch.compiler.is_dynamo_compiling():
-            return torch.compiler.disable(follower)(args, kwargs)
-        return follower(args, kwargs)
-
-    def read_forward(self: Any) -> Any:
-        override = self.torchtrt.override
-        return types.MethodType(forward, self) if override is None else override
-
-    def replace_forward(self: Any, value: Any) -> None:
-        self.torchtrt.override = value
-
-    def restore_forward(self: Any) -> None:
-        self.torchtrt.override = None
-
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.torchtrt.changing():
-            return model_class.load_state_dict(self, *args, **kwargs)
-
-    return {
+    members = {
         "__doc__": model_class.__doc__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
-        "__slots__": (_SLOT,),
-        "torchtrt": property(lambda self: object.__getattribute__(self, _SLOT)),
-        "forward": property(read_forward, replace_forward, restore_forward),
-        "load_state_dict": functools.wraps(model_class.load_state_dict)(load_state_dict),
+        "__slots__": (),
         **{
-            name: _refreshing(model_class, name)
+            name: _refreshing(getattr(model_class, name))
             for name in weight_loaders()
             if hasattr(model_class, name)
         },
-        "__copy__": lambda self: _again(copy.copy(self.torchtrt.model), _options(self)),
-        "__deepcopy__": _deep_copied,
-        "__reduce_ex__": lambda self, _: (_again, (self.torchtrt.model, _options(self))),
     }
+    bases = (_Followed, model_class)
+    return types.new_class(model_class.__name__, bases, {}, lambda space: space.update(members))
 
 
-def _refreshing(model_class: Any, name: str) -> Any:
+def _refreshing(method: Any) -> Any:
     """Returns a method after which the engines get all weights."""
-    method = getattr(model_class, name)
 
     @functools.wraps(method)
     def load(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -130,26 +138,11 @@ def _refreshing(model_class: Any, name: str) -> Any:
             try:
                 return method(self, *args, **kwargs)
             finally:
-                self.torchtrt.refresh()
+                self.torchtrt.refresh(weights_only=True)
 
     return load
 
 
-def _options(followed: Any) -> dict[str, Any]:
-    follower = followed.torchtrt
-    return {**follower.options, **follower.settings}
-
-
 def _again(model: torch.nn.Module, options: Mapping[str, Any]) -> torch.nn.Module:
-    """Returns a copy, or what was pickled, followed as the original was. It compiles anew."""
+    """Returns a copy, or an unpickled model, followed as the original was. It compiles anew."""
     return follow(model, **options)
-
-
-def _deep_copied(followed: Any, memo: dict[int, Any]) -> torch.nn.Module:
-    model = followed.torchtrt.model
-    copied = memo[id(followed)] = object.__new__(type(followed))
-    own = copy.deepcopy(model, memo)  # unfinished, if a part of the model refers to what follows it
-    object.__setattr__(copied, "__dict__", vars(own))
-    options = copy.deepcopy(_options(followed), memo)
-    object.__setattr__(copied, _SLOT, follow(own, **options).torchtrt)
-    return copied  # type: ignore[no-any-return]

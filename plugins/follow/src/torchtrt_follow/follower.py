@@ -1,7 +1,8 @@
-"""The program that runs a call of a followed model, and its weights."""
+"""Runs the calls of a followed model on engines that have the model's weights."""
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import warnings
@@ -12,7 +13,6 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import (
@@ -27,37 +27,23 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
-from torchtrt_follow.calls import (
-    Call,
-    CallReader,
-    UnsupportedCallError,
-    is_seen_through,
-    is_traced,
-    text_of_call,
-)
-from torchtrt_follow.files import SavedPrograms, load_programs, save_programs
-from torchtrt_follow.libraries import is_collecting, merged_weights
-from torchtrt_follow.programs import Binding, ModelWeights, Program, bind
-from torchtrt_follow.sizes import SeenSizes, as_input, end_shapes, fixed
-from torchtrt_follow.state import Change, ModelState, NoState
-from torchtrt_follow.structures import Structure, holds, steady
-from torchtrt_follow.tracing import (
-    ImpureForwardError,
-    check_traceable,
-    traced_copy,
-)
+from torchtrt_follow.calls import Call, CallReader, UnsupportedCallError, is_traced
+from torchtrt_follow.files import load_programs, save_programs
+from torchtrt_follow.libraries import is_collecting
+from torchtrt_follow.programs import Binding, Marks, bind
+from torchtrt_follow.sizes import Bounds, SeenSizes, as_input, end_shapes
+from torchtrt_follow.structures import Structure, Structures
+from torchtrt_follow.tracing import ImpureForwardError, check_traceable, traced_copy
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.serialization.folders import folder_of
 
-_STRUCTURES = 8
-"""The structures of a model whose programs are kept."""
 _REMEMBERED = 1024
 """The shapes of calls for which the program is remembered."""
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
 
 
-class Follower(NoState):
+class Follower:
     """Runs a model's calls on engines with the weights that the model has.
 
     Args:
@@ -69,6 +55,9 @@ class Follower(NoState):
 
     Attributes:
         model: The model as PyTorch runs it.
+        options: The arguments of ``follow``.
+        forward: The function that calls of the followed model run; libraries may replace it.
+        own_forward: The one that runs engines.
     """
 
     def __init__(
@@ -83,33 +72,30 @@ class Follower(NoState):
         if not isinstance(max_programs, int) or max_programs < 1:
             raise SettingsError(f"max_programs is {max_programs!r}. Give a number from 1 on.")
         self.model = model
-        self.settings = dict(settings)
         self.options = {
-            "dynamic_shapes": dynamic_shapes, "max_programs": max_programs, "fallback": fallback,
-        }  # fmt: skip
-        self.override: Any = None
+            "dynamic_shapes": dynamic_shapes,
+            "max_programs": max_programs,
+            "fallback": fallback,
+            **settings,
+        }
+        self._settings = {"immutable_weights": False, **settings}
         self._max_programs = max_programs
         self._fallback = fallback
+        self.forward = self.own_forward = _forward(self)
         self._reader = CallReader(model.forward, dynamic_shapes)
         self._sizes: dict[Any, SeenSizes] = {}
-        self._structures: list[Structure] = []  # the one in use last is the last
-        self._saved: SavedPrograms | None = None
+        self._structures = Structures(model)
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
-        self._with_scales = True
-        self._has_trained = False
-        self._count = 0
-        self._merged: list[Any] = []
-        self._lock = threading.RLock()
-        self._is_stable = threading.Condition(self._lock)
+        self._lock = threading.Condition(threading.RLock())
         self._changer: int | None = None
-        self._frozen: frozenset[int] = frozenset()
-        self._depth = 0
+        self._ready: Mapping[Any, Binding] = {}
 
     @property
     def programs(self) -> list[CompiledModule]:
         """The compiled models, each with its ``report``: those for the model as it is now come last."""
-        return [each.compiled for each in self._programs() if each.compiled is not None]
+        programs = self._structures.programs()
+        return [each.compiled for each in programs if each.compiled is not None]
 
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} followed by {len(self.programs)} compiled programs>"
@@ -121,36 +107,33 @@ class Follower(NoState):
         Calls that need another program wait for the end of the block.
         """
         me = threading.get_ident()
-        with self._is_stable:
-            while self._changer not in (None, me):
-                self._is_stable.wait()
-            if not self._depth:
-                self._frozen = self._current_bindings()
-            self._changer = me
-            self._depth += 1
+        with self._lock:
+            self._lock.wait_for(lambda: self._changer in (None, me))
+            is_outermost = self._changer is None
+            if is_outermost:
+                self._changer, self._ready = me, self._ready_programs()
         try:
             yield
         finally:
-            with self._is_stable:
-                self._depth -= 1
-                if not self._depth:
-                    self._changer = None
-                    self._is_stable.notify_all()
+            if is_outermost:
+                with self._lock:
+                    self._changer, self._ready = None, {}
+                    self._lock.notify_all()
 
-    def _current_bindings(self) -> frozenset[int]:
-        """Returns the identities of the bindings whose programs have the model's weights."""
-        if not self._structures or not holds(self._structures[-1].state):
-            return frozenset()
-        bindings = self._structures[-1].all_bindings()
-        return frozenset(id(each) for each in bindings if each.is_current())
+    def refresh(self, *, weights_only: bool = False) -> None:
+        """Lets the next call read again what cannot be watched.
 
-    def refresh(self) -> None:
-        """Lets the next call take all weights again, for writes that PyTorch does not count, as through ``.data``."""
+        That is a write to a weight through ``.data`` or an array of NumPy, and Python state that ``forward`` reads
+        besides the attributes of its modules. The next call exports the model, and takes all weights. Engines are built
+        only if the exported program is a new one.
+
+        Args:
+            weights_only: Whether only values of weights have changed: the model is not exported then.
+        """
         with self._lock:
-            for structure in self._structures:
-                for binding in structure.all_bindings():
-                    binding.is_stale = True
-                    binding.program.held = {}
+            self._structures.take_all_weights()
+            if not weights_only:
+                self._structures.restart()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the programs for the model as it is now into a folder, from which ``load`` takes them.
@@ -160,13 +143,12 @@ class Follower(NoState):
             UnsupportedProgramError: A program holds something that has no form in a file.
         """
         path = folder_of(folder)
-        with self._is_stable:
-            structure = self._current_structure()
-            bindings = structure.to_save()
-            for binding in chain.from_iterable(bindings.values()):
-                if not binding.is_current():
-                    binding.refit(self.model, structure.state)
-            save_programs(path, self.model, structure.state, bindings)
+        with self._lock:
+            structure = self._structures.current()
+            for binding in structure.all_bindings():
+                if not binding.is_current(structure.state):
+                    binding.refit(structure.state, ())
+            save_programs(path, self.model, structure.state, structure.bindings)
 
     def load(self, folder: str | os.PathLike[str]) -> None:
         """Takes the programs in a folder for those of the model. Nothing is exported or built.
@@ -178,9 +160,9 @@ class Follower(NoState):
             InputError: The folder has no programs, they are for another model, or they take no other weights.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        saved = load_programs(folder_of(folder), self.model)
-        with self._is_stable:
-            self._saved, self._structures = saved, []
+        structure = Structure(*load_programs(folder_of(folder), self.model))
+        with self._lock:
+            self._structures.replace(structure)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -199,67 +181,59 @@ class Follower(NoState):
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Returns a call that engines may run; None for one that PyTorch runs."""
         if self.model.training:
-            self._has_trained = True
+            self.refresh(weights_only=True)  # PyTorch does not count writes to statistics
             return None
-        leaves = tree_leaves((args, dict(kwargs)))
-        if is_seen_through(leaves):
+        try:
+            call = self._reader.read(args, kwargs)
+        except TypeError:  # the model raises the error itself
             return None
-        if torch.is_grad_enabled() and self._wants_gradients(leaves):
+        except UnsupportedCallError as error:
+            self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
+            return None
+        sources = chain(call.tensors, self.model.parameters())
+        if torch.is_grad_enabled() and any(each.requires_grad for each in sources):
             self._warn(
                 "gradients",
                 "A call runs in PyTorch, because it may need gradients, which engines do not compute. Call it under "
                 "torch.no_grad() or torch.inference_mode().",
             )
             return None
-        try:
-            return self._reader.read(args, kwargs)
-        except UnsupportedCallError as error:
-            self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
-        except TypeError:
-            pass  # the model raises the error itself
-        return None
-
-    def _wants_gradients(self, leaves: list[Any]) -> bool:
-        tensors = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return any(each.requires_grad for each in tensors) or any(
-            each.requires_grad for each in self.model.parameters()
-        )
+        return call
 
     def _binding_for(self, call: Call) -> Binding | None:
         """Returns the program for a call, with the model's weights; None if PyTorch runs it.
 
-        A call like an earlier one takes no lock: its program was chosen then. All others go to ``_find_binding``.
+        A call like an earlier one takes no lock if the model is the same. All others go to ``_find_binding``.
         """
-        place = (call.key, call.shapes)
-        structure = self._structures[-1] if self._structures else None
-        if structure is not None and place in structure.chosen:
-            binding = structure.chosen.get(place)
-            if self._changer not in (None, threading.get_ident()):
-                if binding is not None and id(binding) in self._frozen:
-                    return binding
-            elif self._is_current(structure, binding):
+        kind = (call.key, call.shapes)
+        last = self._structures.last
+        if self._changer not in (None, threading.get_ident()):
+            if (binding := self._ready.get(kind)) is not None:
                 return binding
-        with self._is_stable:
-            while self._changer not in (None, threading.get_ident()):
-                self._is_stable.wait()
-            return self._find_binding(call, place)
+        elif last is not None and kind in last.chosen and last.state.is_same():
+            binding = last.chosen.get(kind)
+            if binding is None or binding.is_current(last.state):
+                return binding
+        with self._lock:
+            self._lock.wait_for(lambda: self._changer in (None, threading.get_ident()))
+            return self._find_binding(call, kind)
 
-    def _is_current(self, structure: Structure, binding: Binding | None) -> bool:
-        if self._has_trained or not holds(structure.state):
-            return False
-        return binding is None or binding.is_current()
+    def _ready_programs(self) -> dict[Any, Binding]:
+        """Returns the programs that have the model's weights, for each kind of call and shapes."""
+        last = self._structures.last
+        if last is None or not last.state.is_same():
+            return {}
+        chosen = last.chosen.items()
+        return {kind: each for kind, each in chosen if each and each.is_current(last.state)}
 
-    def _find_binding(self, call: Call, place: Any) -> Binding | None:
+    def _find_binding(self, call: Call, kind: Any) -> Binding | None:
         """Returns the program for a call, under the lock; None if PyTorch runs the call.
 
         Compares the model with what it was, selects a program, and gives it weights that have changed.
         """
         if self._impure[call.key] > 1:
             return None
-        if self._has_trained:  # PyTorch does not count what training writes to statistics
-            self._has_trained = False
-            self.refresh()
-        structure = self._current_structure()
+        structure = self._structures.current()
         if any(each.is_inference() for each in structure.state.weights.values()):
             self._warn(
                 "inference",
@@ -267,147 +241,104 @@ class Follower(NoState):
                 "count writes to them. Make them outside of it.",
             )
             return None
-        if place not in structure.chosen:
+        if kind not in structure.chosen:
             if len(structure.chosen) >= _REMEMBERED:
                 structure.chosen = {}
-            structure.chosen[place] = self._select_or_compile(structure, call)
-        binding = structure.chosen[place]
-        if binding is None and self._impure[call.key] == 1:
-            del structure.chosen[place]
-        if binding is not None and not binding.is_current():
+            binding = self._select_or_compile(structure, call)
+            if binding is None and self._impure[call.key] == 1:
+                return None  # models prepare themselves in their first call
+            structure.chosen[kind] = binding
+        binding = structure.chosen[kind]
+        while binding is not None and not binding.is_current(structure.state):
+            written = set().union(*(each.written for each in structure.all_bindings()))
             try:
-                binding.refit(self.model, structure.state)
+                binding.refit(structure.state, written)
+                break
             except RefitError:  # a value of a weight is compiled in
-                structure.drop(call.key, binding)
-                self._forget(binding.program)
-                binding = structure.chosen[place] = self._select_or_compile(
-                    structure, call, is_new=True
-                )
+                self._structures.forget(binding.program)
+                binding = structure.chosen[kind] = self._select_or_compile(structure, call)
         return binding
 
-    def _current_structure(self) -> Structure:
-        """Returns the structure that the model has, the one in use last first."""
-        path = ""
-        for number, structure in enumerate(reversed(self._structures)):
-            change, where = steady(structure.state.compare)
-            path = path or where
-            if change is Change.STRUCTURE:
-                continue
-            if change is Change.WEIGHTS:
-                structure.state = steady(lambda: ModelState(self.model))
-                for binding in structure.all_bindings():
-                    binding.is_stale = True
-            if number:
-                self._note_merged()
-            self._structures.remove(structure)
-            self._structures.append(structure)
-            return structure
-        self._note_merged()
-        self._count += 1
-        if self._count > 2 * _STRUCTURES:
-            self._warn(
-                "structure",
-                f"The model has had {self._count} structures, and each is exported anew. The last to change was "
-                f"{path!r}. If each call changes it, follow the modules that do not.",
-            )
-        self._structures = [
-            *self._structures[1 - _STRUCTURES :],
-            Structure(self.model, self._saved),
-        ]
-        return self._structures[-1]
-
-    def _note_merged(self) -> None:
-        """Takes all weights again after a library has written to them through ``.data``, as PEFT does to merge."""
-        merged = merged_weights(self.model)
-        if merged != self._merged:
-            self.refresh()
-            self._merged = merged
-
-    def _select_or_compile(
-        self, structure: Structure, call: Call, is_new: bool = False
-    ) -> Binding | None:
-        """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
-        structure.take_saved(call.key)
-        for binding in () if is_new else structure.bindings.get(call.key, ()):
-            if binding.program.accepts(call.args, call.kwargs):
+    def _select_or_compile(self, structure: Structure, call: Call) -> Binding | None:
+        """Returns a program that takes a call: one that is there or a new one; None if PyTorch has to run it."""
+        for binding in structure.bindings.get(repr(call.key), ()):
+            if binding.program.accepts(call):
                 return binding
         if call.key in structure.refused:
             return None
         try:
-            return self._compile_for(structure, call)
+            return self._compile(structure, call)
         except _OF_THE_USER:
             raise
         except Exception as error:
             if isinstance(error, ImpureForwardError):
                 self._impure[call.key] += 1
-                if self._impure[call.key] == 1:  # models prepare themselves in their first call
+                if self._impure[call.key] == 1:
                     return None
             structure.refused.add(call.key)
             if not self._fallback:
                 raise
             self._warn(
                 ("compile", call.key),
-                f"{type(self.model).__name__} runs in PyTorch for calls like {text_of_call(call)}. {error}",
+                f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
             )
             return None
 
-    def _compile_for(self, structure: Structure, call: Call) -> Binding | None:
+    def _compile(self, structure: Structure, call: Call) -> Binding | None:
         """Returns a new program for a call, with the model's weights; None where there are too many."""
         seen = self._sizes.setdefault(call.key, SeenSizes())
         seen.add(call.shapes)
-        declared = self._reader.declared(call)
-        bounds = seen.bounds(call.shapes, declared)
-        none = fixed(declared)
-        is_varying = bounds != none
-        held = structure.bindings.setdefault(call.key, [])
-        if not (held and is_varying) and not self._has_room(structure, call):
-            return None
+        bounds = seen.bounds(call.shapes, self._reader.declared(call))
+        others = structure.bindings.setdefault(repr(call.key), [])
+        programs = self._structures.programs()
         check_traceable(self.model)
-        watched = ModelWeights(self.model, structure.state)  # before values are read
-        binding = self._compile_for_sizes(structure, call, bounds) if is_varying else None
-        if binding is None:
-            if is_varying:
+        marks = Marks.of(structure.state)  # before values are read
+        binding = None
+        while binding is None:
+            replaces_others = bool(others) and any(bounds)
+            if not replaces_others and not self._has_room(structure, call):
+                return None
+            binding = self._compile_for(structure, call, bounds)
+            if binding is None:
                 seen.fix()
-                if not self._has_room(structure, call):
-                    return None
-            bounds = none
-            binding = self._compile_for_sizes(structure, call, none)
-        assert binding is not None
+                bounds = [{} for _ in bounds]
         binding.ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
-        _replace_narrower(structure, call, binding)
-        if binding.program.loaded is None:
-            binding.load(watched)
+        for other in list(others):
+            if _covers(binding, other):
+                structure.drop(other.program)
+        structure.bindings[repr(call.key)].append(binding)
+        if binding.program not in programs:
+            binding.hold(marks, structure.state)
         return binding
 
-    def _compile_for_sizes(self, structure: Structure, call: Call, bounds: Any) -> Binding | None:
-        """Returns a program for a call and sizes; None if it does not take the call."""
-        pairs = zip(call.tensors(), bounds, strict=True)
+    def _compile_for(
+        self, structure: Structure, call: Call, bounds: list[Bounds]
+    ) -> Binding | None:
+        """Returns a program for a call and sizes; None if they cannot vary in one program."""
+        pairs = zip(call.tensors, bounds, strict=True)
         inputs = [as_input(tensor, each) for tensor, each in pairs]
-        is_varying = any(bounds)
-        bound = {id(each.program) for each in structure.all_bindings()}
-        known = [each for each in self._programs() if id(each) not in bound]
+        programs = self._structures.programs()
+        bound = {each.program for each in structure.all_bindings()}
+        others = [each for each in programs if each not in bound]
+        model = traced_copy(self.model, structure.state)
         with warnings.catch_warnings():
-            if self._count > 1 or structure.bindings[call.key]:
+            if programs:
                 warnings.simplefilter("ignore", NoEngineWarning)
-            settings = {"immutable_weights": False, **self.settings}
-            model = traced_copy(self.model, structure.state, self._with_scales)
             try:
-                binding = bind(model, call, inputs, structure.state, settings, known)
-            except (InputError, ExportError):  # sizes that broadcast, for one, must not vary
-                if not is_varying:
+                binding = bind(model, call, inputs, structure.state, self._settings, others)
+            except (InputError, ExportError):  # sizes that broadcast, for one
+                if not any(bounds):
                     raise
                 return None
-        return binding if binding.program.accepts(call.args, call.kwargs) else None
+        return binding if not any(bounds) or binding.program.accepts(call) else None
 
     def _has_room(self, structure: Structure, call: Call) -> bool:
         """Returns whether another program may be compiled, and removes those of other structures for it."""
-        while len(self._programs()) >= self._max_programs and self._structures[0] is not structure:
-            self._structures.pop(0)
-        if len(self._programs()) < self._max_programs:
+        if self._structures.has_room(self._max_programs, structure):
             return True
         message = (
             f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
-            f"allows, and none takes a call like {text_of_call(call)}. Give tensors in place of numbers that vary, "
+            f"allows, and none takes a call like {call}. Give tensors in place of numbers that vary, "
             "declare sizes with dynamic_shapes, or allow more."
         )
         if not self._fallback:
@@ -415,41 +346,25 @@ class Follower(NoState):
         self._warn(("limit", call.key), f"PyTorch runs a call: {message}")
         return False
 
-    def _programs(self) -> list[Program]:
-        saved = [] if self._saved is None else self._saved.programs()
-        found = {id(each): each for each in saved}
-        for structure in self._structures:
-            for binding in structure.all_bindings():
-                found[id(binding.program)] = binding.program
-        return list(found.values())
-
-    def _forget(self, program: Program) -> None:
-        for structure in self._structures:
-            for key, held in list(structure.bindings.items()):
-                for binding in held:
-                    if binding.program is program:
-                        structure.drop(key, binding)
-        if self._saved is not None:
-            self._saved.drop(program)
-
     def _warn(self, kind: Any, message: str) -> None:
         if kind not in self._warned:
             self._warned.add(kind)
             warn_caller(message, FollowWarning)
 
 
-def _replace_narrower(structure: Structure, call: Call, binding: Binding) -> None:
-    """Adds a program for calls of a kind, and removes earlier ones whose sizes it takes too."""
-    for other in list(structure.bindings[call.key]):
-        if all(_accepts(binding.program, call, shapes) for shapes in other.ends):
-            structure.drop(call.key, other)
-    structure.bindings[call.key] = [*structure.bindings[call.key], binding]
+def _forward(follower: Follower) -> Any:
+    @functools.wraps(follower.model.forward)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return torch.compiler.disable(follower)(args, kwargs)
+        return follower(args, kwargs)
+
+    return forward
 
 
-def _accepts(program: Program, call: Call, shapes: Any) -> bool:
-    """Returns whether a program takes a call with other shapes."""
-    tensors = (
-        torch.empty(shape, dtype=tensor.dtype, device="meta")
-        for shape, tensor in zip(shapes, call.tensors(), strict=True)
+def _covers(binding: Binding, other: Binding) -> bool:
+    """Returns whether a program takes all sizes that another one takes."""
+    (least, most), (other_least, other_most) = (
+        [list(chain.from_iterable(shapes)) for shapes in each.ends] for each in (binding, other)
     )
-    return program.accepts(*call.with_tensors(tensors))
+    return all(map(int.__le__, least, other_least)) and all(map(int.__ge__, most, other_most))

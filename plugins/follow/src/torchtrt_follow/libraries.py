@@ -6,7 +6,7 @@ PyTorch does not count, keep labels in its models, or collect results by hooks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -29,62 +29,41 @@ class Library(Protocol):
         ``module.scaling`` is the dictionary.
         """
 
-    def merged(self, model: torch.nn.Module) -> Hashable:
-        """Returns a value that is another one after the library has written to weights through ``.data``."""
-
     def only_collects(self, hook: object) -> bool:
         """Returns whether a hook of a module does nothing but collect what modules return."""
 
     def is_collecting(self) -> bool:
         """Returns whether hooks collect what modules inside of the model that is being called return."""
 
-    def is_idle(self, value: object) -> bool:
-        """Returns whether an attribute's value is a registry of hooks that has none."""
 
-
-def _attributes(name: str) -> Iterator[Any]:
-    """Yields an attribute of each library that has it."""
+def _answers(name: str, *arguments: Any) -> Iterator[Any]:
+    """Yields an attribute of each library that has it, or the result of this method for arguments."""
     for loaded in current_packs().loaded:
         for library in loaded.pack.followed_libraries:
             if (attribute := getattr(library, name, None)) is not None:
-                yield attribute
-
-
-def _ask(question: str, *arguments: Any) -> list[Any]:
-    """Returns the answers of the libraries that have one."""
-    return [answer(*arguments) for answer in _attributes(question)]
+                yield attribute(*arguments) if callable(attribute) else attribute
 
 
 def weight_loaders() -> set[str]:
     """Returns the methods of models that write to weights through ``.data``."""
-    return set().union(*_attributes("weight_loaders"))
+    return set().union(*_answers("weight_loaders"))
 
 
-def labels_of(value: object) -> frozenset[str]:
+def labels_of(value: object) -> set[str]:
     """Returns the names of what no ``forward`` reads of a configuration or a model; none for any other object."""
-    return frozenset().union(*_ask("labels", value))
+    return set().union(*_answers("labels", value))
 
 
 def scales_of(module: torch.nn.Module) -> dict[str, Any] | None:
     """Returns the numbers of a module that can change like weights, by name; None if it has none."""
-    return next((scales for scales in _ask("scales", module) if scales is not None), None)
-
-
-def merged_weights(model: torch.nn.Module) -> list[Hashable]:
-    """Returns values that are others after libraries have written to weights through ``.data``."""
-    return _ask("merged", model)
+    return next((scales for scales in _answers("scales", module) if scales is not None), None)
 
 
 def only_collects(hook: object) -> bool:
     """Returns whether a hook does nothing but collect what modules return."""
-    return any(_ask("only_collects", hook))
+    return any(_answers("only_collects", hook))
 
 
 def is_collecting() -> bool:
     """Returns whether hooks collect what modules inside of the model that is being called return."""
-    return any(_ask("is_collecting"))
-
-
-def is_idle(value: object) -> bool:
-    """Returns whether a value is a registry of hooks that has none."""
-    return any(_ask("is_idle", value))
+    return any(_answers("is_collecting"))

@@ -3,92 +3,79 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
 
-from torchtrt.errors import InputError, RefitError, UnsupportedProgramError
+from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import writes
+from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.refit.refitting import refit_with_memory
 from torchtrt_follow.calls import Call
 from torchtrt_follow.fingerprint import Fingerprint, fingerprint
-from torchtrt_follow.libraries import merged_weights
-from torchtrt_follow.scales import Scale, as_tensor, named_scales
 from torchtrt_follow.sizes import Shapes
 from torchtrt_follow.state import ModelState
-from torchtrt_follow.weights import (
-    WatchedWeights,
-    WeightMark,
-    counter_of,
-    is_strided,
-    layout_of,
-    with_neighbors,
-)
+from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.weights.given_weights import copied_attributes, written_attributes
+from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
 
 
-class Program:
-    """Engines, and the graph around them.
-
-    Args:
-        compiled: The compiled model; None where no op became an engine.
-        fingerprint: What it computes; None if that is unknown.
-        written: The weights that it writes to.
-
-    Attributes:
-        loaded: Whose weights are in the engines.
-        held: For each weight in the engines, what identified it then.
-        sharing: The weights that share memory with one that it writes to, as groups.
-    """
-
-    def __init__(
-        self,
-        compiled: CompiledModule | None,
-        fingerprint: Fingerprint | None,
-        written: frozenset[str] = frozenset(),
-    ) -> None:
-        self.compiled = compiled
-        self.fingerprint = fingerprint
-        self.written = written
-        self.loaded: Binding | None = None
-        self.held: dict[str, Any] = {}
-        self.sharing: frozenset[frozenset[str]] = frozenset()
-
-    def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Returns whether it was compiled for such arguments."""
-        if self.compiled is None:
-            return True
-        try:
-            self.compiled.checks.check(self.compiled.flatten(args, kwargs))
-        except InputError:
-            return False
-        return True
-
-
-class ModelWeights:
+class Marks(NamedTuple):
     """The weights of a model at one moment.
 
-    Args:
-        model: The model.
-        state: Its state.
-
     Attributes:
-        marks: The marks of its tensors, by name.
+        weights: The mark of each weight.
         scales: The scales of its adapters.
     """
 
-    def __init__(self, model: torch.nn.Module, state: ModelState) -> None:
-        self.marks = {name: WeightMark.of(tensor) for name, tensor in state.weights.items()}
-        self.scales = list(named_scales(model))
+    weights: Mapping[str, WeightMark]
+    scales: Mapping[str, float]
+
+    @classmethod
+    def of(cls, state: ModelState) -> Marks:
+        """Returns the marks of now. Values that are read later may be newer, never older."""
+        return cls({name: WeightMark(each) for name, each in state.weights.items()}, state.scales)
+
+    def only(self, names: Collection[str]) -> Marks:
+        """Returns the marks of some weights and scales."""
+        weights = {name: mark for name, mark in self.weights.items() if name in names}
+        return Marks(weights, {name: each for name, each in self.scales.items() if name in names})
+
+
+@dataclass(eq=False)
+class Program:
+    """Engines, and the graph around them.
+
+    Attributes:
+        compiled: The compiled model; None where no op became an engine.
+        fingerprint: Its computation.
+        written: The weights that it writes to.
+        loaded: Whose weights are in the engines; None if they may be older than the model's.
+    """
+
+    compiled: CompiledModule | None
+    fingerprint: Fingerprint
+    written: frozenset[str] = frozenset()
+    loaded: Binding | None = None
+
+    def accepts(self, call: Call) -> bool:
+        """Returns whether it was compiled for such a call."""
+        if self.compiled is None:
+            return True
+        try:
+            self.compiled.checks.check(self.compiled.flatten(call.args, call.kwargs))
+        except InputError:
+            return False
+        return True
 
 
 class Binding:
@@ -111,95 +98,61 @@ class Binding:
         self.program = program
         self.names = names
         self.constants = constants
-        self.written = frozenset(names[own] for own in program.written)
         self.ends = ends
-        self.is_stale = False
-        self._weights = WatchedWeights({}, ())
-        self._scales: list[Scale] = []
+        self.written = frozenset(names[own] for own in program.written)
+        self._state: ModelState | None = None
+        self._marks = Marks({}, {})
+        self._watched = WatchedWeights([])
 
-    def watch(self, weights: ModelWeights) -> None:
-        """Takes the program's weights for those of a moment."""
-        self._weights = WatchedWeights(weights.marks, self.written)
-        self._scales = weights.scales
-        self.is_stale = False
-
-    def is_current(self) -> bool:
-        """Returns whether the program has the model's weights."""
-        if self.is_stale or self.program.loaded is not self:
-            return False
-        return not (
-            self._weights.have_changed() or any(scale.has_changed() for scale in self._scales)
+    def is_current(self, state: ModelState) -> bool:
+        """Returns whether the engines have the weights of a model, which has this state."""
+        return (
+            self.program.loaded is self
+            and self._state is state
+            and not self._watched.have_changed()
         )
 
-    def refit(self, model: torch.nn.Module, state: ModelState) -> None:
+    def hold(self, marks: Marks, state: ModelState | None) -> None:
+        """Notes that the engines have the weights of a moment.
+
+        Args:
+            marks: The marks of these weights.
+            state: The model's state at that moment; None if other weights are still to come.
+        """
+        self.program.loaded, self._marks, self._state = self, marks, state
+        watched = [(mark, name not in self.written) for name, mark in marks.weights.items()]
+        self._watched = WatchedWeights(watched)
+
+    def refit(self, state: ModelState, written: Collection[str]) -> None:
         """Gives the model's weights to the program.
+
+        Args:
+            state: The model's state.
+            written: The weights that calls of the model write to.
 
         Raises:
             RefitError: The program takes no such weights.
         """
-        # Before values are read: the next call sees what changes meanwhile.
-        weights = ModelWeights(model, state)
-        program, marks = self.program, self.marks(weights)
-        if self._sharing(weights) != program.sharing:
-            raise RefitError("Weights that the program writes to share memory with others.")
-        # Libraries write adapters that are merged, or were with another scale, into weights through .data.
-        is_merged = any(merged_weights(model)) and self._weights.have_changed()
-        if is_merged or any(scale.has_changed() for scale in self._scales):
-            program.held = {}
-        changed = with_neighbors(
-            (own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)),
-            self.names,
-        )
-        if changed and program.compiled is not None:
-            scales = {each.name: as_tensor(each.value) for each in weights.scales}
-            tensors = {**self.constants, **state.weights, **scales}
-            new = {own: tensors[self.names[own]] for own in marks}
+        marks = Marks.of(state)  # before values are read
+        old = self._marks.weights
+        changed = {
+            name
+            for name, tensor in state.weights.items()
+            if name not in old or not old[name].is_of(tensor)
+        }
+        read = {self.names[own] for own in self.program.fingerprint.weights}
+        # Libraries write to weights through .data: to merge an adapter, or a batch into the statistics of a layer. Then
+        # a scale changes, or a weight that the program does not read.
+        is_partial = self.program.loaded is self and self._marks.scales == state.scales
+        if not is_partial or changed - read - set(written):
+            changed = set(self.names.values())
+        names = [own for own, name in self.names.items() if name in changed]
+        if names and self.program.compiled is not None:
+            tensors = {**self.constants, **state.tensors()}
+            new = {own: tensors[name] for own, name in self.names.items()}
             with torch.inference_mode(False), torch.no_grad():
-                refit_with_memory(program.compiled, new, [own for own in changed if own in new])
-        program.held = marks
-        program.loaded = self
-        self.watch(weights)
-
-    def load(self, weights: ModelWeights) -> None:
-        """Notes that the program was compiled with the weights of a moment."""
-        self.watch(weights)
-        self.program.loaded = self
-        self.program.held = self.marks(weights)
-        self.program.sharing = self._sharing(weights)
-
-    def _sharing(self, weights: ModelWeights) -> frozenset[frozenset[str]]:
-        """Returns the groups of weights that share memory with one that the program writes to."""
-        groups: dict[int, set[str]] = {}
-        for own, name in self.names.items() if self.written else ():
-            mark = weights.marks.get(name)
-            if mark is not None and is_strided(mark.tensor):
-                groups.setdefault(storage_of(mark.tensor), set()).add(own)
-        return frozenset(
-            frozenset(each)
-            for each in groups.values()
-            if any(self.names[own] in self.written for own in each)
-        )
-
-    def marks(self, weights: ModelWeights) -> dict[str, Any]:
-        """Returns what identifies each weight of the program, by the program's names."""
-        marks: dict[str, Any] = {
-            **{name: WeightMark.of(tensor) for name, tensor in self.constants.items()},
-            **weights.marks,
-            **{each.name: (each.value,) for each in weights.scales},
-        }
-        return {
-            own: (*marks[name], *marks.get(counter_of(name), ()))
-            for own, name in self.names.items()
-            if name in marks
-        }
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is not None and len(one) == len(other) and all(map(_is_one, one, other))
-
-
-def _is_one(one: Any, other: Any) -> bool:
-    return one is other or (not isinstance(one, torch.Tensor) and bool(one == other))
+                refit_with_memory(self.program.compiled, new, names)
+        self.hold(marks, state)
 
 
 def bind(
@@ -208,9 +161,9 @@ def bind(
     inputs: Sequence[Any],
     state: ModelState,
     options: Mapping[str, Any],
-    known: Sequence[Program],
+    programs: Sequence[Program],
 ) -> Binding:
-    """Returns a binding of a model to a program for a call: one that is known, or a new one.
+    """Returns a binding of a model to a program for a call: to one of several programs, or to a new one.
 
     Args:
         model: A copy of the model that can be exported.
@@ -218,7 +171,7 @@ def bind(
         inputs: What to compile for in place of each tensor of the call.
         state: The model's state.
         options: Settings of ``torchtrt.compile``.
-        known: Programs that may take the weights.
+        programs: Programs that may take the weights.
 
     Raises:
         TorchTRTError: The model cannot be compiled.
@@ -228,81 +181,65 @@ def bind(
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
         exported = export(model, args, kwargs, None)
-        new = None if options.get("tune") else fingerprint(exported)
-        names, constants = _weights(exported, state)
-        for program in known:
-            if (
-                new is not None
-                and program.fingerprint is not None
-                and program.fingerprint.text == new.text
-            ):
+        new = fingerprint(exported)
+        constants = _constants(exported, state)
+        for program in programs if new.text is not None else ():
+            if program.fingerprint.text == new.text:
                 pairs = zip(program.fingerprint.weights, new.weights, strict=True)
                 return Binding(program, dict(pairs), constants, ())
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
         else:
             compiled = compile_exported(model, exported, args, kwargs, options)
-    places = filter(None, map(layout_of, _destinations(compiled.graph_module).values()))
-    written = _at(list(places), {**state.weights, **constants}, names)
-    return Binding(Program(_freed(compiled), new, written), names, constants, ())
+    names = {name: name for name in _tensors(exported)}
+    weights = {**state.weights, **constants}
+    written = _written(compiled, {name: weights[name] for name in names})
+    release(compiled)
+    is_used = any(isinstance(each, EngineModule) for each in compiled.graph_module.modules())
+    return Binding(Program(compiled if is_used else None, new, written), names, constants, ())
 
 
-def _weights(
-    exported: ExportedProgram, state: ModelState
-) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    """Returns the names of a program's weights in the model, and those that are no weights of the model.
+def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+    """Returns the names of the weights that a compiled model writes to."""
+    graph_module = compiled.graph_module
+    written = [attrgetter(each)(graph_module) for each in written_attributes(graph_module.graph)]
+    layouts = [layout for each in written if (layout := layout_of(each))]
+    return frozenset(name for name, each in weights.items() if layout_of(each) in layouts)
+
+
+def _tensors(exported: ExportedProgram) -> dict[str, torch.Tensor]:
+    """Returns the weights and constants of a program, by name."""
+    values = {**exported.constants, **exported.state_dict}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
+def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a program that are no weights of the model.
 
     Raises:
         UnsupportedProgramError: It has a weight of the model under no name.
     """
-    values = {**exported.constants, **exported.state_dict}
-    tensors = {name: each for name, each in values.items() if isinstance(each, torch.Tensor)}
+    tensors = _tensors(exported)
     constants = {name: each for name, each in tensors.items() if name not in state.weights}
-    own = {storage_of(each) for each in state.weights.values() if is_strided(each)}
+    own = {storage_of(each) for each in state.weights.values() if layout_of(each)}
     for name, each in constants.items():
-        if name not in exported.state_dict and is_strided(each) and storage_of(each) in own:
+        if name not in exported.state_dict and layout_of(each) and storage_of(each) in own:
             raise UnsupportedProgramError(
                 f"Its forward reads a weight through an object that is no module ({name}), so the weight is unknown."
             )
-    return {name: name for name in tensors}, constants
+    return constants
 
 
-def _at(
-    places: list[Any], weights: Mapping[str, torch.Tensor], names: Iterable[str]
-) -> frozenset[str]:
-    """Returns the names of weights that are in some places."""
-    return frozenset(name for name in names if layout_of(weights[name]) in places)
-
-
-def _destinations(graph_module: GraphModule) -> dict[str, torch.Tensor]:
-    """Returns the tensors of a graph that it writes to, by its names for them."""
-    nodes: list[Any] = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
-    names = {str(node.target) for node in nodes if node.op == "get_attr"}
-    return {name: attrgetter(name)(graph_module) for name in names}
-
-
-def _freed(compiled: CompiledModule) -> CompiledModule | None:
-    """Returns a compiled model that holds none of the model's tensors but those that it writes to.
+def release(compiled: CompiledModule) -> None:
+    """Lets a compiled model hold and watch none of the model's tensors, but for those that it writes to.
 
     A write to a weight while a call runs changes none of what that call reads.
     """
     graph_module = compiled.graph_module
-    if not any(isinstance(each, EngineModule) for each in graph_module.modules()):
-        return None
-    kept = _destinations(graph_module).keys()
-    made: dict[int, torch.Tensor] = {}
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        name = str(node.target)
-        value = attrgetter(name)(graph_module)
-        if isinstance(value, torch.Tensor) and name not in kept:
-            owner, _, leaf = name.rpartition(".")
-            if id(value) not in made:
-                new = value.detach().clone()
-                made[id(value)] = (
-                    torch.nn.Parameter(new, False) if isinstance(value, torch.nn.Parameter) else new
-                )
-            setattr(graph_module.get_submodule(owner), leaf, made[id(value)])
+    read = {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}
+    names = read - written_attributes(graph_module.graph)
+    copies = copied_attributes(graph_module, names, lambda name: attrgetter(name)(graph_module))
+    for name, tensor in copies.items():
+        assign(graph_module, name, tensor.requires_grad_(False))
     compiled.graph_module = graph_module
-    compiled.usage_checks = compiled.usage_checks.without_weights()
-    compiled.usage_checks.trains = False
-    return compiled
+    compiled.usage_checks = UsageChecks({}, trains=False, autocast=compiled.usage_checks.autocast)

@@ -1,19 +1,25 @@
-"""Dynamic sizes of calls: the first is fixed, and others widen a range.
+"""Dynamic sizes of calls: those that the user declared, and those that differed between calls.
 
-The ends of a range are powers of 2, so that the number of compilations grows with the logarithm of the sizes.
+The first call is compiled for its sizes, and others widen a range. The ends of such a range are powers of 2, so that
+the number of compilations grows with the logarithm of the sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from numbers import Integral
 from typing import Any
 
 import torch
 
+from torchtrt.errors import InputError, kind_of
+from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import Input
-from torchtrt_follow.calls import Bounds
 
 Shapes = Sequence[Sequence[int]]
+Bounds = Mapping[int, tuple[int, int, int]]
+"""For dimensions of a tensor that vary: the minimum, optimal and maximum size."""
 
 
 class SeenSizes:
@@ -33,7 +39,7 @@ class SeenSizes:
             most[:] = map(max, most, shape)
 
     def varying(self) -> frozenset[tuple[int, int]]:
-        """Returns the places of sizes that varied so far: the number of the tensor and the dimension."""
+        """Returns the sizes that varied so far: the number of the tensor and the dimension."""
         return frozenset(
             (number, dim)
             for number, (least, most) in enumerate(zip(self._least, self._most, strict=True))
@@ -42,7 +48,7 @@ class SeenSizes:
         )
 
     def fix(self) -> None:
-        """Notes that no program takes other sizes in the places that varied so far."""
+        """Notes that the sizes that varied so far cannot vary in one program."""
         self._fixed.append(self.varying())
 
     def bounds(self, shapes: Shapes, declared: Sequence[Bounds]) -> list[Bounds]:
@@ -55,24 +61,17 @@ class SeenSizes:
         varying = self.varying()
         if varying in self._fixed:
             varying = frozenset()
-        found: list[Bounds] = []
-        for number, (shape, wanted) in enumerate(zip(shapes, declared, strict=True)):
-            dims = {
-                dim: bounds
-                for dim, bounds in wanted.items()
-                if bounds[0] <= shape[dim] <= bounds[2]
-            }
+        bounds: list[Bounds] = []
+        for number, (shape, ranges) in enumerate(zip(shapes, declared, strict=True)):
+            dims = {}
             for dim, size in enumerate(shape):
-                if dim not in dims and (number, dim) in varying:
+                if dim in ranges and ranges[dim][0] <= size <= ranges[dim][2]:
+                    dims[dim] = ranges[dim]
+                elif (number, dim) in varying:
                     least, most = self._least[number][dim], self._most[number][dim]
-                    dims[dim] = (_power_below(least), size, _power_above(most))
-            found.append(dims)
-        return found
-
-
-def fixed(declared: Sequence[Bounds]) -> list[Bounds]:
-    """Returns bounds that let no size vary."""
-    return [{} for _ in declared]
+                    dims[dim] = (1 << (least.bit_length() - 1), size, 1 << (most - 1).bit_length())
+            bounds.append(dims)
+        return bounds
 
 
 def end_shapes(shapes: Shapes, bounds: Sequence[Bounds], end: int) -> list[tuple[int, ...]]:
@@ -93,9 +92,64 @@ def as_input(tensor: torch.Tensor, bounds: Bounds) -> Any:
     )
 
 
-def _power_below(size: int) -> int:
-    return 1 << (size.bit_length() - 1)
+def declared_bounds(value: Any, declared: Any, where: str) -> Iterator[Bounds]:
+    """Yields for each tensor of an argument the sizes that were declared to vary.
+
+    Args:
+        value: The argument: a tensor, a container, or anything else.
+        declared: The declaration for it. Declarations of containers nest as these do.
+        where: The name of the argument, with the way into its containers.
+
+    Raises:
+        InputError: The declaration does not fit.
+    """
+    tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    if declared is None:
+        yield from ({} for _ in tensors)
+    elif isinstance(value, torch.Tensor):
+        yield _tensor_bounds(value, declared, where)
+    elif isinstance(value, Mapping) and isinstance(declared, Mapping):
+        for name, part in value.items():
+            yield from declared_bounds(part, declared.get(name), f"{where}[{name!r}]")
+    elif isinstance(value, list | tuple) and isinstance(declared, list | tuple):
+        for number, (part, own) in enumerate(zip_longest(value, declared[: len(value)])):
+            yield from declared_bounds(part, own, f"{where}[{number}]")
+    elif tensors:
+        raise InputError(
+            f"dynamic_shapes gives {kind_of(declared)} for {where!r}, which is {kind_of(value)}."
+        )
 
 
-def _power_above(size: int) -> int:
-    return 1 << (size - 1).bit_length()
+def _tensor_bounds(tensor: torch.Tensor, declared: Any, where: str) -> Bounds:
+    """Returns the sizes of a tensor that were declared to vary, by dimension."""
+    rank = tensor.dim()
+    if isinstance(declared, Input):
+        if len(declared.bounds[0]) != rank:
+            raise InputError(
+                f"dynamic_shapes gives {len(declared.bounds[0])} dimensions for {where!r}, which has {rank}."
+            )
+        ranges = enumerate(zip(*declared.bounds, strict=True))
+        return {dim: sizes for dim, sizes in ranges if sizes[0] != sizes[2]}
+    dims = list(declared.items() if isinstance(declared, Mapping) else enumerate(declared))
+    for dim, _ in dims:
+        if not isinstance(dim, int) or not -rank <= dim < rank:
+            raise InputError(
+                f"dynamic_shapes names dimension {dim!r} of {where!r}, which has {rank} dimensions."
+            )
+    return {dim % rank: _range(sizes, where) for dim, sizes in dims if sizes is not None}
+
+
+def _range(declared: Any, where: str) -> tuple[int, int, int]:
+    """Returns the minimum, optimal and maximum size in a declaration."""
+    sizes = declared
+    if not isinstance(declared, tuple | list):  # a torch.export.Dim
+        sizes = getattr(declared, "min", None), getattr(declared, "max", None)
+    if len(sizes) not in (2, 3) or not all(isinstance(size, Integral) for size in sizes):
+        raise InputError(
+            f"dynamic_shapes gives {declared!r} for a dimension of {where!r}. Give (min, max), (min, opt, max), or "
+            "torch.export.Dim(name, min=, max=)."
+        )
+    least, *usual, most = map(int, sizes)
+    if not 0 <= least <= (usual or [most])[0] <= most:
+        raise InputError(f"dynamic_shapes gives {declared!r} for {where!r}, which is no range.")
+    return least, (usual or [most])[0], most

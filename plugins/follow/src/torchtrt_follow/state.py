@@ -8,376 +8,223 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from enum import Enum
-from functools import partial
 from itertools import chain
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch.nn.parameter import is_lazy
 
-from torchtrt_follow.libraries import labels_of, scales_of
-from torchtrt_follow.weights import WeightMark
+from torchtrt.graphs.memory import storage_of
+from torchtrt_follow.libraries import labels_of, only_collects, scales_of
+from torchtrt_follow.scales import as_tensor, scale_name
+from torchtrt_runtime.weights.marks import WeightMark
 
-
-class NoState:
-    """An object that a model may refer to, and whose attributes its ``forward`` does not read."""
-
-
-_SLOTS = ("_parameters", "_buffers")
-_NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-"""The types of values that ``repr`` distinguishes."""
-_ATOMS = (
-    *PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
-    NoState,
+_PLAIN = (
+    int, float, complex, bool, str, bytes, type(None), Enum, torch.dtype, torch.device, torch.Size, torch.layout,
 )  # fmt: skip
-_DEEPEST = 6
+"""The types of values that ``repr`` distinguishes."""
+_CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+_MUTABLE = (Mapping, list, set, deque)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
+_DEPTH = 6
 """How many containers and objects inside each other are looked into."""
 
 
-class Change(Enum):
-    """How a model differs from a state of it.
-
-    Attributes:
-        NONE: It does not.
-        WEIGHTS: Tensors were replaced by others of the same form, or lists by equal ones.
-        STRUCTURE: Anything else: another program may be the right one.
-    """
-
-    NONE = 0
-    WEIGHTS = 1
-    STRUCTURE = 2
-
-
-class _Values:
-    """The values of a container, or of an object's attributes.
-
-    Args:
-        path: What leads to it from the model, for messages.
-        live: The container.
-        is_fixed: Whether its values, and not its keys alone, belong to the state.
-        labels: The keys of values that do not belong to the state.
-    """
-
-    __slots__ = ("is_fixed", "keys", "labels", "live", "path", "values")
-
-    def __init__(
-        self,
-        path: str,
-        live: Any,
-        is_fixed: bool = True,
-        labels: frozenset[str] = frozenset(),
-    ) -> None:
-        self.path = path
-        self.live = live
-        self.is_fixed = is_fixed
-        self.labels = labels
-        self.keys, self.values = _content(live, labels)
-
-    def is_same(self) -> bool:
-        """Returns whether it has the values that it had: the same objects, or equal numbers and text."""
-        keys, values = _content(self.live, self.labels)
-        if keys != self.keys or len(values) != len(self.values):
-            return False
-        if not self.is_fixed or all(map(operator.is_, values, self.values)):
-            return True
-        if not all(map(_is_equal, values, self.values)):
-            return False
-        self.values = values
-        return True
-
-    def differences(self) -> Iterator[tuple[str, Any, Any]]:
-        """Yields the places that have other values, with the old value and the new one."""
-        keys, values = _content(self.live, self.labels)
-        if keys is not None and self.keys is not None and keys != self.keys:
-            new = [key for key in (*keys, *self.keys) if not (key in keys and key in self.keys)]
-            yield f"{self.path}.{new[0]}".lstrip(".") if new else self.path, None, None
-            return
-        if len(values) != len(self.values):
-            yield self.path, None, None
-            return
-        names = keys if keys is not None else range(len(values))
-        for name, old, new in zip(names, self.values, values, strict=True):
-            if not _is_equal(old, new):
-                yield (f"{self.path}.{name}" if self.path else str(name)), old, new
-
-
-def _content(live: Any, labels: frozenset[str]) -> tuple[list[Any] | None, list[Any]]:
-    if isinstance(live, Mapping):
-        if labels:
-            live = {key: value for key, value in live.items() if key not in labels}
-        return list(live), list(live.values())
-    return None, list(live)
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    """Returns whether two values are the same object, or numbers or text of one type that ``repr`` writes alike."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if type(one) is tuple:
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    return isinstance(one, PLAIN) and repr(one) == repr(other)
-
-
-def _are_equal_lists(one: Any, other: Any) -> bool:
-    """Returns whether both are lists of the same numbers and text, as PEFT assigns when adapters are switched."""
-    return (
-        type(one) is type(other) is list
-        and len(one) == len(other)
-        and all(map(_is_equal, one, other))
-    )
-
-
 class ModelState:
-    """A model's state at one time.
+    """A model's state at one moment.
 
     Args:
-        model: The model.
+        model: The model. Its own hooks run around its programs, so they are not a part of the state.
 
     Attributes:
-        weights: Its tensors by name: parameters, buffers and plain attributes.
-        unnamed: Its tensors in containers, which have no names, as they were.
+        weights: Its parameters, buffers, and tensors that are attributes, by name.
+        scales: The scales of its adapters, by the names of the buffers that stand for them.
+        unnamed: Its tensors in containers and objects, by path.
+        facts: All else that a program depends on: for each path the value as text, and what distinguishes
+            objects of the same text. Models with equal facts have the same programs.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._values: list[_Values] = []
-        self._slots: list[tuple[str, Any, str, torch.Tensor | None, Any]] = []
-        self._buffers: list[tuple[Any, bytes]] = []
-        modules = list(_modules(model))
-        self._seen: dict[int, Any] = {id(module): module for _, module in modules}
-        # What follows a model shares its attributes, and hooks of libraries may refer to it.
-        self._seen |= {id(vars(module)): vars(module) for _, module in modules}
-        self._modules = [module for _, module in modules]
-        self._classes = [type(module) for module in self._modules]
-        self.unnamed: list[WeightMark] = []
         self.weights: dict[str, torch.Tensor] = {}
+        self.scales: dict[str, float] = {}
+        self.unnamed: dict[str, torch.Tensor] = {}
+        self.facts: dict[str, tuple[str, Any]] = {}
+        self._objects: list[Any] = []  # alive, so that no other object has their identity
+        self._containers: list[Any] = []
+        self._memories: dict[int, str] = {}
+        modules = list(model.named_modules(remove_duplicate=False))
+        # What follows a model has the same ``__dict__``, and hooks of libraries may refer to it.
+        self._paths: dict[int, str] = {id(vars(module)): path for path, module in modules}
         for path, module in modules:
-            self._add_module(path, module)
-        self._snapshot = _Snapshot([values.live for values in self._values])
+            self._add_module(path, module, is_root=module is model)
+        self._unnamed = [WeightMark(tensor) for tensor in self.unnamed.values()]
+        self._modules = [module for _, module in modules]
+        self._classes = list(map(type, self._modules))
+        self._empty = [each for each in self._containers if not each]
+        self._mappings = [each for each in self._containers if each and isinstance(each, Mapping)]
+        self._others = [each for each in self._containers if each and not isinstance(each, Mapping)]
+        self._lengths = self._read_lengths()
+        self._contents = list(self._read_contents())
 
-    def _add_module(self, path: str, module: torch.nn.Module) -> None:
-        """Notes the attributes, tensors and containers of one module."""
-        prefix = f"{path}." if path else ""
-        attributes = vars(module)
-        numbers = scales_of(module)
-        self._values.append(_Values(path, attributes, labels=labels_of(module)))
-        for name in _NAMESPACES:
-            self._values.append(_Values(f"{prefix}{name}", attributes[name]))
-        for kind in _SLOTS:
-            self._values.append(_Values(f"{prefix}{kind}", attributes[kind], is_fixed=False))
-            for name, tensor in attributes[kind].items():
-                self._add_slot(prefix + name, attributes[kind], name, tensor)
-        for name, value in attributes.items():
-            if name in _OF_EVERY_MODULE:
-                continue
-            if isinstance(value, torch.Tensor):
-                self._add_slot(prefix + name, attributes, name, value)
-            else:
-                self._look_into(prefix + name, value, _DEEPEST, value is numbers)
+    def is_same(self) -> bool:
+        """Returns whether the model holds the objects that it held; tensors with names may have been written to."""
+        try:
+            return (
+                bool(self.facts)
+                and not any(self._empty)
+                and self._read_lengths() == self._lengths
+                and all(map(operator.is_, self._read_contents(), self._contents))
+                and all(map(operator.is_, map(type, self._modules), self._classes))
+                and not any(mark.has_changed() for mark in self._unnamed)
+            )
+        except RuntimeError:  # another thread changes a container
+            return False
 
-    def containers(self) -> Iterator[tuple[str, Sequence[Any] | None, Sequence[Any], bool]]:
-        """Yields path, keys and values of what the state holds, and whether the values belong to it.
+    def forget(self) -> None:
+        """Makes the state one that no model has."""
+        self.facts = {}
 
-        The values of a set are in an order that is the same in each process.
-        """
-        for each in self._values:
-            is_set = isinstance(each.live, set | frozenset)
-            values = sorted(each.values, key=repr) if is_set else each.values
-            yield each.path, each.keys, values, each.is_fixed
+    def difference(self, other: ModelState) -> str:
+        """Returns the path of the first fact that differs from another state; empty if all are equal."""
+        one, two = self.facts, other.facts
+        return next((path for path in (one | two) if one.get(path) != two.get(path)), "")
 
-    def forms(self) -> Iterator[tuple[str, Any]]:
-        """Yields the name and the form of each parameter, buffer and plain attribute that is a tensor."""
-        for name, _, _, _, form in self._slots:
-            yield name, form
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Returns the weights, and tensors for the scales, by name."""
+        return {**self.weights, **{name: as_tensor(scale) for name, scale in self.scales.items()}}
 
-    def contents(self) -> Iterator[bytes]:
-        """Yields what is in memory that can be written to without PyTorch."""
-        for _, content in self._buffers:
-            yield content
-
-    def _add_slot(self, name: str, holder: Any, key: str, tensor: torch.Tensor | None) -> None:
-        self._slots.append((name, holder, key, tensor, form_of(tensor)))
-        if tensor is not None:
-            self.weights[name] = tensor
-
-    def _look_into(self, path: str, value: Any, depth: int, are_numbers: bool = False) -> None:
-        """Notes the tensors and values that an attribute holds, down to a depth."""
-        if isinstance(value, torch.Tensor):
-            if id(value) not in self._seen:
-                self._seen[id(value)] = value
-                self.unnamed.append(WeightMark.of(value))
-            return
-        if isinstance(
-            value, torch.nn.Module
-        ):  # in a container, so that it is none of the model's own
-            depth = _DEEPEST
-        if isinstance(value, _ATOMS) or depth == 0 or self._has_seen(value):
-            return
-        self._seen[id(value)] = value
-        self._add_buffer(value)
-        labels = labels_of(value)
-        if slots := _Slots(value):
-            self._values.append(_Values(path, slots))
-        if isinstance(value, Mapping | list | set | frozenset | deque):
-            self._values.append(_Values(path, value, not are_numbers, labels))
-        for name, each in _parts(value, labels):
-            self._look_into(f"{path}.{name}", each, depth - 1)
-        attributes = getattr(value, "__dict__", None)
-        if type(attributes) is dict and attributes is not value:
-            self._values.append(_Values(path, attributes, labels=labels))
-            for name, each in _parts(attributes, labels):
-                self._look_into(f"{path}.{name}", each, depth - 1)
-
-    def _has_seen(self, value: Any) -> bool:
-        return id(value) in self._seen or id(getattr(value, "__dict__", None)) in self._seen
-
-    def _add_buffer(self, value: Any) -> None:
-        """Adds the contents of what can be written to without PyTorch, such as an array of NumPy."""
-        content = _bytes_of(value)
-        if content is not None:
-            self._buffers.append((value, content))
-
-    def holds(self) -> bool:
-        """Returns whether the model is surely as it was, but for what its tensors are in place."""
-        return (
-            self._snapshot.is_same() and not self._has_unnamed_changed() and self._has_its_classes()
-        )
-
-    def _has_its_classes(self) -> bool:
-        return all(map(operator.is_, map(type, self._modules), self._classes))
-
-    def _has_unnamed_changed(self) -> bool:
-        return any(mark.has_changed() for mark in self.unnamed) or any(
-            _bytes_of(each) != content for each, content in self._buffers
-        )
-
-    def compare(self) -> tuple[Change, str]:
-        """Returns how the model differs now, and the place of the first difference."""
-        change = Change.NONE
-        for values in self._values:
-            for path, old, new in () if values.is_same() else values.differences():
-                is_tensor = isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)
-                if _are_equal_lists(old, new):
-                    change = Change.WEIGHTS  # so that the new list is looked into from now on
-                elif not is_tensor or path not in self.weights:
-                    return Change.STRUCTURE, path
-        if self._has_unnamed_changed():
-            return Change.STRUCTURE, "a tensor in a container, or an array"
-        if not self._has_its_classes():
-            return Change.STRUCTURE, "the class of a module"
-        for name, holder, key, old_tensor, form in self._slots:
-            now = holder.get(key)
-            if form_of(now) != form:  # tensors change theirs in place as well
-                return Change.STRUCTURE, name
-            if now is not old_tensor:
-                change = Change.WEIGHTS
-        self._snapshot = _Snapshot([values.live for values in self._values])
-        return change, ""
-
-
-class _Snapshot:
-    """The objects in many containers, compared by identity in one pass without Python code for each.
-
-    Args:
-        containers: The containers.
-    """
-
-    def __init__(self, containers: list[Any]) -> None:
-        full = [each for each in containers if len(each)]
-        self._empty = [each for each in containers if not len(each)]
-        self._mappings = [each for each in full if isinstance(each, Mapping)]
-        self._others = [each for each in full if not isinstance(each, Mapping)]
-        self._lengths = self._sizes()
-        self._held = list(self._objects())
-
-    def _sizes(self) -> list[int]:
+    def _read_lengths(self) -> list[int]:
         return [*map(len, self._mappings), *map(len, self._others)]
 
-    def _objects(self) -> Iterator[Any]:
+    def _read_contents(self) -> Iterator[Any]:
+        """Yields the keys, values and elements of the containers, without Python code for each."""
         return chain(
             chain.from_iterable(self._mappings),
             chain.from_iterable([each.values() for each in self._mappings]),
             chain.from_iterable(self._others),
         )
 
-    def is_same(self) -> bool:
-        """Returns whether the containers hold the objects that they held."""
-        if any(self._empty) or self._sizes() != self._lengths:
-            return False
-        return all(map(operator.is_, self._objects(), self._held))
+    def _add_module(self, path: str, module: torch.nn.Module, is_root: bool) -> None:
+        """Adds the weights, hooks and attributes of one module."""
+        attributes = vars(module)
+        prefix = f"{path}." if path else ""
+        where = path or "the model"
+        registered = [attributes[name] for name in ("_parameters", "_buffers", "_modules", *_HOOKS)]
+        parameters, buffers, modules, *hooks = registered
+        self._containers += [attributes, *registered]
+        self._add_object(f"class of {where}", type(module))
+        self.facts[f"modules of {where}"] = " ".join(modules), 0
+        for name, tensor in [*parameters.items(), *buffers.items()]:
+            self._add_weight(prefix + name, tensor)
+        acting = [hook for each in hooks for hook in each.values() if not only_collects(hook)]
+        for number, hook in enumerate([] if is_root else acting):
+            self._add_object(f"hook {number} of {where}", hook)
+        labels, scales = labels_of(module), scales_of(module)
+        for name, value in list(attributes.items()):
+            if value is scales and scales is not None:
+                self._containers.append(scales)
+                self.scales |= {prefix + scale_name(each): scale for each, scale in scales.items()}
+                self.facts[prefix + name] = " ".join(scales), 0
+            elif isinstance(value, torch.Tensor):
+                self._add_weight(prefix + name, value)
+            elif name not in labels and name not in _OF_EVERY_MODULE:
+                self._add(prefix + name, value, _DEPTH)
+
+    def _add_weight(self, name: str, tensor: torch.Tensor | None) -> None:
+        self.facts[f"form of {name}"] = form_of(tensor), 0
+        if tensor is not None:
+            self.weights[name] = tensor
+            # A program reads weights that share memory as one.
+            first = self._memories.setdefault(_memory_of(tensor), name)
+            if first != name:
+                self.facts[f"memory of {name}"] = first, 0
+
+    def _add(self, path: str, value: Any, depth: int) -> None:
+        """Adds a value of an attribute, of a container, or of an object."""
+        if isinstance(value, torch.Tensor):
+            mark = WeightMark(value)
+            self.unnamed[path] = value
+            self._add_object(path, value, form_of(value), (mark.version, mark.layout))
+            return
+        if isinstance(value, _MUTABLE):
+            self._containers.append(value)
+        text = _text_of(value)
+        if text is not None:
+            self.facts[path] = text, 0
+            return
+        attributes = _attributes_of(value)
+        identity = id(value if attributes is None else attributes)
+        first = self._paths.setdefault(identity, path)
+        if first != path:
+            self.facts[path] = f"as {first or 'the model'}", 0
+            return
+        if type(value) in (list, tuple, dict):
+            self.facts[path] = type(value).__name__, 0
+        else:
+            self._add_object(path, value)
+        if attributes is not None:
+            self._containers.append(attributes)
+        # A module in a container is none of the model's own.
+        depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
+        labels = labels_of(value)
+        for step, name, part in _parts_of(value, attributes or {}) if depth else ():
+            if not (isinstance(name, str) and name in labels):
+                self._add(path + step, part, depth - 1)
+
+    def _add_object(self, path: str, value: Any, text: str = "", moment: Any = None) -> None:
+        """Adds what is compared by its identity."""
+        self._objects.append(value)
+        self.facts[path] = text or _name_of(value), (id(value), moment)
 
 
-def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yields modules with all of their names, as the names of their weights follow from them."""
-    yield from model.named_modules(remove_duplicate=False)
+def _attributes_of(value: Any) -> dict[str, Any] | None:
+    attributes = getattr(value, "__dict__", None)
+    return None if type(attributes) is not dict or isinstance(value, _CODE) else attributes
 
 
-def _parts(value: Any, labels: frozenset[str]) -> Iterator[tuple[Any, Any]]:
+def _parts_of(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, Hashable, Any]]:
+    """Yields the elements and attributes of an object, each with its step in a path and its key."""
     if isinstance(value, Mapping):
-        yield from ((name, each) for name, each in value.items() if name not in labels)
-    elif isinstance(value, list | tuple | set | frozenset | deque):
-        yield from enumerate(value)
-    elif isinstance(value, partial):
-        yield from enumerate((value.func, value.args, value.keywords))
-    elif isinstance(value, MethodType):
-        yield "__self__", value.__self__
-    yield from _Slots(value).items()
+        yield from ((f"[{key!r}]", key, each) for key, each in list(value.items()))
+    elif isinstance(value, (tuple, *_MUTABLE)):
+        yield from ((f"[{number}]", number, each) for number, each in enumerate(list(value)))
+    yield from ((f".{name}", name, each) for name, each in list(attributes.items()))
 
 
-def _bytes_of(value: Any) -> bytes | None:
-    """Returns the contents of an object with memory that can be written to; None for any other."""
+def _text_of(value: Any) -> str | None:
+    """Returns a value as text that is the same for equal values in each process; None if there is no such text."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if type(value) in (list, tuple, set, frozenset):
+        parts = [_text_of(each) for each in value]
+        if None not in parts:
+            kind = type(value).__name__
+            order: Collection[Any] = sorted(parts) if "set" in kind else parts
+            return f"{kind}({', '.join(order)})"
+    return None
+
+
+def _name_of(value: Any) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', None) or type(named).__module__}.{named.__qualname__}"
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
     try:
-        with memoryview(value) as view:
-            return None if view.readonly else view.tobytes()
-    except (TypeError, ValueError, BufferError, NotImplementedError):
-        return None
+        return storage_of(tensor)
+    except RuntimeError:  # of a lazy module
+        return id(tensor)
 
 
-class _Slots(Mapping[str, Any]):
-    """The attributes that an object has in slots of its classes.
-
-    Args:
-        owner: The object.
-    """
-
-    def __init__(self, owner: Any) -> None:
-        self._owner = owner
-        self._slots = {
-            name: member
-            for each in reversed(type(owner).__mro__)
-            if "__slots__" in vars(each)
-            for name, member in vars(each).items()
-            if isinstance(member, MemberDescriptorType)
-        }
-
-    def __getitem__(self, name: str) -> Any:
-        return self._slots[name].__get__(self._owner)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, member in self._slots.items() if self._is_set(member))
-
-    def __len__(self) -> int:
-        return sum(map(self._is_set, self._slots.values()))
-
-    def _is_set(self, member: Any) -> bool:
-        try:
-            member.__get__(self._owner)
-        except AttributeError:
-            return False
-        return True
-
-
-def form_of(tensor: Any) -> Any:
-    """Returns what a program is exported for of a weight; its device is where the inputs are."""
-    if not isinstance(tensor, torch.Tensor):
-        return type(tensor)
-    kind = type(tensor), tensor.dtype, tensor.layout
-    if is_lazy(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
-        return *kind, None if is_lazy(tensor) or tensor.is_nested else tensor.shape
-    return *kind, tensor.shape, tensor.stride()
+def form_of(tensor: torch.Tensor | None) -> str:
+    """Returns as text what a program is exported for of a weight; its device is where the inputs are."""
+    if tensor is None:
+        return "None"
+    text = f"{type(tensor).__name__} {tensor.dtype} {tensor.layout}"
+    try:
+        return f"{text} {list(tensor.shape)} {list(tensor.stride())}"
+    except RuntimeError:  # of a nested or sparse tensor, or of a lazy module
+        return text

@@ -1,73 +1,121 @@
-"""The states that a followed model had, while other threads may change it, and the programs for each."""
+"""The structures that a followed model had, and the programs for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from itertools import chain
+from typing import Any
 
 import torch
 
-from torchtrt_follow.files import SavedPrograms
-from torchtrt_follow.programs import Binding
+from torchtrt.callers import warn_caller
+from torchtrt.errors import FollowWarning
+from torchtrt_follow.files import Bindings
+from torchtrt_follow.programs import Binding, Program
 from torchtrt_follow.state import ModelState
 
-_ATTEMPTS = 100
-"""How often a state is read that other threads change meanwhile."""
-_Result = TypeVar("_Result")
+_KEPT = 8
+"""The structures of a model whose programs are kept."""
 
 
 class Structure:
-    """A model as it was, and the programs for it.
+    """A model whose Python state stays, and the programs for it.
+
+    Args:
+        state: The model's state, in whose place newer ones with equal facts come.
+        bindings: The programs for each kind of call.
 
     Attributes:
-        state: The state.
-        bindings: The programs for each kind of call.
-        chosen: The one for each kind of call and shapes; None where PyTorch runs the call.
+        chosen: The program for each kind of call and shapes; None where PyTorch runs the call.
         refused: The kinds of calls that cannot be compiled.
-        saved: The programs of a folder that are for it.
     """
 
-    def __init__(self, model: torch.nn.Module, saved: SavedPrograms | None) -> None:
-        self.state = steady(lambda: ModelState(model))
-        self.saved = saved if saved is not None and saved.fit(model, self.state) else None
-        self.bindings: dict[Any, list[Binding]] = {}
+    def __init__(self, state: ModelState, bindings: Bindings) -> None:
+        self.state = state
+        self.bindings = bindings
         self.chosen: dict[Any, Binding | None] = {}
         self.refused: set[Any] = set()
 
     def all_bindings(self) -> list[Binding]:
         """Returns the programs for all kinds of calls."""
-        return [each for held in self.bindings.values() for each in held]
+        return list(chain.from_iterable(self.bindings.values()))
 
-    def take_saved(self, key: Any) -> None:
-        """Takes the programs of the folder for a kind of calls that is new."""
-        if self.saved is not None and key not in self.bindings:
-            self.bindings[key] = self.saved.bindings(key)
-
-    def to_save(self) -> dict[str, list[Binding]]:
-        """Returns the programs for each kind of calls as text, with those of the folder that no call has used."""
-        saved = {} if self.saved is None else self.saved.all_bindings()
-        return {**saved, **{repr(key): held for key, held in self.bindings.items()}}
-
-    def drop(self, key: Any, binding: Binding) -> None:
+    def drop(self, program: Program) -> None:
         """Removes a program."""
-        self.bindings[key] = [each for each in self.bindings[key] if each is not binding]
-        self.chosen = {place: each for place, each in self.chosen.items() if each is not binding}
+        for key, bindings in self.bindings.items():
+            self.bindings[key] = [each for each in bindings if each.program is not program]
+        chosen = self.chosen.items()
+        self.chosen = {
+            kind: each for kind, each in chosen if each is None or each.program is not program
+        }
 
 
-def steady(function: Callable[[], _Result]) -> _Result:
-    """Calls a function until no other thread changes a container that it reads, and returns its result."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return function()
-        except RuntimeError as error:
-            if "during iteration" not in str(error):
-                raise
-    return function()
+class Structures:
+    """The structures that a model had.
 
+    Args:
+        model: The model.
+    """
 
-def holds(state: ModelState) -> bool:
-    """Returns whether a model has still this state; no, while another thread changes it."""
-    try:
-        return state.holds()
-    except RuntimeError:  # of a container that changes meanwhile
-        return False
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._kept: list[Structure] = []  # the one of the last call is the last
+        self._changes = 0
+
+    @property
+    def last(self) -> Structure | None:
+        """The structure of the last call; None before the first."""
+        return self._kept[-1] if self._kept and self._kept[-1].state.facts else None
+
+    def current(self) -> Structure:
+        """Returns the structure that the model has."""
+        state, last = ModelState(self._model), self.last
+        equal = (each for each in reversed(self._kept) if each.state.facts == state.facts)
+        structure = next(equal, None) or Structure(state, {})
+        if not structure.state.is_same():
+            structure.state = state
+        others = [each for each in self._kept if each is not structure]
+        if last is not None and last is not structure:
+            self.take_all_weights()  # libraries that merge adapters write through .data
+            if structure not in self._kept:
+                self._note_change(last.state, state)
+        self._kept = [*others[1 - _KEPT :], structure]
+        return structure
+
+    def _note_change(self, old: ModelState, new: ModelState) -> None:
+        self._changes += 1
+        if self._changes == 2 * _KEPT:
+            warn_caller(
+                f"The model has had {self._changes} structures, and each is exported anew. The last to change was "
+                f"{new.difference(old)!r}. If each call changes it, follow the modules that do not.",
+                FollowWarning,
+            )
+
+    def programs(self) -> list[Program]:
+        """Returns all programs, those for the structure of the last call last."""
+        bindings = chain.from_iterable(each.all_bindings() for each in self._kept)
+        return list(dict.fromkeys(each.program for each in bindings))
+
+    def take_all_weights(self) -> None:
+        """Lets the next call of each program give it all weights."""
+        for program in self.programs():
+            program.loaded = None
+
+    def restart(self) -> None:
+        """Lets the next call export the model; it runs one of the programs if the exported one is equal."""
+        for structure in self._kept:
+            structure.state.forget()
+
+    def replace(self, structure: Structure) -> None:
+        """Takes a structure, and its programs, in place of all others."""
+        self._kept = [structure]
+
+    def has_room(self, count: int, structure: Structure) -> bool:
+        """Removes programs of other structures until there are less than a number, and returns whether there are."""
+        while len(self.programs()) >= count and self._kept[0] is not structure:
+            self._kept.pop(0)
+        return len(self.programs()) < count
+
+    def forget(self, program: Program) -> None:
+        """Removes a program."""
+        for structure in self._kept:
+            structure.drop(program)

@@ -17,20 +17,18 @@ from typing import Any
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
-from torchtrt.setting_checks import CHECKS, INTEGER_OR_NONE
-from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import Capability, lacking, trt
+from torchtrt.setting_kinds import INTEGER_OR_NONE
+from torchtrt.settings import CompilationSettings, declarations
+from torchtrt.tensorrt import Capability, lacking, supports, trt
 from torchtrt.tensorrt.logging import ErrorLog
-from torchtrt.tensorrt.shims import context_without_memory
 
-_CHECKS = {
-    "cache": CHECKS["runtime_cache"],
-    "kernel_specialization": CHECKS["kernel_specialization"],
-    "cuda_graphs": CHECKS["cuda_graphs"],
-    "share_execution_memory": CHECKS["share_execution_memory"],
-    "optimization_profile": INTEGER_OR_NONE,
+_SETTINGS = {
+    "cache": "runtime_cache",
+    "kernel_specialization": "kernel_specialization",
+    "cuda_graphs": "cuda_graphs",
+    "share_execution_memory": "share_execution_memory",
 }
-"""The check of each field."""
+"""The setting of a compilation that each field is; ``optimization_profile`` is none."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +57,14 @@ class RuntimeSettings:
 
     def __post_init__(self) -> None:
         """Checks each value."""
-        for name, check in _CHECKS.items():
-            check.check(name, getattr(self, name))
+        for name, setting in _SETTINGS.items():
+            declarations()[setting].kind.check(name, getattr(self, name))
+        INTEGER_OR_NONE.check("optimization_profile", self.optimization_profile)
 
     @classmethod
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:
         """Returns the settings of the runtime among those of a compilation."""
-        return cls(
-            settings.runtime_cache,
-            settings.kernel_specialization,
-            settings.cuda_graphs,
-            settings.share_execution_memory,
-        )
+        return cls(**{name: getattr(settings, setting) for name, setting in _SETTINGS.items()})
 
     @property
     def _captures(self) -> bool:
@@ -108,7 +102,7 @@ class RuntimeSettings:
         """
         configures = self._captures or (self.cache, self.kernel_specialization) != (None, None)
         if not configures and self.share_execution_memory:
-            return context_without_memory(engine)
+            return _context_without_memory(engine)
         if not configures:
             return engine.create_execution_context()
         config = engine.create_runtime_config()
@@ -219,3 +213,10 @@ class _CacheState:
             "folder to runtime_settings of the compiled model, or make room.",
             CacheWarning,
         )
+
+
+def _context_without_memory(engine: Any) -> Any:
+    """Returns an execution context that computes in memory of the caller's."""
+    if supports(Capability.ALLOCATION_STRATEGIES):
+        return engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+    return engine.create_execution_context_without_device_memory()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torchtrt.errors import EngineError, InputError, kind_of
-from torchtrt.setting_checks import is_integer
+from torchtrt.setting_kinds import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt_runtime.modules.compiled import CompiledModule

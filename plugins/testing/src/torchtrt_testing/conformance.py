@@ -346,7 +346,7 @@ class PackConformance:
         self, op_info: str, dtype: torch.dtype, tensorrt: str
     ) -> None:
         """Every sample of PyTorch's own database is computed as PyTorch does, or rejected."""
-        from torchtrt.packs.coverage import CORRECT, CRASHED, WRONG
+        from torchtrt_compiler.coverage import CORRECT, CRASHED, WRONG
         from torchtrt_testing.comparison import eager
         from torchtrt_testing.op_info import ops, samples_of
         from torchtrt_testing.outcome import (

@@ -13,8 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
-from torchtrt.packs.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt.torch_internals import pytree
+from torchtrt_compiler.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.checking import engine_device
 from torchtrt_testing.comparison import difference, eager
@@ -27,7 +27,7 @@ class Outcome:
     """The outcome of one sample on one version.
 
     Attributes:
-        kind: One of ``torchtrt.packs.coverage``'s letters.
+        kind: One of ``torchtrt_compiler.coverage``'s letters.
         reason: Why, where it is not correct.
     """
 

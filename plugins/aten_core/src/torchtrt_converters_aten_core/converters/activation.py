@@ -9,6 +9,7 @@ import torch
 from torchtrt.conversion import ConversionContext, NetworkTensor, is_network_tensor
 from torchtrt_blocks import activation as blocks
 from torchtrt_blocks import elementwise, shape, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -27,7 +28,7 @@ SIMPLE = {
 """Ops that are one layer with fixed parameters. PyTorch computes integers and booleans in float32."""
 
 
-@converts_elementwise(SIMPLE)
+@converts_elementwise(table={"activation": SIMPLE})
 def simple(
     ctx: ConversionContext, self: NetworkTensor, *, activation: tuple[Any, ...]
 ) -> NetworkTensor:
@@ -91,16 +92,13 @@ def elu(
     input_scale: int | float | bool,
 ) -> NetworkTensor:
     """Converts ``scale * x`` where positive and ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
-    dtype = types.output_dtype(ctx)
     if scale == 1 and input_scale == 1:
         return blocks.apply(ctx, "ELU", self, alpha=alpha)
     if input_scale == 1:
         return blocks.apply(ctx, "SELU", self, alpha=alpha, beta=scale)
-    scaled = elementwise.arithmetic(ctx, "PROD", self, input_scale, dtype)
-    curve = blocks.apply(ctx, "SELU", scaled, alpha=alpha, beta=scale)
-    line = elementwise.arithmetic(ctx, "PROD", self, scale, dtype)
-    positive = elementwise.compare(ctx, "gt", self, 0)
-    return elementwise.select(ctx, positive, line, curve, dtype)
+    x = Formula(ctx, self, types.output_dtype(ctx))
+    curve = blocks.apply(ctx, "SELU", (x * input_scale).tensor, alpha=alpha, beta=scale)
+    return (x > 0).where(x * scale, curve).tensor
 
 
 @converts_elementwise(aten.softplus.default)
@@ -122,11 +120,11 @@ def threshold(
     value: int | float | bool,
 ) -> NetworkTensor:
     """Converts ``x`` where it exceeds a threshold, and a value elsewhere."""
-    below = elementwise.compare(ctx, "le", self, threshold)
-    return elementwise.select(ctx, below, value, self, types.output_dtype(ctx))
+    x = Formula(ctx, self, types.output_dtype(ctx))
+    return (x <= threshold).where(value, x).tensor
 
 
-@converts_elementwise(aten.prelu.default, keep_constants=True)
+@converts_elementwise(aten.prelu.default)
 def prelu(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, weight: NetworkTensor | torch.Tensor
 ) -> NetworkTensor:
@@ -138,8 +136,7 @@ def prelu(
         weight = shape.unsqueeze(ctx, weight, later)
         if not rank:
             weight = shape.squeeze(ctx, weight, range(len(weight.shape)))
-        bent = elementwise.arithmetic(ctx, "PROD", self, weight, types.output_dtype(ctx))
-        positive = elementwise.compare(ctx, "gt", self, 0)
-        return elementwise.select(ctx, positive, self, bent, types.output_dtype(ctx))
+        x = Formula(ctx, self, types.output_dtype(ctx))
+        return (x > 0).where(x, x * weight).tensor
     along = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
     return blocks.prelu(ctx, ctx.tensor(self), weight.reshape(along))

@@ -10,7 +10,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_blocks import attention as blocks
 from torchtrt_blocks import sizes, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -42,7 +42,7 @@ def _is_grouped(op: Any, query: torch.Tensor, key: torch.Tensor) -> bool:
     return query.dim() == 4 and not sizes.have_same_sizes(query.shape[1:2], key.shape[1:2])
 
 
-@converts(blocks.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
+@pack.converter(blocks.WHOLE, reject_if=_unsupported_attention)
 def attention(
     ctx: ConversionContext,
     query: NetworkTensor | torch.Tensor,
@@ -65,10 +65,9 @@ def attention(
     return blocks.attention(ctx, queries, keys, values, mask, is_causal, scale)
 
 
-@converts(
+@pack.converter(
     *blocks.KERNELS,
     reject_if=(blocks.unlike_attention, _unsupported_attention),
-    keep_constants=True,
 )
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any

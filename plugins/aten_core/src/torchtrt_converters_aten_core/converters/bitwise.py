@@ -17,8 +17,9 @@ from torchtrt_blocks import (
     shape,
     slicing,
     types,
-    unary,
 )
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -47,15 +48,11 @@ def _combine(
         return remainder
     dtype = engine_dtype(dtype)
     rank = types.common_rank((first, second))
-    high, low = (
-        _bytes(ctx, value, dtype, rank) for label, value in (("first", first), ("second", second))
-    )
-    row = elementwise.arithmetic(ctx, "PROD", high, 256, dtype)
-    pair = elementwise.combine(ctx, "SUM", row, low)
+    high, low = (Formula(ctx, _bytes(ctx, value, dtype, rank)) for value in (first, second))
     numbers = torch.arange(256, dtype=dtype)
     results = OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1)
     table = ctx.tensor(results)
-    return _joined(ctx, indexing.gather(ctx, table, pair, 0), dtype)
+    return _joined(ctx, indexing.gather(ctx, table, (high * 256 + low).tensor, 0), dtype)
 
 
 def _low_bits(
@@ -78,13 +75,10 @@ def _bytes(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: int
     """Returns the bytes of integers, each from 0 to 255, the lowest first, along a new last dimension."""
     places = torch.tensor([1 << 8 * place for place in range(dtype.itemsize)], dtype=dtype)
     if not is_network_tensor(value):
-        number = torch.as_tensor(value).to(dtype).unsqueeze(-1)
-        cut = torch.div(number, places, rounding_mode="floor") % 256
-        return types.operand(ctx, cut, dtype, rank + 1)
-    tensor = types.operand(ctx, value, dtype, rank)
-    wide = shape.unsqueeze(ctx, tensor, [rank])
-    shifted = elementwise.floor_divide(ctx, wide, places, dtype)
-    return elementwise.remainder(ctx, shifted, 256, dtype, "floor")
+        constant = torch.as_tensor(value).to(dtype).unsqueeze(-1)
+        return types.operand(ctx, constant // places % 256, dtype, rank + 1)
+    number = Formula(ctx, types.operand(ctx, value, dtype, rank)).unsqueeze(rank)
+    return (number // places % 256).tensor
 
 
 def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
@@ -94,18 +88,11 @@ def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) ->
     highest bit of the highest byte is the sign: the products wrap to it.
     """
     last = len(parts.shape) - 1
-    places = range(dtype.itemsize)
-    total = slicing.select(ctx, parts, last, places[-1])
-    for place in reversed(places[:-1]):
-        part = slicing.select(ctx, parts, last, place)
-        total = elementwise.arithmetic(ctx, "PROD", total, 256, dtype)
-        total = elementwise.combine(ctx, "SUM", total, part)
-    return total
-
-
-def _invert(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
-    """Returns integers with every bit exchanged: ``-1 - x``."""
-    return elementwise.arithmetic(ctx, "SUB", -1, tensor, ctx.dtype_of(tensor))
+    *lower, highest = range(dtype.itemsize)
+    total = Formula(ctx, slicing.select(ctx, parts, last, highest))
+    for place in reversed(lower):
+        total = total * 256 + slicing.select(ctx, parts, last, place)
+    return total.tensor
 
 
 def _shift(
@@ -124,8 +111,9 @@ def _shift(
     """
     dtype = engine_dtype(dtype)
     width = 8 * dtype.itemsize
+    number = Formula(ctx, tensor, dtype)
 
-    def chosen(table: list[int], label: str) -> NetworkTensor | torch.Tensor:
+    def chosen(table: list[int]) -> NetworkTensor | torch.Tensor:
         values = torch.tensor(table, dtype=dtype)
         if not is_network_tensor(amount):
             fixed = torch.as_tensor(amount)
@@ -136,22 +124,19 @@ def _shift(
     if left:
         sign = -(1 << (width - 1))
         powers = [*(1 << place for place in range(width - 1)), sign, 0]
-        return elementwise.arithmetic(ctx, "PROD", tensor, chosen(powers, "power"), dtype)
+        return (number * chosen(powers)).tensor
     counts = [*range(width), width - 1]
     # No power of two that a signed number holds is as large as its width: two quotients in turn.
     halves = [count // 2 for count in counts]
-    half = chosen([1 << part for part in halves], "half")
-    rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)], "rest")
-    part = elementwise.floor_divide(ctx, tensor, half, dtype)
-    return elementwise.floor_divide(ctx, part, rest, dtype)
+    half = chosen([1 << part for part in halves])
+    rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)])
+    return (number // half // rest).tensor
 
 
 def _inside(ctx: ConversionContext, amount: NetworkTensor, width: int) -> NetworkTensor:
     """Returns amounts from 0 to ``width``, which stands for all that are negative or larger."""
-    number = types.cast(ctx, amount, torch.int32)
-    limited = elementwise.clamp(ctx, number, None, width, torch.int32)
-    negative = elementwise.compare(ctx, "lt", limited, 0)
-    return elementwise.select(ctx, negative, width, limited, torch.int32)
+    limited = Formula(ctx, amount, torch.int32).minimum(width)
+    return (limited < 0).where(width, limited).tensor
 
 
 def _overloads(table: Mapping[str, Any]) -> dict[Any, Any]:
@@ -184,19 +169,23 @@ SHIFTED_LEFT = _overloads(
 )
 
 
-def _loses_bits(node: Node) -> str | None:
+def _is_fused(node: Node) -> str | None:
     """Seen on TensorRT 8.6.0 and an H200: a fused chain of int32 products and sums is computed in float32."""
-    _, second = node.args
-    is_remainder = COMBINED.get(node.target) == "AND" and any(map(_is_low_mask, node.args))
-    is_shift_by_number = node.target in SHIFTED_LEFT and not isinstance(second, Node)
-    if node.meta["val"].dtype is torch.bool or is_remainder or is_shift_by_number:
-        return None
-    if supports(Capability.INTEGER_REDUCTION):
+    if node.meta["val"].dtype is torch.bool or supports(Capability.INTEGER_REDUCTION):
         return None
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
-@converts_elementwise(COMBINED, reject_if=_loses_bits, keep_constants=True)
+def _loses_bits(node: Node, *, kind: str) -> str | None:
+    is_remainder = kind == "AND" and any(map(_is_low_mask, node.args))
+    return None if is_remainder else _is_fused(node)
+
+
+def _loses_shifted_bits(node: Node) -> str | None:
+    return _is_fused(node) if isinstance(node.args[1], Node) else None
+
+
+@converts_elementwise(table={"kind": COMBINED}, reject_if=_loses_bits)
 def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
     dtype = types.output_dtype(ctx)
@@ -209,8 +198,8 @@ def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str)
 def invert(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``~``."""
     if ctx.dtype_of(self) is torch.bool:
-        return unary.apply(ctx, "NOT", self)
-    return _invert(ctx, self)
+        return (~Formula(ctx, self)).tensor
+    return (-1 - Formula(ctx, self)).tensor
 
 
 def _no_integer(node: Node) -> str | None:
@@ -218,7 +207,7 @@ def _no_integer(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(SHIFTED_LEFT, reject_if=(_no_integer, _loses_bits), keep_constants=True)
+@converts_elementwise(table={"left": SHIFTED_LEFT}, reject_if=(_no_integer, _loses_shifted_bits))
 def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
     """Converts a shift by any number of bits."""
     return _shift(ctx, self, other, left, types.output_dtype(ctx))
@@ -228,21 +217,20 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The maximum number of steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, keep_constants=True, reads_runtime_shape=True)
+@pack.converter(aten.gcd.default, supports_empty=True)
 def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = engine_dtype(types.output_dtype(ctx))
     operands = shape.broadcast(ctx, types.operands(ctx, (self, other), dtype))
-    first, second = (unary.apply(ctx, "ABS", each) for each in operands)
+    first, second = (abs(Formula(ctx, each)).tensor for each in operands)
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(_STEPS[dtype]), trt.TripLimit.COUNT)
     greater, less = loop.add_recurrence(first), loop.add_recurrence(second)
-    old, divisor = greater.get_output(0), less.get_output(0)
-    done = elementwise.compare(ctx, "eq", divisor, 0)
-    safe = elementwise.select(ctx, done, 1, divisor, dtype)
-    rest = elementwise.remainder(ctx, old, safe, dtype, "trunc")
-    greater.set_input(1, elementwise.select(ctx, done, old, divisor, dtype))
-    less.set_input(1, elementwise.select(ctx, done, divisor, rest, dtype))
-    result = loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0)
+    old, divisor = (Formula(ctx, layer.get_output(0)) for layer in (greater, less))
+    done = divisor == 0
+    rest = elementwise.remainder(ctx, old.tensor, done.where(1, divisor).tensor, dtype, "trunc")
+    greater.set_input(1, done.where(old, divisor).tensor)
+    less.set_input(1, done.where(divisor, rest).tensor)
+    result = loop.add_loop_output(old.tensor, trt.LoopOutput.LAST_VALUE, 0)
     output: NetworkTensor = result.get_output(0)
     return output

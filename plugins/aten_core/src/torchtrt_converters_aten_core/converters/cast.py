@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_blocks import elementwise, types
+from torchtrt_blocks import types
 from torchtrt_blocks.checks import STORAGE_DTYPES
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -45,10 +46,5 @@ def _wrap(ctx: ConversionContext, tensor: NetworkTensor, minimum: int) -> Networ
     """Returns integers as the byte with the same last eight bits: TensorRT would limit them instead."""
     if ctx.dtype_of(tensor) in _MINIMUM_BYTE:
         tensor = types.cast(ctx, tensor, torch.int32)
-    dtype = ctx.dtype_of(tensor)
-    if minimum:
-        tensor = elementwise.arithmetic(ctx, "SUB", tensor, minimum, dtype)
-    rest = elementwise.remainder(ctx, tensor, 256, dtype, "floor")
-    if minimum:
-        rest = elementwise.arithmetic(ctx, "SUM", rest, minimum, dtype)
-    return rest
+    x = Formula(ctx, tensor)
+    return ((x - minimum) % 256 + minimum if minimum else x % 256).tensor

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import (
     ConversionContext,
@@ -21,7 +20,8 @@ from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_blocks import shape, types
 from torchtrt_blocks import sizes as size_math
 from torchtrt_blocks.branches import branch_results
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.torch_internals import pytree
 
 
 def _unconverted(node: Node) -> str | None:
@@ -74,7 +74,7 @@ def _is_tensor(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor) or node.op == "get_attr"
 
 
-@converts(
+@pack.converter(
     torch.ops.higher_order.cond, reject_if=(_unconverted, _branches_differ), supports_empty=True
 )
 def cond(ctx: ConversionContext, condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
@@ -130,7 +130,7 @@ def _select(
         yield add(ctx, "select", chosen, *tensors)
 
 
-@converts(
+@pack.converter(
     torch.ops.higher_order.while_loop,
     reject_if=(_unconverted, _carries_numbers),
     supports_empty=True,

@@ -18,10 +18,11 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_blocks import elementwise, shape, types
 from torchtrt_blocks import padding as padding_blocks
+from torchtrt_blocks import shape, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes import per_dimension
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -178,10 +179,9 @@ def _values(option: Any) -> Sequence[Any]:
     return option if isinstance(option, (list, tuple)) else (option,)
 
 
-@converts(
-    dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
+@pack.converter(
+    table={"is_transposed": dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True)},
     reject_if=_unsupported_convolution,
-    keep_constants=True,
 )
 def convolution(
     ctx: ConversionContext,
@@ -224,7 +224,5 @@ def convolution(
     result = padding_blocks.pad(ctx, result, [0] * len(result.shape), [*kept, *beyond], "FILL", 0)
     if bias is None:
         return result
-    bias = types.operand(ctx, bias, dtype, 1)
-    return elementwise.arithmetic(
-        ctx, "SUM", result, shape.unsqueeze(ctx, bias, range(1, count + 1)), dtype
-    )
+    bias = shape.unsqueeze(ctx, types.operand(ctx, bias, dtype, 1), range(1, count + 1))
+    return (Formula(ctx, result, dtype) + bias).tensor

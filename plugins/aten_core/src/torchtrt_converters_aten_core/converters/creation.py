@@ -12,7 +12,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_blocks import creation as blocks
 from torchtrt_blocks import sizes, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -42,7 +42,7 @@ FILLED_LIKE = {
 """Ops that fill the shape of another tensor."""
 
 
-@converts(FILLED, scalars_are_data=True)
+@pack.converter(table={"number": FILLED})
 def filled(
     ctx: ConversionContext,
     size: Sequence[Size],
@@ -56,7 +56,7 @@ def filled(
     return blocks.full(ctx, value, size, types.output_dtype(ctx))
 
 
-@converts(FILLED_LIKE, scalars_are_data=True)
+@pack.converter(table={"number": FILLED_LIKE})
 def filled_like(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -73,7 +73,7 @@ def filled_like(
     return blocks.full(ctx, filling, extents, types.output_dtype(ctx))
 
 
-@converts(aten.scalar_tensor.default)
+@pack.converter(aten.scalar_tensor.default)
 def scalar_tensor(ctx: ConversionContext, s: int | float | bool, **_: Any) -> NetworkTensor:
     """Converts a number, or a size, as a tensor without dimensions."""
     return types.operand(ctx, s, types.output_dtype(ctx), 0)
@@ -110,7 +110,9 @@ _EXACT = 1 << 24
 """The numbers up to this one are exact in float32, and as sizes."""
 
 
-@converts(aten.arange.default, aten.arange.start, aten.arange.start_step, reject_if=_unclear_range)
+@pack.converter(
+    aten.arange.default, aten.arange.start, aten.arange.start_step, reject_if=_unclear_range
+)
 def arange(
     ctx: ConversionContext,
     end: Size | float,
@@ -123,7 +125,7 @@ def arange(
     return blocks.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 
-@converts({aten.tril.default: True, aten.triu.default: False})
+@pack.converter(table={"lower": {aten.tril.default: True, aten.triu.default: False}})
 def triangle(
     ctx: ConversionContext, self: NetworkTensor, diagonal: Size, *, lower: bool
 ) -> NetworkTensor:

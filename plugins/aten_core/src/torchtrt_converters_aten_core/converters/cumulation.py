@@ -9,7 +9,7 @@ import torch
 from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import cumulation as blocks
 from torchtrt_blocks import shape, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -22,7 +22,7 @@ KINDS = {
 EXTREMES = {aten.cummax.default: "MAX", aten.cummin.default: "MIN"}
 
 
-@converts(KINDS)
+@pack.converter(table={"kind": KINDS})
 def cumulate(
     ctx: ConversionContext, self: NetworkTensor, dim: int, *, kind: str, **_: Any
 ) -> NetworkTensor:
@@ -35,7 +35,7 @@ def cumulate(
     return types.cast(ctx, blocks.cumulate(ctx, kind, tensor, dim, size), dtype)
 
 
-@converts(EXTREMES)
+@pack.converter(table={"kind": EXTREMES})
 def cumulate_extremes(
     ctx: ConversionContext, self: NetworkTensor, dim: int, *, kind: str
 ) -> tuple[NetworkTensor, NetworkTensor]:

@@ -57,13 +57,13 @@ SUMS = {
 }
 
 
-@converts_elementwise(BINARY, keep_constants=True)
+@converts_elementwise(table={"kind": BINARY})
 def binary(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, kind, self, other)
 
 
-@converts_elementwise(EXTREMES, keep_constants=True)
+@converts_elementwise(table={"kind": EXTREMES})
 def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
     dtype = types.output_dtype(ctx)
@@ -72,8 +72,8 @@ def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str)
     # TensorRT returns the second operand where the first is NaN.
     first, second = types.operands(ctx, (self, other), dtype)
     chosen = elementwise.combine(ctx, kind, first, second)
-    number = elementwise.combine(ctx, "EQUAL", first, first)
-    return elementwise.select(ctx, number, chosen, first, dtype)
+    x = Formula(ctx, first)
+    return (x == x).where(chosen, x, dtype).tensor
 
 
 def _arithmetic(
@@ -85,7 +85,7 @@ def _arithmetic(
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-@converts_elementwise(SUMS, keep_constants=True)
+@converts_elementwise(table={"kind": SUMS})
 def add_or_subtract(
     ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -93,7 +93,7 @@ def add_or_subtract(
     return _arithmetic(ctx, kind, self, _scaled(ctx, other, alpha))
 
 
-@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar, keep_constants=True)
+@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar)
 def subtract_from(
     ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand
 ) -> NetworkTensor:
@@ -109,7 +109,7 @@ def _scaled(ctx: ConversionContext, value: Operand, alpha: Operand) -> Operand:
     return value if alpha == 1 else elementwise.arithmetic(ctx, "PROD", alpha, value, dtype)
 
 
-@converts_elementwise(COMPARISONS, keep_constants=True)
+@converts_elementwise(table={"kind": COMPARISONS})
 def comparison(
     ctx: ConversionContext, self: Operand, other: Operand, *, kind: str
 ) -> NetworkTensor:
@@ -117,7 +117,7 @@ def comparison(
     return elementwise.compare(ctx, kind, self, other)
 
 
-@converts_elementwise(LOGICAL, keep_constants=True)
+@converts_elementwise(table={"kind": LOGICAL})
 def logical(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, kind, self, other)
@@ -156,7 +156,6 @@ def _traced_as_integer(node: Node) -> str | None:
     aten.divide.Tensor,
     aten.true_divide.Tensor,
     reject_if=_traced_as_integer,
-    keep_constants=True,
 )
 def divide(
     ctx: ConversionContext, self: Operand, other: Operand, rounding_mode: str | None = None
@@ -168,7 +167,6 @@ def divide(
 @converts_elementwise(
     aten.floor_divide.default,
     aten.floor_divide.Scalar,
-    keep_constants=True,
 )
 def floor_divide(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts division rounded down."""
@@ -193,7 +191,7 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(REMAINDERS, keep_constants=True)
+@converts_elementwise(table={"rounding": REMAINDERS})
 def remainder(
     ctx: ConversionContext, self: Operand, other: Operand, *, rounding: str
 ) -> NetworkTensor:
@@ -225,7 +223,6 @@ def _integer_power_varies(node: Node) -> str | None:
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
     reject_if=_integer_power_varies,
-    keep_constants=True,
 )
 def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTensor:
     """Converts a power; small integer ones by multiplication, which is exact for integers."""
@@ -243,7 +240,7 @@ def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTe
                 base = unary.apply(ctx, kind, base)
             return base
         if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
-            return _repeated_product(ctx, base, int(exponent))
+            return (Formula(ctx, base) ** int(exponent)).tensor
     return powers.power(ctx, base, exponent, dtype)
 
 
@@ -259,39 +256,18 @@ def _power_by_bits(
     starts = (shape.broadcast(ctx, [one, base.tensor])[0], base.tensor, exponent.tensor)
     recurrences = [loop.add_recurrence(start) for start in starts]
     product, square, rest = (Formula(ctx, layer.get_output(0)) for layer in recurrences)
-    taken = (_remainder_of_two(rest) == 1).where(product * square, product)
-    half = Formula(ctx, elementwise.arithmetic(ctx, "FLOOR_DIV", rest.tensor, 2, dtype))
-    for layer, value in zip(recurrences, (taken, square * square, half), strict=True):
+    taken = (rest % 2 == 1).where(product * square, product)
+    for layer, value in zip(recurrences, (taken, square**2, rest // 2), strict=True):
         layer.set_input(1, value.tensor)
     result = loop.add_loop_output(product.tensor, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
     # Of what has an inverse among integers, the inverse is 1 or -1: the number itself.
-    own = (_remainder_of_two(exponent) == 0).where(base * base, base)
+    own = (exponent % 2 == 0).where(base**2, base)
     inverse = (abs(base) == 1).where(own, 0)
     return (exponent < 0).where(inverse, Formula(ctx, result)).tensor
 
 
-def _remainder_of_two(number: Formula) -> Formula:
-    """Returns 0 for even integers, and 1 for odd ones."""
-    ctx, dtype = number.ctx, number.dtype
-    return Formula(ctx, elementwise.remainder(ctx, number.tensor, 2, dtype, "floor"))
-
-
 _POWERS = {0.5: ("SQRT",), -0.5: ("SQRT", "RECIP"), -1: ("RECIP",)}
 """The exponents for which PyTorch calls another function, and its layers here."""
-
-
-def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int) -> NetworkTensor:
-    """Returns ``base`` to a positive power, by squares: at most two products for each bit of the exponent."""
-    result: NetworkTensor | None = None
-    square = base
-    while exponent:
-        if exponent & 1:
-            result = square if result is None else elementwise.combine(ctx, "PROD", result, square)
-        exponent >>= 1
-        if exponent:
-            square = elementwise.combine(ctx, "PROD", square, square)
-    assert result is not None  # since the exponent is positive
-    return result
 
 
 @converts_elementwise(
@@ -299,7 +275,6 @@ def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int
     aten.where.ScalarSelf,
     aten.where.ScalarOther,
     aten.where.Scalar,
-    keep_constants=True,
 )
 def where(
     ctx: ConversionContext,
@@ -311,7 +286,7 @@ def where(
     return elementwise.select(ctx, condition, self, other, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
+@converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(
     ctx: ConversionContext, self: Operand, mask: NetworkTensor | torch.Tensor, value: Operand
 ) -> NetworkTensor:
@@ -319,9 +294,7 @@ def masked_fill(
     return elementwise.select(ctx, mask, value, self, types.output_dtype(ctx))
 
 
-@converts_elementwise(
-    aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True
-)
+@converts_elementwise(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
 def clamp(
     ctx: ConversionContext, self: Operand, min: Operand | None, max: Operand | None
 ) -> NetworkTensor:
@@ -329,13 +302,13 @@ def clamp(
     return elementwise.clamp(ctx, self, min, max, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
 def clamp_min(ctx: ConversionContext, self: Operand, min: Operand) -> NetworkTensor:
     """Converts a limit from below."""
     return elementwise.clamp(ctx, self, min, None, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
 def clamp_max(ctx: ConversionContext, self: Operand, max: Operand) -> NetworkTensor:
     """Converts a limit from above."""
     return elementwise.clamp(ctx, self, None, max, types.output_dtype(ctx))

@@ -13,12 +13,12 @@ from torchtrt_blocks import indexing as blocks
 from torchtrt_blocks import scatter as scatter_blocks
 from torchtrt_blocks import shape, types
 from torchtrt_blocks.checks import is_backed, sizes_known_before_data
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
 
-@converts(aten.embedding.default, keep_constants=True, reads_runtime_shape=False)
+@pack.converter(aten.embedding.default)
 def embedding(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,
@@ -30,7 +30,7 @@ def embedding(
     return blocks.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
-@converts(aten.index_select.default, keep_constants=True, reads_runtime_shape=False)
+@pack.converter(aten.index_select.default)
 def index_select(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -45,7 +45,7 @@ def index_select(
     return blocks.gather(ctx, tensor, indices, dim)
 
 
-@converts(aten.gather.default, keep_constants=True)
+@pack.converter(aten.gather.default)
 def gather(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -82,12 +82,10 @@ def _asks_for_unknown_sizes(node: Node) -> str | None:
     return sizes_known_before_data(node)
 
 
-@converts(
+@pack.converter(
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
     reject_if=(_selects_by_condition, _asks_for_unknown_sizes),
-    keep_constants=True,
-    reads_runtime_shape=False,
 )
 def index(
     ctx: ConversionContext,
@@ -108,12 +106,10 @@ def _more_indices_than_places(node: Node) -> str | None:
     return None
 
 
-@converts(
+@pack.converter(
     aten.scatter.src,
     aten.scatter.value,
     reject_if=_more_indices_than_places,
-    keep_constants=True,
-    scalars_are_data=True,
 )
 def scatter(
     ctx: ConversionContext,
@@ -136,11 +132,10 @@ def scatter(
     return types.cast(ctx, result, dtype)
 
 
-@converts(
+@pack.converter(
     aten.index_put.default,
     aten._unsafe_index_put.default,
     reject_if=_selects_by_condition,
-    keep_constants=True,
 )
 def index_put(
     ctx: ConversionContext,

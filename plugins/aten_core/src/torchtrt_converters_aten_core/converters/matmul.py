@@ -14,10 +14,11 @@ from torchtrt.conversion import (
     arguments_of,
     value_of,
 )
-from torchtrt_blocks import elementwise, shape, sizes, types
 from torchtrt_blocks import matmul as blocks
+from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -76,11 +77,9 @@ def _product(ctx: ConversionContext, first: Operand, second: Operand) -> Network
     return blocks.product(ctx, *_factors(ctx, first, second))
 
 
-@converts(
+@pack.converter(
     *PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
-    reads_runtime_shape=False,
 )
 def product(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, **second: Any
@@ -89,11 +88,9 @@ def product(
     return _product(ctx, self, *second.values())
 
 
-@converts(
+@pack.converter(
     *SUMS_OF_PRODUCTS,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
-    reads_runtime_shape=False,
 )
 def sum_of_product(
     ctx: ConversionContext,
@@ -107,11 +104,9 @@ def sum_of_product(
     return blocks.sum_of_product(ctx, self, first, second, beta, alpha)
 
 
-@converts(
+@pack.converter(
     aten.linear.default,
     reject_if=(_inexact_integer_product, _asks_for_unknown_sizes),
-    keep_constants=True,
-    reads_runtime_shape=False,
 )
 def linear(
     ctx: ConversionContext,
@@ -125,8 +120,6 @@ def linear(
         weight = types.operand(ctx, weight, dtype, types.rank_of(weight))
         turned = shape.swap(ctx, weight, -2, -1) if len(weight.shape) > 1 else weight
         result = _product(ctx, input, turned)
-        if bias is None:
-            return result
-        return elementwise.arithmetic(ctx, "SUM", result, bias, dtype)
+        return result if bias is None else (Formula(ctx, result, dtype) + bias).tensor
     tensor = types.operand(ctx, input, dtype, types.rank_of(input))
     return blocks.linear(ctx, tensor, weight, bias)

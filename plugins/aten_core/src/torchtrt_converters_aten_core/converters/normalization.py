@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,9 +21,9 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import Capability, trt
-from torchtrt_blocks import elementwise, shape, sizes, types
+from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -100,7 +100,7 @@ def _rms_norm(
     """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     x = Formula(ctx, tensor, torch.float32)
-    result = x / ((x * x).mean(range(rank - count, rank)) + epsilon).apply("SQRT")
+    result = x / ((x**2).mean(range(rank - count, rank)) + epsilon).sqrt()
     return (result if weight is None else result * weight).cast(dtype).tensor
 
 
@@ -120,8 +120,7 @@ def _scale_channels(
         mode = trt.ScaleMode.CHANNEL
         return add(ctx, "scale_nd", tensor, mode, *weights, power, axis)
     shape = [-1 if dim == 1 else 1 for dim in range(rank)]
-    scaled = elementwise.arithmetic(ctx, "PROD", tensor, scale.reshape(shape), dtype)
-    return elementwise.arithmetic(ctx, "SUM", scaled, shift.reshape(shape), dtype)
+    return (Formula(ctx, tensor) * scale.reshape(shape) + shift.reshape(shape)).tensor
 
 
 def _group_norm(
@@ -204,13 +203,12 @@ def _affine_channels(
     bias: NetworkTensor | torch.Tensor | None,
 ) -> NetworkTensor:
     """Multiplies by the weights and adds the biases of ``(C,)`` along the second dimension; either may be missing."""
-    dtype = ctx.dtype_of(tensor)
-    for kind, value in (("PROD", weight), ("SUM", bias)):
-        if value is not None:
-            parameter = types.operand(ctx, value, dtype, 1)
-            parameter = shape.unsqueeze(ctx, parameter, [1, 2])
-            tensor = elementwise.arithmetic(ctx, kind, tensor, parameter, dtype)
-    return tensor
+    form, dtype, result = (1, tensor.shape[1], 1, 1), ctx.dtype_of(tensor), Formula(ctx, tensor)
+    if weight is not None:
+        result = result * Formula(ctx, _per_channel(ctx, weight, 1.0, form, dtype))
+    if bias is not None:
+        result = result + Formula(ctx, _per_channel(ctx, bias, 0.0, form, dtype))
+    return result.tensor
 
 
 def _batch_norm(
@@ -239,10 +237,10 @@ def _normalized_sizes_vary(node: Node) -> str | None:
     return "the normalized sizes must be fixed"
 
 
-@converts(aten.layer_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
+@pack.converter(aten.layer_norm.default, reject_if=_normalized_sizes_vary)
 def layer_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
@@ -251,13 +249,13 @@ def layer_norm(
 ) -> NetworkTensor:
     """Converts a layer normalization."""
     count = len(normalized_shape)
-    return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
+    return _layer_norm(ctx, input, count, weight, bias, eps)
 
 
-@converts(aten.rms_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
+@pack.converter(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
 def rms_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     eps: float | None,
@@ -265,7 +263,7 @@ def rms_norm(
     """Converts a normalization by the root of the mean square."""
     dtype = types.output_dtype(ctx)
     epsilon = torch.finfo(dtype).eps if eps is None else eps
-    return _rms_norm(ctx, ctx.tensor(input), len(normalized_shape), weight, epsilon)
+    return _rms_norm(ctx, input, len(normalized_shape), weight, epsilon)
 
 
 def _reads_statistics(node: Node) -> str | None:
@@ -274,14 +272,13 @@ def _reads_statistics(node: Node) -> str | None:
     return "TensorRT's normalization does not return the mean and the variance"
 
 
-@converts(
+@pack.converter(
     aten.native_layer_norm.default,
     reject_if=(_normalized_sizes_vary, _reads_statistics),
-    keep_constants=True,
 )
 def native_layer_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     normalized_shape: Sequence[Size],
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
@@ -301,10 +298,10 @@ def _statistics_are_not_constant(node: Node) -> str | None:
     return None
 
 
-@converts(aten.batch_norm.default, reject_if=_statistics_are_not_constant, keep_constants=True)
+@pack.converter(aten.batch_norm.default, reject_if=_statistics_are_not_constant)
 def batch_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
     running_mean: torch.Tensor,
@@ -313,17 +310,18 @@ def batch_norm(
     **_: Any,
 ) -> NetworkTensor:
     """Converts batch normalization with the statistics that training left."""
-    return _batch_norm(ctx, ctx.tensor(input), weight, bias, running_mean, running_var, eps)
+    return _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
 
 
-@converts(
+@pack.converter(
     aten._native_batch_norm_legit_no_training.default,
     reject_if=_statistics_are_not_constant,
-    keep_constants=True,
 )
-def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[NetworkTensor | None, ...]:
+def native_batch_norm(
+    ctx: ConversionContext, input: NetworkTensor, **arguments: Any
+) -> tuple[NetworkTensor | None, ...]:
     """Converts the same op as inference traces it, whose further results are empty."""
-    return batch_norm(ctx, **arguments), None, None
+    return batch_norm(ctx, input, **arguments), None, None
 
 
 def _unsupported_group_norm(node: Node) -> str | None:
@@ -338,45 +336,31 @@ def _unsupported_group_norm(node: Node) -> str | None:
     return None
 
 
-@converts(
-    aten.group_norm.default,
-    aten.instance_norm.default,
-    reject_if=_unsupported_group_norm,
-    keep_constants=True,
-    requires=Capability.NORMALIZATION_V2,
+GROUP_NORMS = (aten.group_norm.default, aten.instance_norm.default)
+
+
+@pack.converter(
+    table={"normalize": dict.fromkeys(GROUP_NORMS, _group_norm)}, reject_if=_unsupported_group_norm
 )
-def group_norm_v2(
-    ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
-    weight: NetworkTensor | torch.Tensor | None,
-    bias: NetworkTensor | torch.Tensor | None,
-    eps: float,
-    num_groups: int | None = None,
-    **_: Any,
-) -> NetworkTensor:
-    """Converts a normalization over groups of channels, or over each channel alone, to one layer."""
-    groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm_v2(ctx, ctx.tensor(input), groups, weight, bias, eps)
-
-
-@converts(
-    aten.group_norm.default,
-    aten.instance_norm.default,
+@pack.converter(  # which is registered, and so tried, first
+    table={"normalize": dict.fromkeys(GROUP_NORMS, _group_norm_v2)},
     reject_if=_unsupported_group_norm,
-    keep_constants=True,
+    requires=Capability.NORMALIZATION_V2,
 )
 def group_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
     eps: float,
     num_groups: int | None = None,
+    *,
+    normalize: Callable[..., NetworkTensor],
     **_: Any,
 ) -> NetworkTensor:
     """Converts a normalization over groups of channels, or over each channel alone."""
     groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm(ctx, ctx.tensor(input), groups, weight, bias, eps)
+    return normalize(ctx, input, groups, weight, bias, eps)
 
 
 def _channels_vary(node: Node) -> str | None:
@@ -386,40 +370,25 @@ def _channels_vary(node: Node) -> str | None:
     return None
 
 
-@converts(
-    aten.native_group_norm.default,
+@pack.converter(
+    table={"normalize": {aten.native_group_norm.default: _group_norm}},
     reject_if=(_channels_vary, _reads_statistics),
-    keep_constants=True,
-    requires=Capability.NORMALIZATION_V2,
 )
-def native_group_norm_v2(
-    ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
-    weight: NetworkTensor | torch.Tensor | None,
-    bias: NetworkTensor | torch.Tensor | None,
-    group: int,
-    eps: float,
-    **_: Any,
-) -> tuple[NetworkTensor, None, None]:
-    """Converts the same to one layer."""
-    result = _group_norm_v2(ctx, ctx.tensor(input), group, weight, bias, eps)
-    return result, None, None
-
-
-@converts(
-    aten.native_group_norm.default,
+@pack.converter(
+    table={"normalize": {aten.native_group_norm.default: _group_norm_v2}},
     reject_if=(_channels_vary, _reads_statistics),
-    keep_constants=True,
+    requires=Capability.NORMALIZATION_V2,
 )
 def native_group_norm(
     ctx: ConversionContext,
-    input: NetworkTensor | torch.Tensor,
+    input: NetworkTensor,
     weight: NetworkTensor | torch.Tensor | None,
     bias: NetworkTensor | torch.Tensor | None,
     group: int,
     eps: float,
+    *,
+    normalize: Callable[..., NetworkTensor],
     **_: Any,
-) -> tuple[NetworkTensor | None, ...]:
+) -> tuple[NetworkTensor, None, None]:
     """Converts a group normalization whose mean and deviation nothing reads."""
-    result = _group_norm(ctx, ctx.tensor(input), group, weight, bias, eps)
-    return result, None, None
+    return normalize(ctx, input, group, weight, bias, eps), None, None

@@ -11,7 +11,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_blocks import padding as blocks
 from torchtrt_blocks import shape, sizes, slicing, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -34,11 +34,11 @@ def _amounts(op: Any) -> Any:
     return op.padding if hasattr(op, "padding") else op.pad
 
 
-def _unsupported_padding(node: Node) -> str | None:
+def _unsupported_padding(node: Node, *, kind: str | None) -> str | None:
     """Returns why one TensorRT layer cannot pad this, or ``None``."""
     op = arguments_of(node)
     tensor, amounts = value_of(op.self), _amounts(op)
-    mode = MODES.get(node.target) or op.mode
+    mode = kind or op.mode
     if not all(isinstance(amount, int) for amount in amounts):
         return _unclear_padding(tensor, amounts, mode)
     if mode in ("reflect", "replicate") and tensor.dtype not in (*blocks.FILLABLE, torch.bool):
@@ -60,7 +60,7 @@ def _unclear_padding(tensor: torch.Tensor, amounts: Any, mode: str) -> str | Non
     return None
 
 
-@converts(MODES | {aten.pad.default: None}, reject_if=_unsupported_padding, scalars_are_data=True)
+@pack.converter(table={"kind": MODES | {aten.pad.default: None}}, reject_if=_unsupported_padding)
 def pad(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -81,7 +81,9 @@ def pad(
     )
 
 
-@converts({aten.flip.default: None, aten.fliplr.default: (1,), aten.flipud.default: (0,)})
+@pack.converter(
+    table={"fixed": {aten.flip.default: None, aten.fliplr.default: (1,), aten.flipud.default: (0,)}}
+)
 def flip(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -100,7 +102,7 @@ def _unknown_shift(node: Node) -> str | None:
     return None if are_fixed else "the shift must be fixed"
 
 
-@converts(aten.roll.default, reject_if=_unknown_shift)
+@pack.converter(aten.roll.default, reject_if=_unknown_shift)
 def roll(
     ctx: ConversionContext,
     self: NetworkTensor,

@@ -21,10 +21,11 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, matmul, shape, types
+from torchtrt_blocks import matmul, shape, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.reduction import reduce
 from torchtrt_blocks.sizes import per_dimension
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -117,11 +118,9 @@ def _restore_minus_infinity(
     number is pooled too.
     """
     dtype = ctx.dtype_of(pooled)
-    finite = elementwise.compare(ctx, "ge", tensor, torch.finfo(dtype).min)
-    found = _layer(ctx, "MAX", types.cast(ctx, finite, dtype), window).get_output(0)
-    return elementwise.select(
-        ctx, elementwise.compare(ctx, "gt", found, 0.5), pooled, -math.inf, dtype
-    )
+    finite = (Formula(ctx, tensor) >= torch.finfo(dtype).min).cast(dtype)
+    most = Formula(ctx, _layer(ctx, "MAX", finite.tensor, window).get_output(0))
+    return (most > 0.5).where(pooled, -math.inf, dtype).tensor
 
 
 def _may_be_minus_infinity(made: Any) -> bool:
@@ -237,7 +236,6 @@ _BOUNDED_BELOW = {
     aten.tanh.default,
 }
 """Ops none of whose values is -inf."""
-SPATIAL = {**ADAPTIVE_MAXIMA, **MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
 
 
 def _geometry(
@@ -255,7 +253,7 @@ def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple
     )
 
 
-def _unsupported_window(node: Node) -> str | None:
+def _unsupported_window(node: Node, *, count: int) -> str | None:
     """Returns why TensorRT's windows differ from PyTorch's here, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(op.self)
@@ -263,7 +261,7 @@ def _unsupported_window(node: Node) -> str | None:
         return "TensorRT pools floating-point numbers only"
     if any(step != 1 for step in per_dimension(getattr(op, "dilation", 1), 1)):
         return "TensorRT pools without dilation"
-    size, stride, padding = _geometry(SPATIAL[node.target], op.kernel_size, op.stride, op.padding)
+    size, stride, padding = _geometry(count, op.kernel_size, op.stride, op.padding)
     if op.ceil_mode and not _rounds_alike(size, stride, padding):
         fixed = all(isinstance(extent, int) for extent in tensor.shape[-len(size) :])
         if not fixed or getattr(op, "count_include_pad", False):
@@ -305,7 +303,7 @@ def _window(
     return Window(size, stride, padding, after)
 
 
-@converts(MAXIMA, reject_if=_unsupported_window)
+@pack.converter(table={"count": MAXIMA}, reject_if=_unsupported_window)
 def maximum(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -322,7 +320,9 @@ def maximum(
     return _pool(ctx, "MAX", self, _window(ctx, self, geometry, ceil_mode))
 
 
-@converts(MAXIMA_WITH_INDICES, reject_if=(_reads_indices, _unsupported_window))
+@pack.converter(
+    table={"count": MAXIMA_WITH_INDICES}, reject_if=(_reads_indices, _unsupported_window)
+)
 def maximum_with_indices(
     ctx: ConversionContext, *, count: int, **arguments: Any
 ) -> tuple[NetworkTensor, None]:
@@ -330,7 +330,7 @@ def maximum_with_indices(
     return maximum(ctx, count=count, **arguments), None
 
 
-@converts(AVERAGES, reject_if=_unsupported_window)
+@pack.converter(table={"count": AVERAGES}, reject_if=_unsupported_window)
 def average(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -351,22 +351,22 @@ def average(
         return _pool(ctx, "AVERAGE", self, window, count_padding)
     whole = _pool(ctx, "AVERAGE", self, window, count_padding=True)
     factor = math.prod(window.size) / divisor_override
-    return elementwise.arithmetic(ctx, "PROD", whole, factor, types.output_dtype(ctx))
+    return (Formula(ctx, whole, types.output_dtype(ctx)) * factor).tensor
 
 
-def _varying_parts(node: Node) -> str | None:
+def _varying_parts(node: Node, *, count: int) -> str | None:
     op = arguments_of(node)
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
-    wanted = per_dimension(op.output_size, SPATIAL[node.target])
+    wanted = per_dimension(op.output_size, count)
     for size, extent in zip(wanted, tensor.shape[-len(wanted) :], strict=True):
         if size != 1 and not (isinstance(size, int) and isinstance(extent, int) and extent > 0):
             return "parts of a size that is known only at run time have no fixed window"
     return None
 
 
-@converts(ADAPTIVE_AVERAGES, reject_if=_varying_parts)
+@pack.converter(table={"count": ADAPTIVE_AVERAGES}, reject_if=_varying_parts)
 def adaptive_average(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[Size], *, count: int
 ) -> NetworkTensor:
@@ -374,9 +374,9 @@ def adaptive_average(
     return _adaptive_average(ctx, self, per_dimension(output_size, count))
 
 
-def _unequal_parts(node: Node) -> str | None:
+def _unequal_parts(node: Node, *, count: int) -> str | None:
     op = arguments_of(node)
-    wanted = per_dimension(op.output_size, SPATIAL[node.target])
+    wanted = per_dimension(op.output_size, count)
     extents = value_of(op.self).shape[-len(wanted) :]
     if all(
         isinstance(extent, int) and extent % size == 0
@@ -386,7 +386,9 @@ def _unequal_parts(node: Node) -> str | None:
     return "parts of unequal or unknown sizes have no fixed window"
 
 
-@converts(ADAPTIVE_MAXIMA, reject_if=(_reads_indices, _varying_parts, _unequal_parts))
+@pack.converter(
+    table={"count": ADAPTIVE_MAXIMA}, reject_if=(_reads_indices, _varying_parts, _unequal_parts)
+)
 def adaptive_maximum(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[int], *, count: int
 ) -> tuple[NetworkTensor, None]:

@@ -18,17 +18,10 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import (
-    creation,
-    elementwise,
-    ranking,
-    shape,
-    sizes,
-    types,
-    unary,
-)
+from torchtrt_blocks import creation, ranking, shape, sizes, types
 from torchtrt_blocks.creation import add_fill
-from torchtrt_converters_aten_core.registration import converts, converts_elementwise
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -37,7 +30,9 @@ _BELOW_ONE = {torch.float32: 1 - 2.0**-24, torch.float16: 1 - 2.0**-11, torch.bf
 """The maximum number below 1 of a dtype: TensorRT's uniform numbers may reach their upper bound."""
 
 
-def _uniform(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype) -> NetworkTensor:
+def _uniform(
+    ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype = torch.float32
+) -> Formula:
     """Returns numbers from 0 to below 1, all equally likely.
 
     Args:
@@ -45,19 +40,19 @@ def _uniform(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype
         extents: The sizes: numbers or 0-d int32 network tensors.
         dtype: The floating-point dtype of the result; they are drawn in float32.
     """
-    drawn = _draw(ctx, "RANDOM_UNIFORM", extents, 0.0, _BELOW_ONE[dtype])
-    return types.cast(ctx, drawn, dtype)
+    return _draw(ctx, "RANDOM_UNIFORM", extents, 0.0, _BELOW_ONE[dtype]).cast(dtype)
 
 
-def _normal(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype) -> NetworkTensor:
+def _normal(
+    ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype = torch.float32
+) -> Formula:
     """Returns numbers of the standard normal distribution; the arguments are ``_uniform``'s."""
-    drawn = _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0)
-    return types.cast(ctx, drawn, dtype)
+    return _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0).cast(dtype)
 
 
 def _draw(
     ctx: ConversionContext, kind: str, extents: Sequence[Size], alpha: float, beta: float
-) -> NetworkTensor:
+) -> Formula:
     """Returns random numbers of a kind of ``FillOperation``, in float32.
 
     Args:
@@ -70,37 +65,30 @@ def _draw(
     operation = getattr(trt.FillOperation, kind)
     if not extents:
         single = add_fill(ctx.net, (1,), operation, torch.float32, alpha, beta)
-        return shape.squeeze(ctx, single, [0])
-    if sizes.is_static(extents):
-        return add_fill(ctx.net, tuple(extents), operation, torch.float32, alpha, beta)
-    return add_fill(
-        ctx.net,
-        sizes.to_tensor(ctx, extents),
-        operation,
-        torch.float32,
-        types.operand(ctx, alpha, torch.float32, 0),
-        types.operand(ctx, beta, torch.float32, 0),
-    )
+        drawn = shape.squeeze(ctx, single, [0])
+    elif sizes.is_static(extents):
+        drawn = add_fill(ctx.net, tuple(extents), operation, torch.float32, alpha, beta)
+    else:
+        outline = sizes.to_tensor(ctx, extents)
+        bounds = (types.operand(ctx, bound, torch.float32, 0) for bound in (alpha, beta))
+        drawn = add_fill(ctx.net, outline, operation, torch.float32, *bounds)
+    return Formula(ctx, drawn)
 
 
 def _chance(
     ctx: ConversionContext, extents: Sequence[Size], probability: NetworkTensor | float
-) -> NetworkTensor:
-    """Returns a bool tensor: true with a probability, which is a number or a tensor that broadcasts to the sizes."""
-    drawn = _uniform(ctx, extents, torch.float32)
-    return elementwise.compare(ctx, "lt", drawn, probability)
+) -> Formula:
+    """Returns booleans, true with a probability, which is a number or a tensor that broadcasts to the sizes."""
+    return _uniform(ctx, extents) < probability
 
 
 def _integers(
     ctx: ConversionContext, extents: Sequence[Size], low: int, high: int, dtype: torch.dtype
 ) -> NetworkTensor:
     """Returns integers from ``low`` to below ``high``, at most 2**24 of them, as ``dtype``."""
-    drawn = _uniform(ctx, extents, torch.float32)
-    scaled = elementwise.arithmetic(ctx, "PROD", drawn, float(high - low), torch.float32)
+    scaled = _uniform(ctx, extents) * float(high - low)
     inner = dtype if types.is_integer(dtype) else torch.int32
-    whole = types.cast(ctx, scaled, inner)  # casts cut toward zero
-    number = elementwise.arithmetic(ctx, "SUM", whole, low, inner)
-    return types.cast(ctx, number, dtype)
+    return (scaled.cast(inner) + low).cast(dtype).tensor  # casts cut toward zero
 
 
 def _dropout(
@@ -120,11 +108,10 @@ def _dropout(
         dtype: The dtype of the result.
     """
     kept = 1.0 - probability
+    x = Formula(ctx, tensor, dtype)
     if kept == 0:
-        return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)
-    stays = _chance(ctx, extents, kept)
-    factor = elementwise.select(ctx, stays, 1 / kept, 0.0, dtype)
-    return elementwise.arithmetic(ctx, "PROD", tensor, factor, dtype)
+        return (x * 0.0).tensor
+    return (x * _chance(ctx, extents, kept).where(1 / kept, 0.0, dtype)).tensor
 
 
 _ALPHA = 1.7580993408473766
@@ -142,15 +129,15 @@ def _alpha_dropout(
 
     The arguments are ``_dropout``'s.
     """
+    x = Formula(ctx, tensor, dtype)
     if probability == 1:
-        return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)
+        return (x * 0.0).tensor
     scale = ((_ALPHA**2 * probability + 1) * (1 - probability)) ** -0.5
     stays = _chance(ctx, extents, 1.0 - probability)
-    factor = elementwise.select(ctx, stays, scale, 0.0, dtype)
+    factor = stays.where(scale, 0.0, dtype)
     put = _ALPHA * scale * probability
-    shift = elementwise.select(ctx, stays, put, put - _ALPHA * scale, dtype)
-    scaled = elementwise.arithmetic(ctx, "PROD", tensor, factor, dtype)
-    return elementwise.arithmetic(ctx, "SUM", scaled, shift, dtype)
+    shift = stays.where(put, put - _ALPHA * scale, dtype)
+    return (x * factor + shift).tensor
 
 
 DRAWN = {
@@ -171,17 +158,17 @@ def _extents(
     return sizes.sizes_of(ctx, tensor)
 
 
-@converts(DRAWN)
+@pack.converter(table={"draw": DRAWN})
 def drawn(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
     size: Sequence[Size] | None = None,
     *,
-    draw: Callable[..., NetworkTensor],
+    draw: Callable[..., Formula],
     **_: Any,
 ) -> NetworkTensor:
     """Converts numbers of the uniform distribution from 0 to 1, or of the standard normal one."""
-    return draw(ctx, _extents(ctx, self, size), types.output_dtype(ctx))
+    return draw(ctx, _extents(ctx, self, size), types.output_dtype(ctx)).tensor
 
 
 INTEGERS = (
@@ -202,7 +189,7 @@ def _wide_range(node: Node) -> str | None:
     return "TensorRT draws from at most 2**24 integers, whose bounds must be fixed"
 
 
-@converts(*INTEGERS, reject_if=_wide_range)
+@pack.converter(*INTEGERS, reject_if=_wide_range)
 def integers(
     ctx: ConversionContext,
     high: int,
@@ -216,25 +203,23 @@ def integers(
     return _integers(ctx, extents, low, high, types.output_dtype(ctx))
 
 
-@converts(aten.bernoulli.default, aten.bernoulli.p)
+@pack.converter(aten.bernoulli.default, aten.bernoulli.p)
 def bernoulli(
     ctx: ConversionContext, self: NetworkTensor, p: float | None = None, **_: Any
 ) -> NetworkTensor:
     """Converts ones with a probability, the elements themselves or a number, and zeros otherwise."""
     probability = self if p is None else p
     chosen = _chance(ctx, sizes.sizes_of(ctx, self), probability)
-    return types.cast(ctx, chosen, types.output_dtype(ctx))
+    return chosen.cast(types.output_dtype(ctx)).tensor
 
 
-@converts(aten.uniform.default)
+@pack.converter(aten.uniform.default)
 def uniform(
     ctx: ConversionContext, self: NetworkTensor, from_: float, to: float, **_: Any
 ) -> NetworkTensor:
     """Converts numbers from ``from`` to below ``to``, all equally likely."""
-    number = _uniform(ctx, sizes.sizes_of(ctx, self), torch.float32)
-    scaled = elementwise.arithmetic(ctx, "PROD", number, to - from_, torch.float32)
-    moved = elementwise.arithmetic(ctx, "SUM", scaled, from_, torch.float32)
-    return types.cast(ctx, moved, types.output_dtype(ctx))
+    number = _uniform(ctx, sizes.sizes_of(ctx, self)) * (to - from_) + from_
+    return number.cast(types.output_dtype(ctx)).tensor
 
 
 NORMAL = (
@@ -245,7 +230,7 @@ NORMAL = (
 )
 
 
-@converts(*NORMAL)
+@pack.converter(*NORMAL)
 def normal(
     ctx: ConversionContext,
     mean: NetworkTensor | float,
@@ -257,9 +242,7 @@ def normal(
     dtype, outline = types.output_dtype(ctx), types.output_value(ctx).shape
     known = sizes.is_static(outline)
     extents = list(outline) if known else _broadcast_sizes(ctx, self, mean, std)
-    number = _normal(ctx, extents, dtype)
-    scaled = elementwise.arithmetic(ctx, "PROD", number, std, dtype)
-    return elementwise.arithmetic(ctx, "SUM", scaled, mean, dtype)
+    return (_normal(ctx, extents, dtype) * std + mean).tensor
 
 
 def _broadcast_sizes(ctx: ConversionContext, *values: NetworkTensor | float | None) -> list[Size]:
@@ -277,7 +260,7 @@ DROPOUTS = {
 """For each op its function, and whether it drops whole channels."""
 
 
-@converts_elementwise(DROPOUTS, reads_runtime_shape=True)
+@pack.converter(table={"kind": DROPOUTS}, supports_empty=True)
 def dropout(
     ctx: ConversionContext,
     input: NetworkTensor,
@@ -296,7 +279,7 @@ def dropout(
     return drop(ctx, input, extents, p, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.native_dropout.default, reads_runtime_shape=True)
+@pack.converter(aten.native_dropout.default, supports_empty=True)
 def native_dropout(
     ctx: ConversionContext, input: NetworkTensor, p: float, train: bool | None
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -307,11 +290,10 @@ def native_dropout(
         return input, creation.full(ctx, True, extents, torch.bool)
     kept = _chance(ctx, extents, 1.0 - p)
     scale = 1 / (1.0 - p) if p < 1 else 0.0
-    factor = elementwise.select(ctx, kept, scale, 0.0, dtype)
-    return elementwise.arithmetic(ctx, "PROD", input, factor, dtype), kept
+    return (Formula(ctx, input, dtype) * kept.where(scale, 0.0, dtype)).tensor, kept.tensor
 
 
-@converts_elementwise(aten.rrelu.default, reads_runtime_shape=True)
+@pack.converter(aten.rrelu.default, supports_empty=True)
 def random_leaky_relu(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -321,63 +303,43 @@ def random_leaky_relu(
     **_: Any,
 ) -> NetworkTensor:
     """Converts a slope for negative numbers that is drawn for each element in training, and fixed otherwise."""
-    dtype = types.output_dtype(ctx)
-    slope: NetworkTensor | float = (lower + upper) / 2
+    x = Formula(ctx, self, types.output_dtype(ctx))
+    slope: Formula | float = (lower + upper) / 2
     if training:
-        extents = sizes.sizes_of(ctx, self)
-        number = _uniform(ctx, extents, torch.float32)
-        span = upper - lower
-        slope = elementwise.arithmetic(ctx, "PROD", number, span, torch.float32)
-        slope = elementwise.arithmetic(ctx, "SUM", slope, lower, torch.float32)
-        slope = types.cast(ctx, slope, dtype)
-    bent = elementwise.arithmetic(ctx, "PROD", self, slope, dtype)
-    below = elementwise.compare(ctx, "le", self, 0)
-    return elementwise.select(ctx, below, bent, self, dtype)
+        drawn = _uniform(ctx, sizes.sizes_of(ctx, self))
+        slope = (drawn * (upper - lower) + lower).cast(x.dtype)
+    return (x <= 0).where(x * slope, x).tensor
 
 
-def _exponential(ctx: ConversionContext, extents: Sequence[Size], lambd: float) -> NetworkTensor:
+def _exponential(ctx: ConversionContext, extents: Sequence[Size], lambd: float) -> Formula:
     """Returns ``-log(1 - u) / lambda``."""
-    logarithm = _log_of_rest(ctx, extents)
-    return elementwise.arithmetic(ctx, "PROD", logarithm, -1 / lambd, _WIDE)
+    return _log_of_rest(ctx, extents) * (-1 / lambd)
 
 
-def _geometric(ctx: ConversionContext, extents: Sequence[Size], p: float) -> NetworkTensor:
+def _geometric(ctx: ConversionContext, extents: Sequence[Size], p: float) -> Formula:
     """Returns ``floor(log(1 - u) / log(1 - p)) + 1``."""
-    logarithm = _log_of_rest(ctx, extents)
-    scale = 1 / math.log1p(-p)
-    scaled = elementwise.arithmetic(ctx, "PROD", logarithm, scale, _WIDE)
-    whole = unary.floor(ctx, scaled)
-    return elementwise.arithmetic(ctx, "SUM", whole, 1.0, _WIDE)
+    return (_log_of_rest(ctx, extents) * (1 / math.log1p(-p))).floor() + 1.0
 
 
 def _cauchy(
     ctx: ConversionContext, extents: Sequence[Size], median: float, sigma: float
-) -> NetworkTensor:
+) -> Formula:
     """Returns ``median + sigma * tan(pi * (u - 1/2))``."""
-    number = _uniform(ctx, extents, _WIDE)
-    angle = elementwise.arithmetic(ctx, "PROD", number, math.pi, _WIDE)
-    angle = elementwise.arithmetic(ctx, "SUB", angle, math.pi / 2, _WIDE)
-    slope = unary.apply(ctx, "TAN", angle)
-    scaled = elementwise.arithmetic(ctx, "PROD", slope, sigma, _WIDE)
-    return elementwise.arithmetic(ctx, "SUM", scaled, median, _WIDE)
+    angle = _uniform(ctx, extents) * math.pi - math.pi / 2
+    return angle.tan() * sigma + median
 
 
 def _log_normal(
     ctx: ConversionContext, extents: Sequence[Size], mean: float, std: float
-) -> NetworkTensor:
+) -> Formula:
     """Returns ``exp(mean + std * z)`` for a standard normal ``z``."""
-    number = _normal(ctx, extents, _WIDE)
-    scaled = elementwise.arithmetic(ctx, "PROD", number, std, _WIDE)
-    moved = elementwise.arithmetic(ctx, "SUM", scaled, mean, _WIDE)
-    return unary.apply(ctx, "EXP", moved)
+    return (_normal(ctx, extents) * std + mean).exp()
 
 
-def _log_of_rest(ctx: ConversionContext, extents: Sequence[Size]) -> NetworkTensor:
-    number = _uniform(ctx, extents, _WIDE)
-    return unary.log1p(ctx, unary.negative(ctx, number))
+def _log_of_rest(ctx: ConversionContext, extents: Sequence[Size]) -> Formula:
+    return (-_uniform(ctx, extents)).log1p()
 
 
-_WIDE = torch.float32
 DISTRIBUTIONS = {
     aten.exponential.default: _exponential,
     aten.geometric.default: _geometric,
@@ -387,18 +349,18 @@ DISTRIBUTIONS = {
 """Distributions made of a uniform ``u`` or a standard normal number, in float32."""
 
 
-@converts(DISTRIBUTIONS)
+@pack.converter(table={"draw": DISTRIBUTIONS})
 def distribution(
     ctx: ConversionContext,
     self: NetworkTensor,
     generator: torch.Generator | None = None,
     *,
-    draw: Callable[..., NetworkTensor],
+    draw: Callable[..., Formula],
     **parameters: Any,
 ) -> NetworkTensor:
     """Converts numbers of a distribution that is a function of a simpler one."""
     number = draw(ctx, sizes.sizes_of(ctx, self), **parameters)
-    return types.cast(ctx, number, types.output_dtype(ctx))
+    return number.cast(types.output_dtype(ctx)).tensor
 
 
 def _too_long(node: Node) -> str | None:
@@ -408,11 +370,10 @@ def _too_long(node: Node) -> str | None:
     return f"random numbers are put in order for 1 to {ranking.LIMIT} elements"
 
 
-@converts(aten.randperm.default, reject_if=_too_long)
+@pack.converter(aten.randperm.default, reject_if=_too_long)
 def permutation(ctx: ConversionContext, n: int, **_: Any) -> NetworkTensor:
     """Converts integers in random order: the order of random numbers."""
-    drawn = _uniform(ctx, [n], torch.float32)
-    order = ranking.top_k(ctx, drawn, n, 0, True)[1]
+    order = ranking.top_k(ctx, _uniform(ctx, [n]).tensor, n, 0, True)[1]
     return types.cast(ctx, order, types.output_dtype(ctx))
 
 
@@ -426,7 +387,7 @@ def _too_many(node: Node) -> str | None:
     return None
 
 
-@converts(aten.multinomial.default, reject_if=_too_many)
+@pack.converter(aten.multinomial.default, reject_if=_too_many)
 def multinomial(
     ctx: ConversionContext, self: NetworkTensor, num_samples: Size, replacement: bool, **_: Any
 ) -> NetworkTensor:
@@ -435,7 +396,7 @@ def multinomial(
     They are the places of the largest ``p / e`` for exponential ``e``, as in PyTorch (Efraimidis and Spirakis, 2006).
     With replacement, ``e`` is drawn anew for each sample.
     """
-    weights = types.cast(ctx, self, _WIDE)
+    weights = types.cast(ctx, self, torch.float32)
     if isinstance(num_samples, int) and (num_samples == 1 or not replacement):
         keys = _keys(ctx, weights, sizes.sizes_of(ctx, weights))
         chosen = ranking.top_k(ctx, keys, num_samples, -1, False)[1]
@@ -450,6 +411,5 @@ def multinomial(
 
 def _keys(ctx: ConversionContext, weights: NetworkTensor, extents: Sequence[Size]) -> NetworkTensor:
     """Returns random numbers of the given sizes. The place of the smallest one is drawn by the weights."""
-    logarithm = _log_of_rest(ctx, extents)
-    noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
-    return elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)
+    noise = _log_of_rest(ctx, extents).minimum(-1e-20)
+    return (Formula(ctx, weights) / noise).tensor

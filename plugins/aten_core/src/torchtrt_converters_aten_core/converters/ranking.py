@@ -10,7 +10,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_blocks import indexing, shape, sizes, types
 from torchtrt_blocks import ranking as blocks
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -42,7 +42,7 @@ def _unsorted(node: Node) -> str | None:
     )
 
 
-@converts(PLACES)
+@pack.converter(table={"kind": PLACES})
 def place(
     ctx: ConversionContext, self: NetworkTensor, dim: int | None, keepdim: bool, *, kind: str
 ) -> NetworkTensor:
@@ -61,7 +61,7 @@ def place(
     return types.cast(ctx, index, torch.int64)
 
 
-@converts(EXTREMES)
+@pack.converter(table={"kind": EXTREMES})
 def extreme(
     ctx: ConversionContext, self: NetworkTensor, dim: int, keepdim: bool, *, kind: str
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -77,7 +77,7 @@ def extreme(
     return value, types.cast(ctx, index, torch.int64)
 
 
-@converts(aten.topk.default, reject_if=_unsorted)
+@pack.converter(aten.topk.default, reject_if=_unsorted)
 def top_k(
     ctx: ConversionContext, self: NetworkTensor, k: Size, dim: int, largest: bool, **_: Any
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -101,7 +101,7 @@ def _first(ctx: ConversionContext, tensor: NetworkTensor, dim: int, count: Size)
     return shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
 
 
-@converts(SORTS, reject_if=_unsorted)
+@pack.converter(table={"indices_only": SORTS}, reject_if=_unsorted)
 def sort(
     ctx: ConversionContext,
     self: NetworkTensor,

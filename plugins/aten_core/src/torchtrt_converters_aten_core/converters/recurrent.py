@@ -19,7 +19,6 @@ from torchtrt.conversion import (
 )
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_blocks import (
-    elementwise,
     indexing,
     matmul,
     padding,
@@ -29,7 +28,7 @@ from torchtrt_blocks import (
     types,
 )
 from torchtrt_blocks.formulas import Formula
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -92,17 +91,17 @@ class Cell:
 
 def _lstm(step: Step) -> tuple[Formula, ...]:
     gates = step.inputs + step.recurrent
-    opened = gates.activate("SIGMOID")
+    opened = gates.sigmoid()
     admit, keep, emit = (step.gate(opened, index) for index in (0, 1, 3))
-    new = step.gate(gates, 2).activate("TANH")
+    new = step.gate(gates, 2).tanh()
     memory = keep * step.states[1] + admit * new
-    return emit * memory.activate("TANH"), memory
+    return emit * memory.tanh(), memory
 
 
 def _gru(step: Step) -> tuple[Formula, ...]:
-    opened = (step.inputs + step.recurrent).activate("SIGMOID")
+    opened = (step.inputs + step.recurrent).sigmoid()
     reset, keep = step.gate(opened, 0), step.gate(opened, 1)
-    new = (step.gate(step.inputs, 2) + reset * step.gate(step.recurrent, 2)).activate("TANH")
+    new = (step.gate(step.inputs, 2) + reset * step.gate(step.recurrent, 2)).tanh()
     return (keep * (step.states[0] - new) + new,)
 
 
@@ -187,11 +186,11 @@ def _direction(
     element = loop.add_iterator(inputs, 0).get_output(0)
     carried = [loop.add_recurrence(state) for place, state in enumerate(states)]
     before = [layer.get_output(0) for layer in carried]
-    product = matmul.multiply(ctx, before[0], recurrent, transpose_second=True)
+    product = Formula(ctx, matmul.multiply(ctx, before[0], recurrent, transpose_second=True))
     if bias is not None:
-        product = elementwise.combine(ctx, "SUM", product, bias)
-    read = [Formula(ctx, tensor) for tensor in (element, product, *before)]
-    after = [state.tensor for state in cell.step(Step(ctx, read[0], read[1], read[2:]))]
+        product = product + bias
+    read = [Formula(ctx, tensor) for tensor in (element, *before)]
+    after = [state.tensor for state in cell.step(Step(ctx, read[0], product, read[1:]))]
     if projection is not None:
         after[0] = matmul.multiply(ctx, after[0], projection, transpose_second=True)
     for layer, state in zip(carried, after, strict=True):
@@ -211,8 +210,7 @@ def _inputs(
     """Returns the input's share of the gates at every step: ``(length, gates, batch, hidden)``."""
     share = matmul.linear(ctx, sequence, weights.input, weights.input_bias)
     if weights.hidden_bias is not None and not cell.bias_inside:
-        dtype = ctx.dtype_of(sequence)
-        share = elementwise.arithmetic(ctx, "SUM", share, weights.hidden_bias, dtype)
+        share = (Formula(ctx, share) + weights.hidden_bias).tensor
     width = (
         share.shape[2] // cell.gates
     )  # which TensorRT does not infer from a batch without sequences
@@ -251,7 +249,7 @@ def _features_vary(node: Node) -> str | None:
     return None
 
 
-@converts(CELLS, reject_if=_features_vary, keep_constants=True)
+@pack.converter(table={"cell": CELLS}, reject_if=_features_vary)
 def recurrent(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,

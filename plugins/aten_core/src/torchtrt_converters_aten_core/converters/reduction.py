@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, 
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import integer_reduction as exact
 from torchtrt_blocks import reduction as blocks
-from torchtrt_blocks import sizes, types, unary
+from torchtrt_blocks import sizes, types
 from torchtrt_blocks.checks import sizes_known_before_data
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -41,13 +42,13 @@ def _maximum_count(tensor: torch.Tensor, dims: Any) -> int | None:
     return sizes.maximum_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
 
 
-def _inexact(node: Node) -> str | None:
+def _inexact(node: Node, *, kind: str) -> str | None:
     """Rejects what TensorRT would compute in float32 and what no composition makes exact."""
     dtype = node.meta["val"].dtype
     if not types.is_integer(dtype) or supports(Capability.INTEGER_REDUCTION):
         return None
     op = arguments_of(node)
-    tensor, kind = value_of(op.self), TOTALS[node.target]
+    tensor = value_of(op.self)
     logical = tensor.dtype is torch.bool
     dims = blocks.all_dims(tensor, getattr(op, "dim", None))
     if not tensor.dim():
@@ -66,7 +67,7 @@ def _inexact(node: Node) -> str | None:
     return None
 
 
-@converts(TOTALS, reject_if=_inexact, supports_empty=True, reads_runtime_shape=False)
+@pack.converter(table={"kind": TOTALS}, reject_if=_inexact, supports_empty=True)
 def reduce(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -101,32 +102,25 @@ def reduce(
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
-@converts(
-    aten.any.default, aten.any.dim, aten.any.dims, supports_empty=True, reads_runtime_shape=False
-)
-def any_true(
+TRUTHS = {
+    getattr(packet, overload): reduce_booleans
+    for packet, reduce_booleans in ((aten.any, blocks.any_true), (aten.all, blocks.all_true))
+    for overload in ("default", "dim", "dims")
+}
+"""Ops that ask whether any element, or every element, is not zero."""
+
+
+@pack.converter(table={"reduce_booleans": TRUTHS}, supports_empty=True)
+def truth(
     ctx: ConversionContext,
     self: NetworkTensor,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
+    *,
+    reduce_booleans: Callable[..., NetworkTensor],
 ) -> NetworkTensor:
-    """Converts the question whether any element is not zero."""
-    dims = blocks.all_dims(self, dim)
-    return blocks.any_true(ctx, self, dims, keepdim)
-
-
-@converts(
-    aten.all.default, aten.all.dim, aten.all.dims, supports_empty=True, reads_runtime_shape=False
-)
-def all_true(
-    ctx: ConversionContext,
-    self: NetworkTensor,
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-) -> NetworkTensor:
-    """Converts the question whether all elements are not zero."""
-    dims = blocks.all_dims(self, dim)
-    return blocks.all_true(ctx, self, dims, keepdim)
+    """Converts the question whether any element, or every element, is not zero."""
+    return reduce_booleans(ctx, self, blocks.all_dims(self, dim), keepdim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +148,7 @@ SPREADS = {
 }
 
 
-@converts(SPREADS)
+@pack.converter(table={"measure": SPREADS})
 def variance(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -171,14 +165,15 @@ def variance(
         correction = float(unbiased)
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = blocks.all_dims(tensor, dim)
-    spread, mean = blocks.variance(ctx, tensor, dims, float(correction), keepdim)
-    if measure.is_deviation:
-        spread = unary.apply(ctx, "SQRT", spread)
-    spread = types.cast(ctx, spread, dtype)
-    return (spread, types.cast(ctx, mean, dtype)) if measure.with_mean else spread
+    spread, mean = (
+        Formula(ctx, each)
+        for each in blocks.variance(ctx, tensor, dims, float(correction), keepdim)
+    )
+    result = (spread.sqrt() if measure.is_deviation else spread).cast(dtype).tensor
+    return (result, mean.cast(dtype).tensor) if measure.with_mean else result
 
 
-@converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
+@pack.converter(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
 def norm(
     ctx: ConversionContext,
     self: NetworkTensor,

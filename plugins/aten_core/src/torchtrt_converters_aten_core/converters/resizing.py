@@ -20,7 +20,7 @@ from torchtrt.conversion import (
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt_blocks import indexing, matmul, shape, sizes, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -202,7 +202,7 @@ def _image(op: Any) -> Any:
     return op.input if hasattr(op, "input") else op.self
 
 
-@converts(KINDS, reject_if=_has_no_resize_layer)
+@pack.converter(table={"kind": KINDS}, reject_if=_has_no_resize_layer)
 def resize(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
@@ -244,7 +244,7 @@ def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
     return indexing.gather(ctx, ctx.tensor(table), ctx.tensor(size), 0)
 
 
-@converts(*SMOOTHED, reject_if=_varying)
+@pack.converter(*SMOOTHED, reject_if=_varying)
 def resize_smoothly(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
@@ -308,7 +308,9 @@ def _unsupported_grid(node: Node) -> str | None:
     return None
 
 
-@converts(aten.grid_sampler_2d.default, aten.grid_sampler.default, reject_if=_unsupported_grid)
+@pack.converter(
+    aten.grid_sampler_2d.default, aten.grid_sampler.default, reject_if=_unsupported_grid
+)
 def grid_sample(
     ctx: ConversionContext,
     input: NetworkTensor,

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt_blocks import elementwise, indexing, shape, types
+from torchtrt_blocks import indexing, shape, types
 from torchtrt_blocks import scatter as blocks
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -22,13 +23,11 @@ _WAYS = {
 """How PyTorch's ops name reductions."""
 
 
-@converts(
+@pack.converter(
     aten.scatter_add.default,
     aten.scatter_reduce.two,
     aten.scatter.reduce,
     aten.scatter.value_reduce,
-    keep_constants=True,
-    scalars_are_data=True,
 )
 def scatter(
     ctx: ConversionContext,
@@ -51,7 +50,7 @@ def scatter(
     return _as_given(ctx, result, self, dtype)
 
 
-@converts(aten.index_add.default, aten.index_reduce.default, keep_constants=True)
+@pack.converter(aten.index_add.default, aten.index_reduce.default)
 def index_reduce(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -68,7 +67,7 @@ def index_reduce(
     tensor = types.operand(ctx, types.upcast(ctx, self, inner), inner, rank)
     source = types.operand(ctx, types.upcast(ctx, source, inner), inner, rank)
     if alpha != 1:
-        source = elementwise.arithmetic(ctx, "PROD", source, alpha, inner)
+        source = (Formula(ctx, source, inner) * alpha).tensor
     index = types.operand(ctx, index, torch.int64, 1)
     index = blocks.broadcast_index(ctx, index, rank, dim)
     result = blocks.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)

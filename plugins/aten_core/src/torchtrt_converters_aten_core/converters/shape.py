@@ -13,7 +13,7 @@ from torchtrt_blocks import shape as blocks
 from torchtrt_blocks import sizes, types
 from torchtrt_blocks.checks import RANK_LIMIT, is_backed
 from torchtrt_blocks.sizes import Deferred
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -27,7 +27,7 @@ def _mistaken_rank(node: Node) -> str | None:
     )
 
 
-@converts(
+@pack.converter(
     aten.view.default,
     aten.reshape.default,
     aten._unsafe_view.default,
@@ -47,7 +47,7 @@ def reshape(
     return blocks.reshape(ctx, self, size or shape, types.output_value(ctx).shape)
 
 
-@converts(aten.flatten.using_ints)
+@pack.converter(aten.flatten.using_ints)
 def flatten(
     ctx: ConversionContext, self: NetworkTensor, start_dim: int, end_dim: int
 ) -> NetworkTensor:
@@ -57,7 +57,7 @@ def flatten(
     return _reshape_dims(ctx, self, start_dim, end_dim, [-1])
 
 
-@converts(aten.unflatten.int)
+@pack.converter(aten.unflatten.int)
 def unflatten(
     ctx: ConversionContext, self: NetworkTensor, dim: int, sizes: Sequence[Size]
 ) -> NetworkTensor:
@@ -74,25 +74,25 @@ def _reshape_dims(
     return blocks.reshape(ctx, tensor, wanted, types.output_value(ctx).shape)
 
 
-@converts(aten.permute.default, reads_runtime_shape=False)
+@pack.converter(aten.permute.default)
 def permute(ctx: ConversionContext, self: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Converts a new order of the dimensions."""
     return blocks.permute(ctx, self, dims)
 
 
-@converts(aten.transpose.int, aten.swapdims.default, reads_runtime_shape=False)
+@pack.converter(aten.transpose.int, aten.swapdims.default)
 def transpose(ctx: ConversionContext, self: NetworkTensor, dim0: int, dim1: int) -> NetworkTensor:
     """Converts an exchange of two dimensions."""
     return blocks.swap(ctx, self, dim0, dim1)
 
 
-@converts(aten.swapaxes.default)
+@pack.converter(aten.swapaxes.default)
 def swapaxes(ctx: ConversionContext, self: NetworkTensor, axis0: int, axis1: int) -> NetworkTensor:
     """Converts the same under NumPy's name."""
     return blocks.swap(ctx, self, axis0, axis1)
 
 
-@converts(
+@pack.converter(
     aten.t.default,
     aten.mT.default,
     aten.adjoint.default,
@@ -102,13 +102,13 @@ def matrix_transpose(ctx: ConversionContext, self: NetworkTensor) -> NetworkTens
     return self if len(self.shape) < 2 else blocks.swap(ctx, self, -2, -1)
 
 
-@converts(aten.numpy_T.default)
+@pack.converter(aten.numpy_T.default)
 def reverse_dimensions(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a reversal of all dimensions."""
     return blocks.permute(ctx, self, range(len(self.shape))[::-1])
 
 
-@converts(
+@pack.converter(
     aten.movedim.intlist,
     aten.moveaxis.intlist,
     aten.movedim.int,
@@ -137,7 +137,7 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-@converts(aten.unsqueeze.default, reads_runtime_shape=False)
+@pack.converter(aten.unsqueeze.default)
 def unsqueeze(ctx: ConversionContext, self: NetworkTensor, dim: int) -> NetworkTensor:
     """Converts a new dimension of size 1."""
     return blocks.unsqueeze(ctx, self, [dim])
@@ -154,12 +154,11 @@ def _ones_from_data(node: Node) -> str | None:
     return "whether a size is 1 depends on the data, and with it the number of dimensions"
 
 
-@converts(
+@pack.converter(
     aten.squeeze.dim,
     aten.squeeze.dims,
     aten.squeeze.default,
     reject_if=_ones_from_data,
-    reads_runtime_shape=False,
 )
 def squeeze(
     ctx: ConversionContext, self: NetworkTensor, dim: int | Sequence[int] | None = None
@@ -171,7 +170,7 @@ def squeeze(
     return blocks.squeeze(ctx, self, ones)
 
 
-@converts(
+@pack.converter(
     aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default, supports_empty=True
 )
 def expand(
@@ -181,13 +180,13 @@ def expand(
     return blocks.expand(ctx, self, size)
 
 
-@converts(aten.expand_as.default, supports_empty=True)
+@pack.converter(aten.expand_as.default, supports_empty=True)
 def expand_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a broadcast to the shape of another tensor."""
     return blocks.expand(ctx, self, sizes.lazy_shape(ctx, other))
 
 
-@converts(aten.copy.default)
+@pack.converter(aten.copy.default)
 def copy(
     ctx: ConversionContext, self: NetworkTensor, src: NetworkTensor, **_: Any
 ) -> NetworkTensor:
@@ -195,7 +194,7 @@ def copy(
     return expand_as(ctx, types.cast(ctx, src, types.output_dtype(ctx)), self)
 
 
-@converts(aten.view_as.default, aten.reshape_as.default)
+@pack.converter(aten.view_as.default, aten.reshape_as.default)
 def reshape_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a reshape to the shape of another tensor."""
     wanted = sizes.sizes_of(ctx, other)
@@ -211,7 +210,7 @@ def _too_many_dims(node: Node) -> str | None:
     return None
 
 
-@converts(aten.repeat.default, aten.tile.default, reject_if=_too_many_dims)
+@pack.converter(aten.repeat.default, aten.tile.default, reject_if=_too_many_dims)
 def repeat(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -256,7 +255,7 @@ def _unknown_repeats(node: Node) -> str | None:
     return "the number of repeats must be fixed"
 
 
-@converts(aten.repeat_interleave.self_int, reject_if=_unknown_repeats)
+@pack.converter(aten.repeat_interleave.self_int, reject_if=_unknown_repeats)
 def repeat_interleave(
     ctx: ConversionContext, self: NetworkTensor, repeats: int, dim: int | None, **_: Any
 ) -> NetworkTensor:

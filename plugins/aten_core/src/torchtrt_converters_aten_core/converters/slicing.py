@@ -12,7 +12,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, Size, add, arg
 from torchtrt_blocks import shape, sizes, types
 from torchtrt_blocks import slicing as blocks
 from torchtrt_blocks.checks import is_empty, sizes_known_before_data
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -32,7 +32,9 @@ def _strides_leave_tensor(node: Node) -> str | None:
     return None
 
 
-@converts(aten.as_strided.default, aten.as_strided_copy.default, reject_if=_strides_leave_tensor)
+@pack.converter(
+    aten.as_strided.default, aten.as_strided_copy.default, reject_if=_strides_leave_tensor
+)
 def as_strided(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -52,7 +54,7 @@ def _known_step(node: Node) -> str | None:
     return None if isinstance(step, int) else "the step of a slice must be fixed"
 
 
-@converts(
+@pack.converter(
     aten.slice.Tensor,
     aten.slice_copy.Tensor,
     reject_if=_known_step,
@@ -71,7 +73,7 @@ def slice_(
     return blocks.slice_dim(ctx, self, dim, start, end, step, count)
 
 
-@converts(aten.narrow.default)
+@pack.converter(aten.narrow.default)
 def narrow(
     ctx: ConversionContext, self: NetworkTensor, dim: int, start: Size, length: Size
 ) -> NetworkTensor:
@@ -93,18 +95,17 @@ def _counts_from_unknown_end(node: Node) -> str | None:
     return None if known or fixed else sizes_known_before_data(node)
 
 
-@converts(
+@pack.converter(
     aten.select.int,
     aten.select_copy.int,
     reject_if=_counts_from_unknown_end,
-    reads_runtime_shape=False,
 )
 def select(ctx: ConversionContext, self: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Converts one index of a dimension, which is dropped."""
     return blocks.select(ctx, self, dim, index)
 
 
-@converts(aten.unbind.int, reads_runtime_shape=False)
+@pack.converter(aten.unbind.int)
 def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, ...]:
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
@@ -127,7 +128,7 @@ def _unknown_pieces(node: Node) -> str | None:
     return "the pieces' sizes depend on a size that is known only at run time"
 
 
-@converts(
+@pack.converter(
     aten.split.Tensor,
     aten.split.sizes,
     aten.split_with_sizes.default,
@@ -171,13 +172,11 @@ def _rest(ctx: ConversionContext, tensor: NetworkTensor, dim: int, before: list[
     return rest
 
 
-@converts(
+@pack.converter(
     aten.cat.default,
     aten.concat.default,
     aten.concatenate.default,
-    keep_constants=True,
     supports_empty=True,
-    reads_runtime_shape=False,
 )
 def concatenate(
     ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
@@ -192,7 +191,7 @@ def concatenate(
     return blocks.concatenate(ctx, pieces, dim)
 
 
-@converts(aten.stack.default, keep_constants=True, reads_runtime_shape=False)
+@pack.converter(aten.stack.default)
 def stack(
     ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
 ) -> NetworkTensor:

@@ -10,12 +10,12 @@ import torch
 from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import reduction, types
 from torchtrt_blocks import softmax as blocks
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
 
-@converts(aten.softmax.int, aten._softmax.default, reads_runtime_shape=False)
+@pack.converter(aten.softmax.int, aten._softmax.default)
 def softmax(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -27,7 +27,7 @@ def softmax(
     return blocks.softmax(ctx, tensor, dim)
 
 
-@converts(aten.log_softmax.int, aten._log_softmax.default)
+@pack.converter(aten.log_softmax.int, aten._log_softmax.default)
 def log_softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     dtype = types.output_dtype(ctx)
@@ -35,7 +35,7 @@ def log_softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any)
     return types.cast(ctx, blocks.log_softmax(ctx, tensor, dim), dtype)
 
 
-@converts(aten.logsumexp.default)
+@pack.converter(aten.logsumexp.default)
 def log_sum_exp(
     ctx: ConversionContext, self: NetworkTensor, dim: Sequence[int], keepdim: bool
 ) -> NetworkTensor:

@@ -16,7 +16,10 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
 from torchtrt_blocks import elementwise, shape, sizes, types, unary
 from torchtrt_blocks.checks import COMPUTE_DTYPES
+from torchtrt_blocks.formulas import Formula
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.registration import converts_elementwise
+from torchtrt_converters_aten_core.torch_internals import sym_sqrt
 
 aten = torch.ops.aten
 
@@ -34,13 +37,13 @@ _SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
 """The dtypes of tensors whose sizes TensorRT returns."""
 
 
-@converts_elementwise(aten.sym_size.int, reads_runtime_shape=True, dtypes=_SIZED_DTYPES)
+@pack.converter(aten.sym_size.int, supports_empty=True, dtypes=_SIZED_DTYPES)
 def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
-@converts_elementwise(aten.sym_numel.default, reads_runtime_shape=True, dtypes=_SIZED_DTYPES)
+@pack.converter(aten.sym_numel.default, supports_empty=True, dtypes=_SIZED_DTYPES)
 def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)
@@ -56,7 +59,7 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(ARITHMETIC, reject_if=_not_numbers)
+@converts_elementwise(table={"kind": ARITHMETIC}, reject_if=_not_numbers)
 def arithmetic(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts integer arithmetic on sizes, and the same on quotients."""
     dtype = _dtype(ctx, (first, second))
@@ -99,7 +102,7 @@ def negative(ctx: ConversionContext, first: Any) -> Any:
 @converts_elementwise(operator.truediv, reject_if=_not_numbers)
 def quotient(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a quotient of sizes, in float32."""
-    return elementwise.arithmetic(ctx, "DIV", first, second, torch.float32)
+    return (Formula(ctx, first, torch.float32) / second).tensor
 
 
 def _power_of_sizes(node: Node) -> str | None:
@@ -125,7 +128,7 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(COMPARISONS, reject_if=_not_numbers)
+@converts_elementwise(table={"kind": COMPARISONS}, reject_if=_not_numbers)
 def comparison(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a comparison of sizes: a 0-d bool tensor."""
     return elementwise.compare(ctx, kind, first, second)
@@ -143,7 +146,7 @@ def _not_conditions(node: Node) -> str | None:
     return "the operands are not conditions on sizes"
 
 
-@converts_elementwise(LOGICAL, reject_if=_not_conditions)
+@converts_elementwise(table={"kind": LOGICAL}, reject_if=_not_conditions)
 def logical(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a combination of conditions on sizes."""
     return elementwise.logical(ctx, kind, first, second)
@@ -174,7 +177,7 @@ def _rounds_to_digits(node: Node) -> str | None:
     return None
 
 
-@converts_elementwise(ROUNDING, reject_if=_rounds_to_digits)
+@converts_elementwise(table={"kind": ROUNDING}, reject_if=_rounds_to_digits)
 def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: str) -> Any:
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(first).is_floating_point:
@@ -195,8 +198,7 @@ def as_float(ctx: ConversionContext, first: Any) -> Any:
     return types.cast(ctx, first, torch.float32)
 
 
-@converts_elementwise(torch._sym_sqrt, reject_if=_not_numbers)  # type: ignore[attr-defined]
+@converts_elementwise(sym_sqrt, reject_if=_not_numbers)
 def square_root(ctx: ConversionContext, first: Any) -> Any:
     """Converts the square root of a size, in float32."""
-    number = types.cast(ctx, first, torch.float32)
-    return unary.apply(ctx, "SQRT", number)
+    return Formula(ctx, first, torch.float32).sqrt().tensor

@@ -11,6 +11,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import elementwise, types
 from torchtrt_blocks import unary as blocks
 from torchtrt_blocks.checks import STORAGE_DTYPES
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -44,14 +45,14 @@ ROUNDING = {
 """Ops that leave integers as they are."""
 
 
-@converts_elementwise(FLOATING)
+@converts_elementwise(table={"kind": FLOATING})
 def unary_float(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return blocks.apply(ctx, kind, tensor)
 
 
-@converts_elementwise(ROUNDING)
+@converts_elementwise(table={"kind": ROUNDING})
 def rounding(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
@@ -100,7 +101,7 @@ ACCURATE = {
 """Functions that are accurate near 0, computed in float32 or better."""
 
 
-@converts_elementwise(ACCURATE)
+@converts_elementwise(table={"function": ACCURATE})
 def expm1_log1p(
     ctx: ConversionContext, self: NetworkTensor, *, function: Callable[..., NetworkTensor]
 ) -> NetworkTensor:
@@ -143,11 +144,10 @@ def identity(ctx: ConversionContext, self: NetworkTensor, **_: Any) -> NetworkTe
 @converts_elementwise(aten.square.default)
 def square(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a square."""
-    return elementwise.arithmetic(ctx, "PROD", self, self, types.output_dtype(ctx))
+    return (Formula(ctx, self, types.output_dtype(ctx)) ** 2).tensor
 
 
 @converts_elementwise(aten.rsqrt.default)
 def reciprocal_root(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``1 / sqrt``."""
-    tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return blocks.apply(ctx, "RECIP", blocks.apply(ctx, "SQRT", tensor))
+    return Formula(ctx, self, types.output_dtype(ctx)).sqrt().apply("RECIP").tensor

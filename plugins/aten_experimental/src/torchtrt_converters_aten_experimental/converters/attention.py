@@ -22,6 +22,7 @@ from torchtrt.conversion import (
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import attention, elementwise, shape, sizes, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention
 
@@ -63,7 +64,6 @@ def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def scaled_dot_product_attention(
     ctx: ConversionContext,
@@ -89,8 +89,8 @@ def scaled_dot_product_attention(
     if mask is not None:
         mask, keep = _whole_mask(ctx, mask, query, key, dtype)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scaled = elementwise.arithmetic(ctx, "PROD", query, factor, dtype)
-    attended = add_attention(ctx.net, scaled, key, value, is_causal, mask)
+    scaled = Formula(ctx, query) * factor
+    attended = add_attention(ctx.net, scaled.tensor, key, value, is_causal, mask)
     # The layer's result for a query that sees no key is not documented; PyTorch's is 0.
     return attended if keep is None else elementwise.select(ctx, keep, attended, 0.0, dtype)
 
@@ -137,7 +137,6 @@ def _whole_mask(
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any

@@ -20,7 +20,6 @@ from torchtrt.tensorrt import Capability, dtype_name, trt
 from torchtrt_blocks import (
     creation,
     cumulation,
-    elementwise,
     indexing,
     ranking,
     reduction,
@@ -29,9 +28,9 @@ from torchtrt_blocks import (
     sizes,
     slicing,
     types,
-    unary,
 )
 from torchtrt_blocks.checks import sizes_known_before_data
+from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes_from_data import asserted_size
 from torchtrt_converters_aten_experimental import pack
 
@@ -204,10 +203,12 @@ def unfit_unique(node: Node) -> str | None:
 
 
 @pack.converter(
-    {
-        torch.ops.aten._unique2.default: True,
-        torch.ops.aten.unique_consecutive.default: False,
-        torch.ops.aten.unique_dim.default: True,
+    table={
+        "sorts": {
+            torch.ops.aten._unique2.default: True,
+            torch.ops.aten.unique_consecutive.default: False,
+            torch.ops.aten.unique_dim.default: True,
+        }
     },
     requires=Capability.DATA_DEPENDENT_SIZES,
     reject_if=(unfit_unique, unmoved_bytes, sizes_known_before_data, asserted_size),
@@ -243,8 +244,7 @@ def unique(
     inverse = counts = None
     if return_inverse or return_counts:
         number = types.cast(ctx, first, torch.int32)
-        total = cumulation.cumulate(ctx, "SUM", number, 0)
-        ids = elementwise.arithmetic(ctx, "SUB", total, 1, torch.int32)
+        ids = (Formula(ctx, cumulation.cumulate(ctx, "SUM", number, 0)) - 1).tensor
         if return_inverse:
             extents = sizes.sizes_of(ctx, self if dim is None else ids)
             inverse = _as_places(ctx, extents, ids, order)
@@ -278,23 +278,20 @@ def _sort_rows(
     """
     count = sizes.size_of(ctx, rows, 0)
     keys = shape.reshape(ctx, rows, [count, -1], source=ctx.symbolic_shape(rows))
-    mine, theirs = (shape.unsqueeze(ctx, keys, [place]) for place in (1, 0))
-    less, same = (elementwise.combine(ctx, kind, theirs, mine) for kind in ("LESS", "EQUAL"))
-    if ctx.dtype_of(keys).is_floating_point:
-        odd, their_odd = (unary.is_nan(ctx, each) for each in (mine, theirs))
-        number = unary.apply(ctx, "NOT", their_odd)
-        less = elementwise.combine(ctx, "OR", less, elementwise.combine(ctx, "AND", odd, number))
-        same = elementwise.combine(ctx, "OR", same, elementwise.combine(ctx, "AND", odd, their_odd))
-    places = creation.places(ctx, same, 2, torch.float32)
-    differs = elementwise.select(ctx, same, _BEHIND, places, torch.float32)
-    decisive = reduction.reduce(ctx, "MIN", differs, [2], True)
-    here = elementwise.combine(ctx, "EQUAL", decisive, differs)
-    decided = elementwise.combine(ctx, "AND", here, less)
-    before = reduction.any_true(ctx, decided, [2], False)
-    equal = reduction.all_true(ctx, same, [2], False)
+    mine, theirs = (Formula(ctx, keys).unsqueeze(dim) for dim in (1, 0))
+    less, same = theirs < mine, theirs == mine
+    if mine.dtype.is_floating_point:
+        my_nan, their_nan = mine != mine, theirs != theirs
+        less = less | (my_nan & ~their_nan)
+        same = same | (my_nan & their_nan)
+    places = creation.places(ctx, same.tensor, 2, torch.float32)
+    differs = same.where(_BEHIND, places, torch.float32)
+    decisive = reduction.reduce(ctx, "MIN", differs.tensor, [2], True)
+    decided = (differs == decisive) & less
+    before = Formula(ctx, reduction.any_true(ctx, decided.tensor, [2], False))
+    equal = Formula(ctx, reduction.all_true(ctx, same.tensor, [2], False))
     earlier = creation.triangle_mask(ctx, count, count, -1, True)
-    before = elementwise.combine(ctx, "OR", before, elementwise.combine(ctx, "AND", equal, earlier))
-    target = reduction.reduce(ctx, "SUM", types.cast(ctx, before, torch.int32), [1], False)
+    target = (before | (equal & earlier)).cast(torch.int32).sum([1], keep=False).tensor
     indices = creation.places(ctx, target, 0, torch.int32)
     return (
         indexing.scatter_rows(ctx, rows, target, rows),
@@ -309,15 +306,12 @@ _BEHIND = float(1 << 24)
 def _differs_from_before(ctx: ConversionContext, rows: NetworkTensor) -> NetworkTensor:
     """Returns which slices along the first dimension do not equal the one before; the first does not."""
     rank = len(rows.shape)
-    places = creation.places(ctx, rows, 0, torch.int32)
-    places = shape.squeeze(ctx, places, range(1, rank))
-    previous = elementwise.arithmetic(ctx, "SUB", places, 1, torch.int32)
-    previous = elementwise.clamp(ctx, previous, 0, None, torch.int32)
-    before = indexing.gather(ctx, rows, previous, 0)
-    changes = elementwise.compare(ctx, "ne", rows, before)
+    places = shape.squeeze(ctx, creation.places(ctx, rows, 0, torch.int32), range(1, rank))
+    place = Formula(ctx, places)
+    before = indexing.gather(ctx, rows, (place - 1).maximum(0).tensor, 0)
+    changes = (Formula(ctx, rows) != before).tensor
     changes = reduction.any_true(ctx, changes, range(1, rank), False)
-    is_first = elementwise.compare(ctx, "eq", places, 0)
-    return elementwise.combine(ctx, "OR", changes, is_first)
+    return ((place == 0) | changes).tensor
 
 
 def _as_places(

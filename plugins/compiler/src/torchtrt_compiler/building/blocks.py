@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from torch.fx import GraphModule, Node
 
 from torchtrt.callers import warn_caller
-from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import BuildError, ConversionError, ConversionWarning
 from torchtrt.graphs.nodes import remember_resolution, resolution_of
 from torchtrt.registry import Resolution
@@ -29,6 +28,7 @@ from torchtrt_compiler.partitioning.division import split_block
 from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.reporting.partitions import describe_partition, warn_without_engines
 from torchtrt_runtime.reports.report import CompilationReport
+from torchtrt_runtime.size_ranges import Profile
 
 _MOST_UNBUILT_OPS = 8
 """How many ops TensorRT may fail to build before the compilation fails."""

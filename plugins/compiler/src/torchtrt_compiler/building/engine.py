@@ -12,29 +12,25 @@ import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import Profile, engine_profiles
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import Capability, lacking, trt
+from torchtrt.tensorrt import Capability, lacking, supports, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
-from torchtrt.tensorrt.plugins import with_distributions
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import (
-    allow_precisions,
-    create_network,
-    preview_collectives,
-    share_profiles,
-)
+from torchtrt.tensorrt.shims import create_network
+from torchtrt_compiler.building.precisions import allow_precisions
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.partitioning.data_sizes import profile_of_input
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.stripping import check_replaceable, strip
+from torchtrt_kernels.tensorrt_plugins import with_distributions
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.reports.report import BlockReport
+from torchtrt_runtime.size_ranges import Profile, engine_profiles
 
 _FLAGS = {
     "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),
@@ -99,8 +95,8 @@ def build_plan(
         raise BuildError(f"This network is not built: {objection}.")
     config = builder.create_builder_config()
     _add_profiles(builder, config, interpreted)
-    share_profiles(config)
-    preview_collectives(interpreted.network.raw, config)
+    _share_profiles(config)
+    _preview_collectives(interpreted.network.raw, config)
     _apply_settings(config, settings)
     halves = interpreted.context.names_of(torch.float16)
     held = allow_precisions(interpreted.network.raw, config, halves)
@@ -270,3 +266,18 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
 
 def _compatibility(settings: CompilationSettings) -> dict[str, bool]:
     return {"version": settings.version_compatible, "hardware": settings.hardware_compatible}
+
+
+def _share_profiles(config: Any) -> None:
+    """Lets several execution contexts use a profile at a time, which TensorRT 8.6 does only with a flag."""
+    if not supports(Capability.SHARED_PROFILES):
+        config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
+
+
+def _preview_collectives(network: Any, config: Any) -> None:
+    """Lets layers of a network exchange tensors between processes, which TensorRT 10.16 has as a preview feature."""
+    if supports(Capability.SETTLED_COLLECTIVES):
+        return
+    has_layer = supports(Capability.DISTRIBUTED_COLLECTIVES)
+    if has_layer and any(layer.num_ranks > 1 for layer in network):
+        config.set_preview_feature(trt.PreviewFeature.MULTIDEVICE_RUNTIME_10_16, True)

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import BuildError, EngineError, InputError
 from torchtrt.graphs.nodes import draws_random_numbers
 from torchtrt.graphs.symbols import size_at
@@ -31,6 +30,7 @@ from torchtrt_compiler.record import current_record
 from torchtrt_compiler.trial_calls import ProgramInputs, unchanged
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import groups_in
+from torchtrt_runtime.size_ranges import Profile
 
 _MOST_BYTES = 2**31
 """The memory that PyTorch may need on a CPU for the comparison of some sizes."""

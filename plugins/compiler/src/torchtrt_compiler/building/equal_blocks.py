@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import Profile
 from torchtrt.graphs.nodes import draws_random_numbers
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
@@ -17,6 +16,7 @@ from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.partitioning import Partition, extract_blocks
 from torchtrt_runtime.reports.report import BlockReport
+from torchtrt_runtime.size_ranges import Profile
 
 
 @dataclasses.dataclass(frozen=True)

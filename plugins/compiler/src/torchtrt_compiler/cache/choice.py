@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from torchtrt.setting_checks import SWITCHES
+from torchtrt.setting_kinds import SWITCHES
 from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, EngineStore, NoCache
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.inputs import InputProfile
 from torchtrt.settings import CompilationSettings
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.reports.report import BlockReport

@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.info import LOCAL
+from torchtrt.settings import declarations
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
 from torchtrt.torch_internals import OperatorBase
@@ -33,43 +34,6 @@ from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT
 from torchtrt_runtime.processes.groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 from torchtrt_runtime.weights.recipe import digest
-
-_LED_TO_THE_GRAPH = frozenset(
-    {
-        "torch_executed_ops",
-        "torch_executed_modules",
-        "torch_executed_on_failure",
-        "fallback_data_dependent_ops",
-        "min_block_size",
-        "max_engine_bytes",
-        "offload_module_to_cpu",
-        "require_full_compilation",
-        "dryrun",
-        "assume_dynamic_shape_support",
-        "converter_preferences",
-        "disabled_passes",
-        "nccl_in_engines",
-        "async_tensor_parallel",
-        "torch_enabled_decompositions",
-        "torch_disabled_decompositions",
-        "truncate_double",
-        "allow_dequantized_weights",
-        "autocast_excluded_ops",
-        "autocast_excluded_nodes",
-        "cuda_graphs",
-        "inductor",
-        "engine_cache",
-        "tune",
-        "progress",
-        "share_execution_memory",
-        "runtime_cache",
-        "kernel_specialization",
-        "verify",
-        "user_allocation",
-        "target_compute_capabilities",
-    }
-)
-"""Settings whose effect is outside the engine, or in the graph and its resolutions. Any other is part of the key."""
 
 
 class _NoKeyError(Exception):
@@ -91,7 +55,7 @@ def engine_key(request: EngineRequest) -> str | None:
             "settings": {
                 name: value
                 for name, value in settings_to_json(settings).items()
-                if name not in _LED_TO_THE_GRAPH
+                if declarations()[name].in_engine
             },
             "processes": groups_in(request.block),
             "tensorrt": _tensorrt(),

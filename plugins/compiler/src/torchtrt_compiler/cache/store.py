@@ -27,7 +27,7 @@ from torch.fx import GraphModule
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, RefitError, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
-from torchtrt.setting_checks import SWITCHES
+from torchtrt.setting_kinds import SWITCHES
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt_compiler.cache.engines import (
     FOLDER_VARIABLE,

@@ -14,7 +14,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import TensorRTUnavailableError, VerificationError
 from torchtrt.packs import TENSORRTS
 from torchtrt.packs.extensions import installed, module_of
@@ -30,6 +29,7 @@ from torchtrt_compiler.refit import UnwatchedProgram
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.reports.report import VerifiedOutput
+from torchtrt_runtime.size_ranges import Profile
 
 
 @dataclass(frozen=True)

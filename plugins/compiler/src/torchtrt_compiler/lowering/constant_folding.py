@@ -12,12 +12,11 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.contract import constant_of
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import writes
+from torchtrt.graphs.nodes import is_never_folded, writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.aliasing import is_contiguous
-from torchtrt_compiler.lowering.divided_rows import is_cut
 from torchtrt_compiler.torch_internals import like_constructors
 
 GROWTH_LIMIT = 1 << 16
@@ -197,7 +196,7 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     target, result = node.target, node.meta.get("val")
     if not isinstance(target, OpOverload) or not isinstance(result, torch.Tensor):
         return False
-    if is_cut(node):  # as a constant, it would make engines of equal parts different
+    if is_never_folded(node):
         return False
     if writes(node) or torch.Tag.nondeterministic_seeded in target.tags:
         return False

@@ -28,7 +28,14 @@ from torchtrt.errors import (
     UnsupportedDtypeError,
     UnsupportedProgramError,
 )
-from torchtrt.graphs.nodes import inner_graphs, left_in_torch, remember_resolution, writes
+from torchtrt.graphs.nodes import (
+    group_of,
+    inner_graphs,
+    left_in_torch,
+    put_into_group,
+    remember_resolution,
+    writes,
+)
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
@@ -41,7 +48,6 @@ from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
-from torchtrt_compiler.lowering.groups import group_of, put_into_group
 from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.sizes.known import settle_sizes
 from torchtrt_compiler.torch_internals import (

@@ -6,18 +6,18 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
+from torchtrt.graphs.facts import facts_of, take_facts
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OperatorBase, pytree
-from torchtrt_compiler.lowering.async_tensor_parallel import find_division
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
-from torchtrt_compiler.lowering.divided_rows import divide_rows
 from torchtrt_compiler.lowering.pass_checks import Outline, check_pass
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
@@ -49,9 +49,13 @@ def lower(
         if unpacked and not settings.allow_dequantized_weights:
             _warn_of(unpacked)
         record.graph("opened", program.graph_module)
-        if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
-            _run_passes(program, settings)
-    _divide_rows(program, settings, exported.example_inputs, watcher)  # computes no weights
+        has_passes = settings.autocast is not None or not _is_left_to_pytorch(program, settings)
+        if has_passes:
+            _run_passes(program, settings, last=False)
+    if has_passes:
+        facts_of(program.graph_module).examples = _examples(program, exported.example_inputs)
+        _run_passes(program, settings, last=True)  # these compute no weights
+    _gather_facts(program, watcher)
     known = known_sizes(program.guards)
     with watcher.recording():
         program.asked.update(resolve_nodes(program.graph_module, settings, known))
@@ -74,14 +78,25 @@ def _warn_of(unpacked: list[Unpacked]) -> None:
     )
 
 
+def _examples(program: Program, inputs: Any) -> dict[Node, torch.Tensor]:
+    """Returns the tensors that a program was exported with, by their placeholders."""
+    leaves = zip(program.placeholders, pytree.tree_leaves(inputs), strict=True) if inputs else ()
+    return {node: leaf for node, leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
 def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
     ops = {target for target in targets if isinstance(target, OperatorBase)}
     return ops <= settings.torch_executed_ops
 
 
-def _run_passes(program: Program, settings: CompilationSettings) -> None:
+def _run_passes(program: Program, settings: CompilationSettings, last: bool) -> None:
     """Runs the packs' passes, and lists those that changed the graph.
+
+    Args:
+        program: The program, to which this adds the names of the passes.
+        settings: The settings of the compilation.
+        last: Whether to run the passes that run behind those of all packs, or all others.
 
     Raises:
         PackError: A pass raised an error, or broke the graph.
@@ -89,6 +104,8 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
     record = current_record()
     before = Outline(program.graph_module)
     for lowering_pass in enabled_passes(settings):
+        if lowering_pass.last is not last:
+            continue
         lowering_pass.run(program.graph_module, settings)
         after = Outline(program.graph_module)
         if after != before:
@@ -101,28 +118,11 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
         before = after
 
 
-def _divide_rows(
-    program: Program, settings: CompilationSettings, inputs: Any, watcher: ProgramWatcher
-) -> None:
-    """Divides the rows around all-reduces, if ``async_tensor_parallel`` asks for it, and lists what became of each.
-
-    Args:
-        program: The program, to which this adds what became of each.
-        settings: The settings of the compilation.
-        inputs: What the program was exported with.
-        watcher: Gets the weights that have to stay equal in all processes.
-    """
-    if not settings.async_tensor_parallel:
-        return
-    record = current_record()
-    given = zip(program.placeholders, pytree.tree_leaves(inputs), strict=True) if inputs else ()
-    examples = {node: leaf for node, leaf in given if isinstance(leaf, torch.Tensor)}
-    division, outcomes = find_division(program.graph_module, settings, examples)
-    program.divided.extend(outcomes)
-    for line in outcomes:
-        record.decision("rows", line)
-    if division is not None:
-        values = {str(node.target): constant_of(node) for node in division.equal_weights}
-        watcher.keep_equal({name: each for name, each in values.items() if each is not None})
-        divide_rows(program.graph_module, division)
-        record.graph("divided", program.graph_module)
+def _gather_facts(program: Program, watcher: ProgramWatcher) -> None:
+    """Takes from the graph what the passes found out: how rows are divided, and which weights have to stay equal."""
+    facts = take_facts(program.graph_module)
+    program.divided.extend(facts.divided)
+    for line in facts.divided:
+        current_record().decision("rows", line)
+    values = {str(node.target): constant_of(node) for node in facts.equal_weights}
+    watcher.keep_equal({name: value for name, value in values.items() if value is not None})

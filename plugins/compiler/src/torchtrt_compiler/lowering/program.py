@@ -13,7 +13,6 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 
-from torchtrt.conversion.size_ranges import linear_size
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
 from torchtrt.graphs.nodes import assign
@@ -26,6 +25,7 @@ from torchtrt_compiler.sizes.guards import guard_lines, guards_of
 from torchtrt_compiler.sizes.known import known_sizes, settle_sizes
 from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
+from torchtrt_runtime.size_ranges import linear_size
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (

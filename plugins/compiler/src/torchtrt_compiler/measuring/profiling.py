@@ -18,7 +18,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.errors import InputError, kind_of
-from torchtrt.setting_checks import is_integer
+from torchtrt.setting_kinds import is_integer
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.selection import use_module

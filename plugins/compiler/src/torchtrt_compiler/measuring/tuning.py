@@ -30,13 +30,13 @@ from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.cache.engines import NoCache
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
-from torchtrt_compiler.lowering.async_tensor_parallel import IS_DIVIDED
 from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.processes.meetings import SharedFailureError, agreed, failing_together
+from torchtrt_runtime.processes.shifts import IS_DIVIDED
 
 TRIES = 3
 """The number of ops that are tried. Each builds the model anew."""

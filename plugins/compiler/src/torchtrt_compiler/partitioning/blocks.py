@@ -18,11 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, Node
 
-from torchtrt.graphs.nodes import declares_alias, resolution_of
+from torchtrt.graphs.nodes import declares_alias, group_of, resolution_of
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OpOverload
-from torchtrt_compiler.lowering.groups import group_of
 from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
 from torchtrt_runtime.weights.given_weights import written_attributes
 

@@ -10,16 +10,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import (
-    InputProfile,
-    Profile,
-    SizeRange,
-    profile_input,
-    size_bounds,
-)
+from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.graphs.symbols import sizes_from_data
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
+from torchtrt_runtime.size_ranges import Profile, profile_input, size_bounds
 
 
 def has_unbounded_size(node: Node) -> bool:

@@ -15,7 +15,6 @@ from torch.fx import Graph, Node
 
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_compiler.lowering.row_rules import is_product
 from torchtrt_compiler.partitioning.blocks import (
     Partition,
     group_nodes,
@@ -25,7 +24,18 @@ from torchtrt_compiler.partitioning.blocks import (
 from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
 
 aten = torch.ops.aten
-
+_PRODUCTS = frozenset(
+    {
+        aten.mm.default,
+        aten.bmm.default,
+        aten.matmul.default,
+        aten.linear.default,
+        aten.addmm.default,
+        aten.baddbmm.default,
+        aten.scaled_dot_product_attention.default,
+    }
+)
+"""The ops with which TensorRT 8.6 builds a block without convolutions as one node."""
 MOST_HALVES = 18
 """How many float16 tensors an engine of 8.6 may read and write in sum.
 
@@ -105,12 +115,7 @@ def _fitting_halves(nodes: Sequence[Node]) -> int:
         for place, count in enumerate(itertools.accumulate(changes[: len(nodes) + 1]))
         if count <= MOST_HALVES
     )
-    return fitting if any(map(_multiplies, nodes[:fitting])) else len(nodes)
-
-
-def _multiplies(node: Node) -> bool:
-    """Returns whether TensorRT 8.6 builds a block with this node, and without convolutions, as one node."""
-    return is_product(node) or node.target is aten.scaled_dot_product_attention.default
+    return fitting if any(node.target in _PRODUCTS for node in nodes[:fitting]) else len(nodes)
 
 
 def _is_half(node: Node) -> bool:

@@ -175,7 +175,7 @@ class Recorder:
                 memory = frozenset({_memory(tensor)})
                 self._steps.append((step, memory, frozenset({_FIXED})))
 
-    def recipe(self, results: Mapping[str, torch.Tensor]) -> Recipe:
+    def recipe_of(self, results: Mapping[str, torch.Tensor]) -> Recipe:
         """Returns how results follow from sources; those that do not are left out."""
         wanted = {name: each for name, each in results.items() if self.follows(each)}
         steps = slice_steps(self._steps, {_FIXED, *map(_memory, wanted.values())})
@@ -281,7 +281,7 @@ class _Leaving(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class ProgramRecorder:
+class ProgramRecorder(Recorder):
     """The computations of lowering from a program's weights, and of converters from the lowered graph's attributes.
 
     Args:
@@ -304,7 +304,7 @@ class ProgramRecorder:
                 if isinstance(values.get(name), torch.Tensor)
             }
         )
-        self._recorder = Recorder(tensors)
+        super().__init__(tensors)
         self._equal: dict[str, torch.Tensor] = {}
         self._names: dict[Any, list[str]] = {}
         for name, tensor in tensors.items():
@@ -327,10 +327,6 @@ class ProgramRecorder:
             for name, tensor in tensors.items()
         }
 
-    def recording(self) -> Any:
-        """Records lowering, in a ``with`` block."""
-        return self._recorder.recording()
-
     def attributes(self, graph_module: GraphModule) -> dict[str, Any]:
         """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
         values = _tensors_of(graph_module)
@@ -338,23 +334,18 @@ class ProgramRecorder:
             "weights": self.weights,
             "shared": [names for names in self._names.values() if len(names) > 1],
             "overlapping": self._overlapping,
-            "recipe": self._recorder.recipe(values).to_json(),
-            "equal": self._recorder.recipe(self._equal).to_json(),
+            "recipe": self.recipe_of(values).to_json(),
+            "equal": self.recipe_of(self._equal).to_json(),
         }
 
     def keep_equal(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Notes weights that have to be equal in all processes, whatever their values."""
         self._equal.update(weights)
 
-    def moved(self, memory: Mapping[int, torch.Tensor]) -> Any:
-        """Maps memory to other memory in a ``with`` block."""
-        return self._recorder.moved(memory)
-
     def block(self, block: GraphModule) -> BlockRecorder:
         """Returns what records the conversion of a block."""
         values = _tensors_of(block)
-        follows = self._recorder.follows
-        followed = {name: value for name, value in values.items() if follows(value)}
+        followed = {name: value for name, value in values.items() if self.follows(value)}
         return BlockRecorder(followed, self._has_constants)
 
 
@@ -365,7 +356,7 @@ def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
     return {name: value for name, value in found if value is not None}
 
 
-class BlockRecorder:
+class BlockRecorder(Recorder):
     """The computations of converters from the attributes of a block's graph.
 
     Args:
@@ -375,23 +366,15 @@ class BlockRecorder:
 
     def __init__(self, attributes: Mapping[str, torch.Tensor], has_constants: bool = False) -> None:
         self._has_constants = has_constants
-        self._recorder = Recorder(attributes)
+        super().__init__(attributes)
         self._attributes = attributes
-        self._given: dict[str, torch.Tensor] = {}
-        self._constants: dict[str, torch.Tensor] = {}
+        self._named_weights: dict[str, torch.Tensor] = {}
+        self._named_constants: dict[str, torch.Tensor] = {}
         self._has_unseen = False
 
     def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns the attributes that follow from the model's weights, by name."""
         return self._attributes
-
-    def recording(self) -> Any:
-        """Records conversion, in a ``with`` block."""
-        return self._recorder.recording()
-
-    def paused(self) -> Any:
-        """Does not record what TensorRT is given as weights, in a ``with`` block."""
-        return self._recorder.paused()
 
     def name_weights(self, tensor: torch.Tensor, give: Callable[[str], bool]) -> None:
         """Names weights of the network, if they follow from the model's.
@@ -400,19 +383,19 @@ class BlockRecorder:
             tensor: Their values.
             give: Gives them a name, and returns whether they took it.
         """
-        self._has_unseen |= not self._recorder.has_seen(tensor)
-        is_constant = not self._recorder.follows(tensor)
+        self._has_unseen |= not self.has_seen(tensor)
+        is_constant = not self.follows(tensor)
         if is_constant and not (self._has_constants and tensor.numel()):
             return
-        base = "constant" if is_constant else self._recorder.source_name(tensor) or "folded"
+        base = "constant" if is_constant else self.source_name(tensor) or "folded"
         name, count = base, 1
-        while name in self._given or name in self._constants:
+        while name in self._named_weights or name in self._named_constants:
             count += 1
             name = f"{base}#{count}"
         if give(name):
-            (self._constants if is_constant else self._given)[name] = tensor
+            (self._named_constants if is_constant else self._named_weights)[name] = tensor
         elif not is_constant:
-            self._recorder.fix(tensor)
+            self.fix(tensor)
 
     def recipe(self) -> dict[str, Any]:
         """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
@@ -420,13 +403,13 @@ class BlockRecorder:
         Some values of the network may have been made unobserved, as in another thread. Attributes whose
         reads were not observed may have led to them, and must stay unchanged.
         """
-        given = set(map(_memory, self._given.values()))
-        for tensor in self._recorder.unread_sources() if self._has_unseen else ():
+        given = set(map(_memory, self._named_weights.values()))
+        for tensor in self.unread_sources() if self._has_unseen else ():
             if _memory(tensor) not in given:
-                self._recorder.fix(tensor)
-        recipe = self._recorder.recipe(self._given)
-        with self._recorder.paused():
-            for name, tensor in self._constants.items():
+                self.fix(tensor)
+        recipe = self.recipe_of(self._named_weights)
+        with self.paused():
+            for name, tensor in self._named_constants.items():
                 recipe.add_constant(name, encode_tensor(tensor))
         return recipe.to_json()
 

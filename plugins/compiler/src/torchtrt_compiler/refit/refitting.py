@@ -17,18 +17,18 @@ from torchtrt.errors import (
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.torch_internals import pytree
-from torchtrt_compiler.lowering.equal_values import equal_digests
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.checks.usage import UsageChecks
+from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.weights.given_weights import (
     GivenWeights,
     GraphAttributes,
+    copied_attributes,
     form_of,
     inner_tensors,
     is_same,
     named_weights,
-    new_attributes,
     with_tied_names,
     written_attributes,
 )
@@ -142,7 +142,7 @@ def _refit(
         for name, engine in engines.items()
     }
     written = written_attributes(compiled.graph_module.graph)
-    tensors = new_attributes(compiled.graph_module, values)
+    tensors = copied_attributes(compiled.graph_module, values.changed, values.__getitem__)
     if memory is not None:
         for name in written & tensors.keys():
             source = recipe.sources.get(str(recipe.results[name]))

@@ -20,11 +20,11 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
 from torchtrt_compiler.lowering import Program
-from torchtrt_compiler.lowering.async_tensor_parallel import IN_ENGINE
 from torchtrt_compiler.offloading import has_weights_to_offload
 from torchtrt_compiler.partitioning.blocks import Partition
 from torchtrt_compiler.partitioning.division import weight_bytes
 from torchtrt_runtime.processes.groups import collectives_in
+from torchtrt_runtime.processes.shifts import IN_ENGINE
 
 _OF_OPS = (
     "torch_executed_ops",
@@ -135,7 +135,7 @@ def _of_processes(settings: CompilationSettings, program: Program) -> Iterator[s
     if settings.nccl_in_engines and not collectives_in(program.graph_module):
         yield "nccl_in_engines=True, and the program exchanges no tensors."
     if settings.async_tensor_parallel and not program.divided:
-        yield "async_tensor_parallel=True, and the program has no all-reduce."
+        yield "async_tensor_parallel=True, and the program has no all-reduce that the pack distributed divides."
     elif program.divided and all(line.endswith(IN_ENGINE) for line in program.divided):
         yield (
             "async_tensor_parallel=True divides what PyTorch reduces between engines, and engines exchange all tensors "

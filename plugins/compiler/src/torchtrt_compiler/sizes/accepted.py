@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import sympy
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, some_sizes
-from torchtrt.graphs.expressions import CompiledExpression
+from torchtrt.conversion.inputs import SizeRange
+from torchtrt.expressions.values import CompiledExpression
+from torchtrt_runtime.size_ranges import Profile, some_sizes
 
 Values = Mapping[Any, int]
 """A value for each symbol."""

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
@@ -19,6 +19,7 @@ from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
 from torchtrt_runtime.reports.report import NarrowedSize
+from torchtrt_runtime.size_ranges import Profile, linear_size
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.sizes.guards import fixing_lines
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
 
 _KEY = "torchtrt_declared_sizes"
 Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]

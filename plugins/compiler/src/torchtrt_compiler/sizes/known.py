@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch.fx import Graph
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
 

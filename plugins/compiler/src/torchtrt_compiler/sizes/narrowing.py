@@ -12,15 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.callers import warn_caller
-from torchtrt.conversion.size_ranges import (
-    LinearSize,
-    Profile,
-    linear_size,
-    union,
-    union_of_profiles,
-)
 from torchtrt.errors import InputError
-from torchtrt.graphs.expressions import holds
+from torchtrt.expressions.values import holds
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
@@ -32,6 +25,7 @@ from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union, union_of_profiles
 
 _MOST_GROUPS = 8
 """How many groups of excluded sizes a row of the report lists at most."""

@@ -21,8 +21,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, union_of_profiles
-from torchtrt.graphs.expressions import evaluate, holds
+from torchtrt.conversion.inputs import SizeRange
+from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing
@@ -35,6 +35,7 @@ from torchtrt_compiler.torch_internals import (
     exit_autocast,
     is_unbacked,
 )
+from torchtrt_runtime.size_ranges import Profile, union_of_profiles
 
 _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""

@@ -27,14 +27,17 @@ class Diffusers:
 
     weight_loaders = ("load_lora_adapter",)
 
-    def labels(self, value: object) -> frozenset[str]:
-        """Returns what ``save_pretrained`` and ``from_pretrained`` write to a configuration."""
-        kind = getattr(sys.modules.get("diffusers.configuration_utils"), "FrozenDict", None)
-        return _LABELS if kind is not None and isinstance(value, kind) else frozenset()
+    def labels(self, value: Any) -> frozenset[str]:
+        """Returns the labels of a configuration, and the registry of hooks of a module while it has none.
 
-    def is_idle(self, value: Any) -> bool:
-        """Returns whether a registry of hooks has none; models make it in their first call."""
-        kind = getattr(sys.modules.get("diffusers.hooks.hooks"), "HookRegistry", None)
-        if kind is None or type(value) is not kind:
-            return False
-        return not value.hooks and not getattr(value, "_child_registries_cache", None)
+        ``save_pretrained`` and ``from_pretrained`` write these labels. Models make the registry in their first call.
+        """
+        configuration = getattr(
+            sys.modules.get("diffusers.configuration_utils"), "FrozenDict", None
+        )
+        if configuration is not None and isinstance(value, configuration):
+            return _LABELS
+        registry = getattr(value, "_diffusers_hook", None)
+        if registry is None or registry.hooks or getattr(registry, "_child_registries_cache", None):
+            return frozenset()
+        return frozenset({"_diffusers_hook"})

@@ -1,8 +1,8 @@
 """Special functions: gamma, error and Bessel functions, orthogonal polynomials."""
 
-from torchtrt.packs import ConverterPack
+from torchtrt_blocks.registration import CheckedPack
 
-pack = ConverterPack(
+pack = CheckedPack(
     "special",
     api=(1, 0),
     summary="special functions and orthogonal polynomials",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch.fx import Node
 
 from torchtrt.contract import CallingConvention, qualified_function
@@ -28,7 +27,7 @@ from torchtrt_converters_torch_tensorrt.registration import (
     dynamo_tensorrt_converter,
     register_torch_trt_decomposition,
 )
-from torchtrt_converters_torch_tensorrt.torch_internals import HigherOrderOperator, pytree
+from torchtrt_converters_torch_tensorrt.torch_internals import HigherOrderOperator
 
 _REGISTRY = "torch_tensorrt.dynamo.conversion._ConverterRegistry"
 _DECOMPOSITIONS = "torch_tensorrt.dynamo.lowering._decomposition_groups"
@@ -259,9 +258,7 @@ def _call(
     if candidate.arguments is None:
         is_legacy = candidate.calling_convention is CallingConvention.LEGACY
         return candidate.converter(ctx.net if is_legacy else ctx, target, args, kwargs, name)
-    if not candidate.support.keep_constants:
-        args, kwargs = pytree.tree_map_only(torch.Tensor, ctx.tensor, (args, dict(kwargs)))
-    args, kwargs = candidate.arguments.bind(args, kwargs)
+    args, kwargs = candidate.arguments.bind(args, kwargs, ctx.tensor)
     return candidate.converter(ctx, *args, **kwargs)
 
 

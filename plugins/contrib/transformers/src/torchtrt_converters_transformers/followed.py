@@ -6,7 +6,6 @@ Nothing here imports a library: a model of one has imported it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
 from typing import Any
 
 from torchtrt_converters_transformers._pack import pack
@@ -63,12 +62,6 @@ class Peft:
             type(each) in (int, float) for each in scales.values()
         )
         return scales if is_plain else None
-
-    def merged(self, model: Any) -> Hashable:
-        """Returns the adapters that are merged into each layer that has any. PEFT merges them through ``.data``."""
-        layers = (module for module in model.modules() if _is_layer(module))
-        merged = (tuple(vars(layer).get("merged_adapters", ())) for layer in layers)
-        return tuple(adapters for adapters in merged if adapters)
 
 
 def _is_layer(module: object) -> bool:

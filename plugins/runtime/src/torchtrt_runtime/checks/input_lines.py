@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchtrt.conversion.size_ranges import linear_size
 from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
+from torchtrt_runtime.size_ranges import linear_size
 
 
 def input_lines(checks: InputChecks) -> Iterator[str]:

@@ -12,11 +12,12 @@ import sympy
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, kind_of
-from torchtrt.graphs.expressions import holds
+from torchtrt.expressions.values import holds
 from torchtrt_runtime.processes.groups import is_distributed
 from torchtrt_runtime.reports.rows import OTHER_PROGRAM, NarrowedSize, shortened
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
 
 _REMEMBERED = 256

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
+from torchtrt.conversion.inputs import InputProfile, Ranges
 from torchtrt.errors import EngineError
-from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import Capability, supports, to_torch_dtype
 from torchtrt.tensorrt.logging import ErrorLog, unclaimed_errors
-from torchtrt.tensorrt.plugins import take_kernel_error
 from torchtrt.tensorrt.selection import (
     current,
     describe,
@@ -24,6 +22,8 @@ from torchtrt.tensorrt.selection import (
     device_objection,
     use_module,
 )
+from torchtrt_kernels.operators import PluginKey
+from torchtrt_kernels.tensorrt_plugins import take_kernel_error
 from torchtrt_runtime.checks.inputs import make_tensor_matcher, never_matches
 from torchtrt_runtime.modules.execution_memory import ExecutionMemory
 from torchtrt_runtime.modules.loaded_engines import LoadedEngine, load_plan
@@ -35,6 +35,7 @@ from torchtrt_runtime.processes.groups import (
     process_group,
 )
 from torchtrt_runtime.runtime_settings import RuntimeSettings
+from torchtrt_runtime.size_ranges import engine_profiles
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
     device_in_use,

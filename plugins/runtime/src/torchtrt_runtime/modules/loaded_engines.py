@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.logging import logger
-from torchtrt.tensorrt.plugins import provide
+from torchtrt_kernels.operators import PluginKey
+from torchtrt_kernels.tensorrt_plugins import provide
 from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped, restore
 
 

@@ -18,10 +18,10 @@ from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.weights.given_weights import (
     GivenWeights,
     GraphAttributes,
+    copied_attributes,
     inner_tensors,
     is_same,
     named_weights,
-    new_attributes,
     unfit,
     with_tied_names,
     written_attributes,
@@ -122,7 +122,7 @@ def _supply_graph(compiled: CompiledModule, values: GraphAttributes) -> frozense
     """
     module = compiled.graph_module
     written = written_attributes(module.graph)
-    new = new_attributes(module, values)
+    new = copied_attributes(module, values.changed, values.__getitem__)
     if compiled.settings.immutable_weights:  # the file has them, and what the model has written
         wrong = [
             f"{name!r} has other values than those that the model was compiled with"

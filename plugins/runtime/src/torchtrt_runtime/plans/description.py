@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 import torchtrt
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import UnreadableFileError
-from torchtrt.plugins.operators import keys_to_json
-from torchtrt.plugins.sizes import InexpressibleError, to_json
+from torchtrt.expressions.data import InexpressibleError, to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
+from torchtrt_kernels.operators import keys_to_json
 from torchtrt_runtime.checks.inputs import TensorCheck
 from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.modules.compiled import CompiledModule

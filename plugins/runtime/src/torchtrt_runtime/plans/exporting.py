@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
-from torchtrt.graphs.expressions import holds
+from torchtrt.expressions.values import holds
 from torchtrt_runtime.checks.inputs import TensorCheck
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
@@ -18,6 +17,7 @@ from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.files import complete_file
+from torchtrt_runtime.size_ranges import Profile
 
 
 def export_engine(

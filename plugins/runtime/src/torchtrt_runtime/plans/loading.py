@@ -13,15 +13,15 @@ import sympy
 import torch
 from torch.fx import Graph, GraphModule
 
-from torchtrt.conversion.size_ranges import InputProfile, Profile
+from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
-from torchtrt.plugins.operators import keys_from_json
-from torchtrt.plugins.sizes import from_json
+from torchtrt.expressions.data import from_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
-from torchtrt.tensorrt.plugins import provide_all
 from torchtrt.torch_internals import pytree
+from torchtrt_kernels.operators import keys_from_json
+from torchtrt_kernels.tensorrt_plugins import provide_all
 from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
 from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.executors.choice import executor_for
@@ -36,6 +36,7 @@ from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.reports.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.serialization.symbols import SymbolsByName
+from torchtrt_runtime.size_ranges import Profile
 
 
 def engine_module(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion.size_ranges import InputProfile, Ranges, SizeRange
+from torchtrt.conversion.inputs import InputProfile, Ranges, SizeRange
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import to_torch_dtype, trt
 from torchtrt.tensorrt.logging import ErrorLog

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from torchtrt.errors import ProcessGroupError
-from torchtrt_runtime.processes.groups import Processes, places_of, process_group
+from torchtrt_runtime.processes.groups import Processes, places_of, process_group, ranks_of
 from torchtrt_runtime.torch_internals import default_store
 
 Agreed = TypeVar("Agreed")
@@ -281,3 +281,34 @@ def _missing(store: Any, keys: Mapping[int, str]) -> int:
             if not store.check([key]):
                 return rank
     return next(iter(keys))
+
+
+def equal_digests(
+    processes: Processes | None, about: str, digests: Mapping[str, str], group: str | None = None
+) -> dict[str, str | None]:
+    """Returns digests, with None for those that differ; all processes call it together.
+
+    Args:
+        processes: The processes.
+        about: What has the digests.
+        digests: For some names, what is equal for equal values.
+        group: The group whose processes are to be compared; all processes if omitted.
+
+    Raises:
+        ProcessGroupError: Another process does not arrive, or has failed.
+    """
+    ranks = "" if group is None else str(ranks_of(group))
+    given: dict[str, dict[str, str | None]] = {ranks: {**digests}}
+    return agreed(processes, about, given, _in_each_group)[ranks]
+
+
+def _in_each_group(
+    first: dict[str, dict[str, str | None]], second: dict[str, dict[str, str | None]]
+) -> dict[str, dict[str, str | None]]:
+    both = first.keys() & second.keys()
+    return {**first, **second, **{ranks: _in_both(first[ranks], second[ranks]) for ranks in both}}
+
+
+def _in_both(first: dict[str, str | None], second: dict[str, str | None]) -> dict[str, str | None]:
+    pairs = {name: (first.get(name), second.get(name)) for name in {**first, **second}}
+    return {name: one if one == other else None for name, (one, other) in pairs.items()}

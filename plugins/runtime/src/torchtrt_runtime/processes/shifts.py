@@ -28,6 +28,10 @@ from torchtrt_runtime.torch_internals import (
 
 NAMESPACE = "torchtrt_collectives"
 """The namespace of torchtrt's own collectives."""
+IS_DIVIDED = "divided among"
+"""The beginning of the outcome of an all-reduce that ``async_tensor_parallel`` divides."""
+IN_ENGINE = "its engine exchanges the tensor."
+"""Why the rows around an all-reduce stay together: an engine that exchanges tensors lets no other one run."""
 _library = torch.library.Library(NAMESPACE, "DEF")
 _library.define("shift(Tensor input, int distance, str group_name) -> Tensor")
 _lock = threading.Lock()

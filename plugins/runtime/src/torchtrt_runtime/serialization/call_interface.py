@@ -13,9 +13,8 @@ from typing import Any
 import torch
 
 from torchtrt.capability import Capability
-from torchtrt.conversion.size_ranges import union_of_profiles
 from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
-from torchtrt.plugins.sizes import InexpressibleError, from_json, to_json
+from torchtrt.expressions.data import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import pytree
@@ -36,6 +35,7 @@ from torchtrt_runtime.reports.report import (
 )
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
 from torchtrt_runtime.serialization.symbols import SymbolsByName
+from torchtrt_runtime.size_ranges import union_of_profiles
 
 _ROWS = {
     "blocks": BlockReport,

@@ -11,15 +11,16 @@ import numpy as np
 import torch
 from packaging.version import Version
 
-from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
+from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
-from torchtrt.plugins.operators import keys_from_json, keys_to_json
-from torchtrt.plugins.sizes import InexpressibleError, to_json
+from torchtrt.expressions.data import InexpressibleError, to_json
 from torchtrt.tensorrt import selection
-from torchtrt.tensorrt.plugins import provide
+from torchtrt_kernels.operators import keys_from_json, keys_to_json
+from torchtrt_kernels.tensorrt_plugins import provide
 from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import Collective
+from torchtrt_runtime.size_ranges import union
 from torchtrt_runtime.weights.recipe import digest
 from torchtrt_runtime.weights.refitter import Stripped
 

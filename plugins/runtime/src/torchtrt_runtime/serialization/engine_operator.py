@@ -11,7 +11,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torchtrt.errors import EngineError
-from torchtrt.plugins.sizes import check_size, evaluate
+from torchtrt.expressions.data import check_size, evaluate
 from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import load_engine, parse_description

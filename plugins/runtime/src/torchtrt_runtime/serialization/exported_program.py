@@ -26,7 +26,6 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt.conversion.size_ranges import union
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt.graphs.nodes import assign, writes
 from torchtrt.graphs.symbols import shape_env_of
@@ -41,6 +40,7 @@ from torchtrt_runtime.serialization.engine_metadata import (
 )
 from torchtrt_runtime.serialization.pytree_json import unnamed
 from torchtrt_runtime.serialization.written_calls import copy_call, graphs_of, leave_out_notes
+from torchtrt_runtime.size_ranges import union
 from torchtrt_runtime.torch_internals import FakeTensorMode, ValueRanges, load_verifier
 
 RUN = torch.ops.torchtrt.execute_engine.default

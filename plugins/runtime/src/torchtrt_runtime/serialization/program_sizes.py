@@ -1,7 +1,7 @@
 """The sizes in an exported program's file: SymPy's text, which PyTorch's reader evaluates.
 
-Writer and reader take such a text for the data of ``torchtrt.plugins.sizes``: what is no such data is neither written
-nor given to PyTorch.
+Writer and reader take such a text for the data of ``torchtrt.expressions.data``. Text that is no such data is neither
+written nor given to PyTorch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 import re
 
 from torchtrt.errors import UnreadableFileError
-from torchtrt.plugins.sizes import FUNCTIONS, Size, check_size
+from torchtrt.expressions.data import FUNCTIONS, Size, check_size
 
 SYMBOL = re.compile(r"(?:s|zf)[0-9]{1,9}|(?:u|zuf)[0-9]{1,6}")
 """PyTorch's names of sizes and of floats, and of those that depend on data: its reader counts up to the last ones."""

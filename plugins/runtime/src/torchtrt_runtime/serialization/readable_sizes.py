@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
-from torchtrt.plugins.sizes import FUNCTIONS, from_json
+from torchtrt.expressions.data import FUNCTIONS, from_json
 from torchtrt_runtime.serialization.program_sizes import UNREAD, size_of
 
 _WHOLE = frozenset({"floor", "ceiling", *(each for each in FUNCTIONS if each.endswith("ToInt"))})

@@ -7,7 +7,8 @@ from typing import Any
 
 import sympy
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange
+from torchtrt.conversion.inputs import SizeRange
+from torchtrt_runtime.size_ranges import Profile
 
 
 class SymbolsByName(dict[str, Any]):

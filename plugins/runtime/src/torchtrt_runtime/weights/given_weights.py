@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -189,20 +189,28 @@ def unfit(wrong: Sequence[str]) -> RefitError:
     return RefitError(f"The new weights do not fit the model:{listed}\nNothing was changed.")
 
 
-def new_attributes(module: GraphModule, attributes: GraphAttributes) -> dict[str, torch.Tensor]:
-    """Returns new tensors for what PyTorch reads and writes between the engines; they are the compiled model's own."""
-    made: dict[int, torch.Tensor] = {}
+def copied_attributes(
+    module: GraphModule, names: Collection[str], value: Callable[[str], torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Returns copies of values for attributes of a graph, as PyTorch reads and writes them between the engines.
+
+    Args:
+        module: The graph.
+        names: The names of the attributes.
+        value: Returns the value for a name. Names of one tensor get one copy.
+    """
+    copies: dict[int, torch.Tensor] = {}
     tensors = {}
     for node in module.graph.find_nodes(op="get_attr"):
         name = str(node.target)
         old = attrgetter(name)(module)
-        if not isinstance(old, torch.Tensor) or name not in attributes.changed:
+        if not isinstance(old, torch.Tensor) or name not in names:
             continue
-        if id(old) not in made:
-            new = attributes[name].detach().to(old.device).clone()
+        if id(old) not in copies:
+            new = value(name).detach().to(old.device).clone()
             is_parameter = isinstance(old, torch.nn.Parameter)
-            made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
-        tensors[name] = made[id(old)]
+            copies[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
+        tensors[name] = copies[id(old)]
     return tensors
 
 

@@ -12,6 +12,7 @@ from torchtrt.errors import ConversionError, EngineError, RefitError, Unsupporte
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.shims import weights_of
+from torchtrt_runtime.weights.marks import version_of
 from torchtrt_runtime.weights.recipe import Recipe, digest
 
 
@@ -45,10 +46,9 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
         self._marks = {name: self._mark(value) for name, value in values.items()}
 
     def _mark(self, value: torch.Tensor) -> tuple[int, str]:
-        """Returns what changes with a tensor: PyTorch counts no writes to one of inference mode."""
-        is_counted = self._takes_others and not value.is_inference()
-        version = 0 if value.is_inference() else int(value._version)
-        return version, "" if is_counted else digest(value)
+        """Returns what changes with the values of a tensor, wherever they are."""
+        version = version_of(value)
+        return version, "" if self._takes_others and version >= 0 else digest(value)
 
     def __getitem__(self, name: str) -> torch.Tensor:
         """Returns an attribute.

@@ -12,12 +12,10 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer, arg
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_blocks.checks import COMPUTE_DTYPES
-from torchtrt_blocks.registration import Converter, converts_for
+from torchtrt_blocks.registration import Converter
 from torchtrt_converters_distributed import pack
 from torchtrt_converters_distributed.process_groups import group_objection, ranks_of
 from torchtrt_converters_distributed.torch_internals import OpOverload
-
-converts = converts_for(pack)
 
 _DTYPES = COMPUTE_DTYPES - {torch.bool}
 _REDUCTIONS = {"sum": "SUM", "avg": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}
@@ -108,7 +106,7 @@ _CHECKS = {
 def _registers(op: str) -> Callable[[Converter], Converter]:
     """Returns the decorator that registers the converter of a collective."""
     name = f"{_NAMESPACE}.{op}.default"
-    return converts(
+    return pack.converter(
         name,
         dtypes=_DTYPES,
         supports_empty=True,
@@ -161,7 +159,7 @@ def all_to_all_single(
     return _exchange(ctx, input, "ALL_TO_ALL", group_name)
 
 
-@converts(
+@pack.converter(
     f"{_NAMESPACE}.wait_tensor.default",
     dtypes=_DTYPES,
     supports_empty=True,

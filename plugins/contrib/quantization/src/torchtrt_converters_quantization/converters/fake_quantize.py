@@ -64,7 +64,6 @@ def fake_quantize_per_tensor_affine(
     torch.ops.aten.fake_quantize_per_channel_affine.default,
     reject_if=unlike_int8_per_channel,
     supports_dynamic_shapes=True,
-    keep_constants=True,  # the zero points have no place in a network
 )
 def fake_quantize_per_channel_affine(
     ctx: ConversionContext,
@@ -175,7 +174,6 @@ def fake_quantize_with_mask(
     torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default,
     reject_if=(reads_mask, unlike_int8_per_channel),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def fake_quantize_channels_with_mask(
     ctx: ConversionContext,

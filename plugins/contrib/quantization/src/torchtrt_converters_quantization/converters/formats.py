@@ -101,7 +101,6 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
     DEQUANTIZE["FP4"],
     reject_if=(lacks_format, no_weight, no_int4, no_positive_scale, no_blocks),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def dequantize_weight(
     ctx: ConversionContext,
@@ -173,7 +172,6 @@ def unknown_scale(node: Node) -> str | None:
     FAKE_QUANTIZE["FP8"],
     reject_if=(lacks_format, unknown_scale, no_positive_scale),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def fake_quantize(
     ctx: ConversionContext,
@@ -212,7 +210,6 @@ def unfit_blocks(node: Node) -> str | None:
     *FAKE_QUANTIZE_BLOCKS.values(),
     reject_if=(lacks_format, unknown_scale, no_positive_scale, unfit_blocks),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def fake_quantize_blocks(
     ctx: ConversionContext, x: NetworkTensor | torch.Tensor, scale: torch.Tensor | None

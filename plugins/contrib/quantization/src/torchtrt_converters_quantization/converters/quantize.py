@@ -119,7 +119,6 @@ def _limited(
     *QUANTIZE,
     reject_if=(unlike_int8, unlike_range),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def quantize(
     ctx: ConversionContext,
@@ -138,7 +137,6 @@ def quantize(
     *DEQUANTIZE,
     reject_if=(unlike_int8, not_int8_values),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def dequantize(
     ctx: ConversionContext,
@@ -156,7 +154,6 @@ def dequantize(
     QUANTIZE_CHANNELS,
     reject_if=(not_a_weight, unlike_int8, unlike_range),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def quantize_channels(
     ctx: ConversionContext,
@@ -177,7 +174,6 @@ def quantize_channels(
     DEQUANTIZE_CHANNELS,
     reject_if=(not_a_weight, unlike_int8, not_int8_values),
     supports_dynamic_shapes=True,
-    keep_constants=True,
 )
 def dequantize_channels(
     ctx: ConversionContext,

@@ -9,14 +9,11 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, reduction, shape, types
+from torchtrt_blocks import reduction, shape, types
 from torchtrt_blocks.formulas import Formula
-from torchtrt_blocks.registration import converts_for
 from torchtrt_converters_special import pack
 
 aten = torch.ops.aten
-converts = converts_for(pack)
-
 Line = tuple[float, float]
 """A function of the degree: what it is at 0, and by how much it grows."""
 
@@ -71,7 +68,7 @@ POLYNOMIALS = {
 _WIDE = torch.float32
 
 
-@converts(POLYNOMIALS, keep_constants=True)
+@pack.converter(table={"family": POLYNOMIALS})
 def polynomial(
     ctx: ConversionContext,
     x: Operand,
@@ -118,9 +115,9 @@ def _steps(ctx: ConversionContext, degree: Formula) -> NetworkTensor:
     highest = degree.tensor
     if rank:
         highest = reduction.reduce(ctx, "MAX", highest, range(rank), True)
-    steps = (Formula(ctx, highest) + -1.0).apply("CEIL").tensor
-    steps = types.cast(ctx, shape.squeeze(ctx, steps, range(rank)), torch.int32)
-    return elementwise.arithmetic(ctx, "MAX", steps, 0, torch.int32)
+    steps = (Formula(ctx, highest) + -1.0).ceil().tensor
+    count = Formula(ctx, shape.squeeze(ctx, steps, range(rank)), torch.int32)
+    return count.maximum(0).tensor
 
 
 def _line(k: Formula, line: Line) -> Any:

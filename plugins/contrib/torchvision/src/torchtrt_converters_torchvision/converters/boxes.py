@@ -9,18 +9,8 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add, arguments_of, value_of
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_blocks import (
-    creation,
-    elementwise,
-    indexing,
-    ranking,
-    reduction,
-    shape,
-    sizes,
-    slicing,
-    types,
-    unary,
-)
+from torchtrt_blocks import creation, indexing, ranking, shape, sizes, slicing, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_torchvision import pack
 
 LIMIT = 8192
@@ -85,28 +75,20 @@ def nms(
 
 def _overlaps(ctx: ConversionContext, boxes: NetworkTensor, threshold: float) -> NetworkTensor:
     """Returns whether a box (row) overlaps one behind it (column) by more than the threshold: bool, ``(n, n)``."""
-    left, top, right, bottom = (slicing.select(ctx, boxes, 1, place) for place in range(4))
+    corners = (Formula(ctx, slicing.select(ctx, boxes, 1, column)) for column in range(4))
+    left, top, right, bottom = corners
 
-    def each_with_each(kind: str, values: NetworkTensor) -> NetworkTensor:
-        rows, columns = shape.unsqueeze(ctx, values, [1]), shape.unsqueeze(ctx, values, [0])
-        return elementwise.combine(ctx, kind, rows, columns)
+    def shared_extent(low: Formula, high: Formula) -> Formula:
+        first = low.unsqueeze(1).maximum(low.unsqueeze(0))
+        last = high.unsqueeze(1).minimum(high.unsqueeze(0))
+        return (last - first).maximum(0.0)
 
-    def extent(low: NetworkTensor, high: NetworkTensor) -> NetworkTensor:
-        first, last = each_with_each("MAX", low), each_with_each("MIN", high)
-        length = elementwise.combine(ctx, "SUB", last, first)
-        return elementwise.arithmetic(ctx, "MAX", length, 0.0, torch.float32)
-
-    width = elementwise.combine(ctx, "SUB", right, left)
-    height = elementwise.combine(ctx, "SUB", bottom, top)
-    area = elementwise.combine(ctx, "PROD", width, height)
-    shared = elementwise.combine(ctx, "PROD", extent(left, right), extent(top, bottom))
-    union = elementwise.combine(ctx, "SUB", each_with_each("SUM", area), shared)
-    ratio = elementwise.combine(ctx, "DIV", shared, union)
-    limit = types.operand(ctx, _float32_at_most(threshold), torch.float32, 2)
-    beyond = elementwise.combine(ctx, "GREATER", ratio, limit)
+    area = (right - left) * (bottom - top)
+    shared = shared_extent(left, right) * shared_extent(top, bottom)
+    union = area.unsqueeze(1) + area.unsqueeze(0) - shared
+    beyond = shared / union > _float32_at_most(threshold)
     count = sizes.size_of(ctx, boxes, 0)
-    behind = creation.triangle_mask(ctx, count, count, 1, False)
-    return elementwise.combine(ctx, "AND", beyond, behind)
+    return (beyond & creation.triangle_mask(ctx, count, count, 1, False)).tensor
 
 
 def _float32_at_most(number: float) -> float:
@@ -129,16 +111,12 @@ def _greedy(ctx: ConversionContext, overlaps: NetworkTensor) -> NetworkTensor:
     now = loop.add_recurrence(creation.full(ctx, 1.0, [1, count], torch.float32))
     before = loop.add_recurrence(creation.full(ctx, 0.0, [1, count], torch.float32))
     staying = now.get_output(0)
-    equal = elementwise.combine(ctx, "EQUAL", staying, before.get_output(0))
-    changed = types.cast(ctx, unary.apply(ctx, "NOT", equal), torch.float32)
-    changes = reduction.reduce(ctx, "SUM", changed, [0, 1], False)  # 0 of no boxes
-    going = elementwise.compare(ctx, "gt", changes, 0.0)
-    loop.add_trip_limit(going, trt.TripLimit.WHILE)
+    changed = (Formula(ctx, staying) != before.get_output(0)).cast(torch.float32)
+    changes = changed.sum([0, 1], keep=False)  # 0 of no boxes
+    loop.add_trip_limit((changes > 0.0).tensor, trt.TripLimit.WHILE)
     none = trt.MatrixOperation.NONE
-    hits = add(ctx, "matrix_multiply", staying, none, suppress, none)
-    zero = types.operand(ctx, 0.0, torch.float32, 2)
-    free = elementwise.combine(ctx, "EQUAL", hits, zero)
-    now.set_input(1, types.cast(ctx, free, torch.float32))
+    hits = Formula(ctx, add(ctx, "matrix_multiply", staying, none, suppress, none))
+    now.set_input(1, (hits == 0.0).cast(torch.float32).tensor)
     before.set_input(1, add(ctx, "identity", staying))
     last = loop.add_loop_output(staying, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
     return types.cast(ctx, shape.squeeze(ctx, last, [0]), torch.bool)

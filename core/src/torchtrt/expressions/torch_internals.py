@@ -1,0 +1,90 @@
+"""The parts of PyTorch without a public name that symbolic sizes need.
+
+Functions import the slow modules, which exporting has imported before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+
+def is_certain(expression: Any, value: object) -> bool:
+    """Returns whether an expression has a value for all sizes.
+
+    PyTorch's minimum and maximum are quick, and keep what SymPy's own simplify: ``min(8 * s, 32 * s)`` is ``8 * s``.
+    """
+    import sympy
+    from torch.utils._sympy.functions import Max, Min
+
+    exact = expression.replace(Min, sympy.Min).replace(Max, sympy.Max)
+    return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
+
+
+@functools.cache
+def _size_classes(names: tuple[str, ...]) -> dict[str, Any]:
+    """Returns SymPy's and PyTorch's classes of the functions of sizes, by name, as far as this PyTorch has them."""
+    import sympy
+    from sympy.functions.elementary.piecewise import ExprCondPair
+    from torch.utils._sympy import functions
+
+    homes = (functions, sympy)
+    found = {
+        name: next((getattr(home, name) for home in homes if hasattr(home, name)), None)
+        for name in names
+    }
+    return {name: each for name, each in found.items() if each} | {"ExprCondPair": ExprCondPair}
+
+
+@functools.cache
+def names_of_size_classes(names: tuple[str, ...]) -> Mapping[type, str]:
+    """Returns the names of the functions of sizes, by SymPy's and PyTorch's classes.
+
+    PyTorch has a minimum, a maximum and a remainder of its own, and reads them from files as SymPy's.
+    """
+    import sympy
+
+    own = {each: name for name, each in _size_classes(names).items()}
+    return own | {sympy.Max: "Max", sympy.Min: "Min", sympy.Mod: "PythonMod"}
+
+
+def expression_of(data: Any, symbol: Callable[[Any], Any], names: tuple[str, ...]) -> Any:
+    """Returns the SymPy expression of a size that ``torchtrt.expressions.data`` has checked.
+
+    Args:
+        data: The size.
+        symbol: From what stands for a symbol to the symbol.
+        names: The names of the functions of sizes.
+    """
+    import sympy
+
+    match data:
+        case int():
+            return sympy.Integer(data)
+        case ["symbol", place]:
+            return symbol(place)
+        case ["bool" | "float", value]:
+            return sympy.sympify(value)
+        case ["rational", numerator, denominator]:
+            return sympy.Rational(numerator, denominator)
+    name, *operands = data
+    return _size_classes(names)[name](*(expression_of(each, symbol, names) for each in operands))
+
+
+def unary(name: str) -> Callable[[Any], Any]:
+    """Returns a function of ``math`` that accepts symbolic numbers, where PyTorch has one for them."""
+    function: Callable[[Any], Any] = getattr(torch, f"_sym_{name}", None) or getattr(math, name)
+    return function
+
+
+def is_non_overlapping_and_dense(*sizes_and_strides: Any) -> int:
+    """Returns whether a tensor of these sizes and strides, one after the other, is dense in memory: 1 or 0."""
+    from torch.fx.experimental.symbolic_shapes import eval_is_non_overlapping_and_dense
+
+    half = len(sizes_and_strides) // 2
+    sizes, strides = sizes_and_strides[:half], sizes_and_strides[half:]
+    return int(eval_is_non_overlapping_and_dense(list(sizes), list(strides)))

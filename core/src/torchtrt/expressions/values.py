@@ -1,0 +1,61 @@
+"""The values of SymPy's expressions of sizes: one evaluation for all that torchtrt decides about sizes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torchtrt.expressions.data import evaluate as evaluate_data
+from torchtrt.expressions.data import to_json
+
+
+class CompiledExpression(NamedTuple):
+    """An expression as data, which is evaluated by Python's operators.
+
+    Attributes:
+        expression: The expression, or condition.
+        symbols: Its symbols.
+        data: The expression as ``torchtrt.expressions.data`` describes it, with its symbols as they are.
+    """
+
+    expression: Any
+    symbols: tuple[Any, ...]
+    data: Any
+
+    @classmethod
+    @functools.lru_cache(maxsize=4096)
+    def of(cls, expression: Any) -> CompiledExpression:
+        """Returns an expression that can be evaluated.
+
+        Raises:
+            InexpressibleError: It has a function that is none of sizes.
+        """
+        symbols = tuple(sorted(expression.free_symbols, key=str))
+        return cls(expression, symbols, to_json(expression, lambda symbol: symbol))
+
+    def value(self, values: Mapping[Any, Any]) -> Any:
+        """Returns the value for values of the symbols: numbers, or symbolic sizes. Remainders are Python's.
+
+        Raises:
+            KeyError: A symbol has no value.
+            ArithmeticError: It divides by zero, or a number is too large.
+        """
+        return evaluate_data(self.data, values.__getitem__)
+
+    def holds(self, values: Mapping[Any, int]) -> bool:
+        """Returns whether a condition is true. It is not where a symbol, or the condition, has no value."""
+        try:
+            return bool(self.value(values))
+        except (KeyError, ArithmeticError):
+            return False
+
+
+def evaluate(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns the value of an expression; see ``CompiledExpression.value``."""
+    return CompiledExpression.of(expression).value(values)
+
+
+def holds(condition: Any, values: Mapping[Any, int]) -> bool:
+    """Returns whether a condition is true; see ``CompiledExpression.holds``."""
+    return CompiledExpression.of(condition).holds(values)

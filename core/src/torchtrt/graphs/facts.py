@@ -1,0 +1,39 @@
+"""What the compiler and lowering passes tell each other of a program, beside its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import GraphModule, Node
+
+_FACTS = "torchtrt_facts"
+
+
+@dataclass
+class ProgramFacts:
+    """Facts about a program.
+
+    Attributes:
+        examples: The tensors that the program was exported with, by their placeholders.
+        equal_weights: The weights that must stay equal in all processes of the program. Passes add to them.
+        divided: What ``async_tensor_parallel`` does with each all-reduce: sentences for the report. A pass adds them.
+    """
+
+    examples: Mapping[Node, torch.Tensor] = field(default_factory=dict)
+    equal_weights: set[Node] = field(default_factory=set)
+    divided: list[str] = field(default_factory=list)
+
+
+def facts_of(graph_module: GraphModule) -> ProgramFacts:
+    """Returns the facts about a program in lowering; a graph that is in no compilation has none yet."""
+    facts: ProgramFacts = graph_module.meta.setdefault(_FACTS, ProgramFacts())
+    return facts
+
+
+def take_facts(graph_module: GraphModule) -> ProgramFacts:
+    """Returns the facts about a program, whose passes have run, and removes them from the graph."""
+    facts = facts_of(graph_module)
+    del graph_module.meta[_FACTS]
+    return facts

@@ -1,0 +1,1 @@
+"""Asynchronous tensor parallelism: the rows around all-reduces, divided among the processes."""
