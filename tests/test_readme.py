@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The code and the commands of the README work as they stand there."""
 
 import os
 import re
