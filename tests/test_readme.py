@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The code and the commands of the README work as they stand there."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def blocks(language):
 
 def test_the_pack_in_the_readme_works(tmp_path):
     """The module and the entry point, copied from the page, convert the op on every version."""
-    (code,) = (block for block in blocks("python") if "ConverterPack(" in block)
+    (code,) = (block for block in blocks("python") if "Pack(" in block)
     (entry_point,) = blocks("toml")
     package = tmp_path / "torchtrt_converters_hello"
     package.mkdir()

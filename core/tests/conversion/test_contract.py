@@ -1,4 +1,4 @@
-"""What a converter receives, what the network refuses, what a converter may return, and who is blamed."""
+"""The arguments of converters, refused layers, results of converters, and the pack that an error names."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_keyword_of_python_takes_an_underscore() -> None:
 
 
 def test_one_function_serves_ops_that_differ() -> None:
-    """What an op lacks has a default; what is not looked at goes into the rest."""
+    """A parameter that an op lacks has a default; the rest collects the other arguments."""
     pack = ConverterPack("vision")
 
     @pack.converter(aten.sum.default, aten.sum.dim_IntList)
@@ -286,7 +286,7 @@ def test_a_refused_layer_raises_where_it_is_added_with_tensorrts_words() -> None
 
 
 def test_layers_are_named_after_op_node_part_and_kind_and_never_twice() -> None:
-    """What a converter does not name; and what it names twice."""
+    """Layers that a converter does not name, or names twice."""
     names: list[str] = []
 
     def relu(ctx: Any, self: Any) -> Any:

@@ -66,7 +66,7 @@ def test_a_converter_that_is_not_enabled_is_not_registered() -> None:
 
 
 def test_a_registration_carries_every_argument() -> None:
-    """What the author declares about a converter arrives in its ConverterSupport."""
+    """All that the author declares about a converter arrives in its ConverterSupport."""
     pack = ConverterPack("vision")
 
     pack.add(

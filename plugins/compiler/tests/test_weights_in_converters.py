@@ -107,7 +107,7 @@ def test_a_converter_may_compute_with_weights_in_any_way(fresh):
 
 
 def test_what_a_converter_computes_in_another_thread_is_right_or_refused(fresh):
-    """What happens there is not observed: the weight must stay what it is, and others need not."""
+    """Nothing observes that thread: the weight must stay as it is, and others need not."""
     code = (
         "import torch, torchtrt\n"
         "from concurrent.futures import ThreadPoolExecutor\n"

@@ -6,8 +6,15 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt_blocks import creation, merging, shape, sizes, slicing
-from torchtrt_blocks.formulas import Formula
+from torchtrt_blocks import (
+    creation,
+    elementwise,
+    merging,
+    shape,
+    sizes,
+    slicing,
+    unary,
+)
 
 _LONGEST = 2**31 - 1
 """The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
@@ -65,10 +72,12 @@ def _by_doubling_up_to(
     dtype, step = ctx.dtype_of(tensor), 1
     places = creation.places(ctx, tensor, dim, torch.int32)
     while step < most:
-        moved = (Formula(ctx, shape.flatten(ctx, places)) - step).maximum(0)
-        earlier = add(ctx, "gather", tensor, moved.tensor, dim)
+        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, places), step, torch.int32)
+        moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
+        earlier = add(ctx, "gather", tensor, moved, dim)
         merged = merging.merge(ctx, kind, tensor, earlier)
-        tensor = (Formula(ctx, places) > step - 1).where(merged, tensor, dtype).tensor
+        is_later = elementwise.compare(ctx, "gt", places, step - 1)
+        tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
         step *= 2
     return tensor
 
@@ -111,10 +120,10 @@ def extremes(
     """
     dim %= len(tensor.shape)
     best = cumulate(ctx, kind, tensor, dim, size)
-    x = Formula(ctx, tensor)
-    found = x == best
-    if x.dtype.is_floating_point:
-        found = found | (x != x)
+    found = elementwise.combine(ctx, "EQUAL", tensor, best)
+    if ctx.dtype_of(tensor).is_floating_point:
+        nan = unary.is_nan(ctx, tensor)
+        found = elementwise.combine(ctx, "OR", found, nan)
     places = creation.places(ctx, tensor, dim, torch.int32)
-    marked = found.where(places, 0, torch.int32)
-    return best, cumulate(ctx, "MAX", marked.tensor, dim, size)
+    marked = elementwise.select(ctx, found, places, 0, torch.int32)
+    return best, cumulate(ctx, "MAX", marked, dim, size)

@@ -11,6 +11,7 @@ from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_blocks import (
     creation,
+    elementwise,
     indexing,
     integer_reduction,
     padding,
@@ -19,8 +20,8 @@ from torchtrt_blocks import (
     sizes,
     slicing,
     types,
+    unary,
 )
-from torchtrt_blocks.formulas import Formula
 
 LIMIT = 3840
 """The maximum number of elements that TensorRT ranks."""
@@ -50,22 +51,32 @@ def first_extreme(
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bool:
         tensor, dtype = types.cast(ctx, tensor, torch.int32), torch.int32
-    x = Formula(ctx, tensor)
     if types.is_integer(dtype) and not supports(Capability.INTEGER_REDUCTION):
         found = _found_by_halves(ctx, kind, tensor, dim)
     else:
-        found = x == reduction.reduce(ctx, kind, tensor, [dim], True)
+        best = reduction.reduce(ctx, kind, tensor, [dim], True)
+        found = elementwise.combine(ctx, "EQUAL", tensor, best)
     # float32 holds every index, and every TensorRT reduces it exactly.
-    places = Formula(ctx, creation.places(ctx, tensor, dim, torch.float32))
-    candidates = found.where(places, _NO_PLACE)
+    places = creation.places(ctx, tensor, dim, torch.float32)
     if not dtype.is_floating_point:
-        return candidates.min([dim]).cast(torch.int32).tensor
+        candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+        first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
+        return types.cast(ctx, first, torch.int32)
     # What is NaN comes before the best: its place counts from below 0.
-    first = (x == x).where(candidates, places - _NO_PLACE).min([dim])
-    return (first < 0).where(first + _NO_PLACE, first).cast(torch.int32).tensor
+    early = elementwise.arithmetic(ctx, "SUB", places, _NO_PLACE, torch.float32)
+    candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
+    candidates = elementwise.select(ctx, number, candidates, early, torch.float32)
+    first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
+    negative = elementwise.compare(ctx, "lt", first, 0)
+    moved = elementwise.arithmetic(ctx, "SUM", first, _NO_PLACE, torch.float32)
+    index = elementwise.select(ctx, negative, moved, first, torch.float32)
+    return types.cast(ctx, index, torch.int32)
 
 
-def _found_by_halves(ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int) -> Formula:
+def _found_by_halves(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns which int32 numbers are extreme where TensorRT reduces in float32.
 
     They are extreme in their upper half, and of these in the lower. The halves are not put together
@@ -73,9 +84,11 @@ def _found_by_halves(ctx: ConversionContext, kind: str, tensor: NetworkTensor, d
     """
     high, low = integer_reduction.cut(ctx, tensor, 1 << 16)
     best = reduction.reduce(ctx, kind, high, [dim], True)
+    among = elementwise.combine(ctx, "EQUAL", high, best)
     worst = -1 if kind == "MAX" else 1 << 16
-    candidates = (Formula(ctx, high) == best).where(low, worst, torch.int32)
-    return candidates == reduction.reduce(ctx, kind, candidates.tensor, [dim], True)
+    candidates = elementwise.select(ctx, among, low, worst, torch.int32)
+    best = reduction.reduce(ctx, kind, candidates, [dim], True)
+    return elementwise.combine(ctx, "EQUAL", candidates, best)
 
 
 _NO_PLACE = float(1 << 23)
@@ -137,10 +150,11 @@ def _ranked(ctx: ConversionContext, tensor: NetworkTensor, largest: bool) -> Net
     dtype, numbers = ctx.dtype_of(tensor), torch.finfo(types.effective_dtype(ctx, tensor))
     end = types.operand(ctx, numbers.min if largest else numbers.max, dtype, len(tensor.shape))
     # TensorRT's MAX and MIN return the second operand where the first is NaN.
-    x, limit = Formula(ctx, tensor), Formula(ctx, end)
     if not largest:
-        return x.minimum(limit).tensor
-    return (x == x).where(x.maximum(limit), math.inf, dtype).tensor
+        return elementwise.combine(ctx, "MIN", tensor, end)
+    finite = elementwise.combine(ctx, "MAX", tensor, end)
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
+    return elementwise.select(ctx, number, finite, math.inf, dtype)
 
 
 def sort(
@@ -196,7 +210,7 @@ def _sort_from_both_ends(
     front = top_k(ctx, tensor, LIMIT, dim, descending)
     reverse = padding.flip(ctx, tensor, [dim])
     back = top_k(ctx, reverse, size - LIMIT, dim, not descending)
-    last = (size - 1 - Formula(ctx, back[1])).tensor
+    last = elementwise.arithmetic(ctx, "SUB", size - 1, back[1], torch.int32)
     results = []
     for first, second in ((front[0], back[0]), (front[1], last)):
         ordered = padding.flip(ctx, second, [dim])
@@ -213,20 +227,31 @@ def _sort_by_counting(
         number = types.cast(ctx, tensor, torch.int32)
         values, indices = _sort_by_counting(ctx, number, dim, descending)
         return types.cast(ctx, values, torch.bool), indices
-    x = Formula(ctx, tensor)
-    mine, theirs = x.unsqueeze(dim + 1), x.unsqueeze(dim)
-    before, equal = theirs > mine if descending else theirs < mine, theirs == mine
+    mine = shape.unsqueeze(ctx, tensor, [dim + 1])
+    theirs = shape.unsqueeze(ctx, tensor, [dim])
+    kind = "GREATER" if descending else "LESS"
+    before = elementwise.combine(ctx, kind, theirs, mine)
+    equal = elementwise.combine(ctx, "EQUAL", theirs, mine)
     if dtype.is_floating_point:  # what is NaN is above all numbers
-        my_number, their_number = mine == mine, theirs == theirs
+        my_number, their_number = (
+            elementwise.combine(ctx, "EQUAL", each, each)
+            for label, each in (("my", mine), ("their", theirs))
+        )
         lower, upper = (my_number, their_number) if descending else (their_number, my_number)
-        # The upper is NaN and the lower is not: neither of the comparisons holds then.
-        before = before | (lower & ~upper)
-        equal = equal | ~(my_number | their_number)
+        # The upper is none and the lower is: neither of the comparisons holds then.
+        beyond = elementwise.combine(ctx, "AND", lower, _none(ctx, upper))
+        before = elementwise.combine(ctx, "OR", before, beyond)
+        either = elementwise.combine(ctx, "OR", my_number, their_number)
+        neither = _none(ctx, either)
+        equal = elementwise.combine(ctx, "OR", equal, neither)
     size = sizes.size_of(ctx, tensor, dim)
     earlier = creation.triangle_mask(ctx, size, size, -1, True)
     others = [place for place in range(rank + 1) if place not in (dim, dim + 1)]
-    before = before | (equal & shape.unsqueeze(ctx, earlier, others))
-    target = before.cast(torch.int32).sum([dim + 1], keep=False).tensor
+    earlier = shape.unsqueeze(ctx, earlier, others)
+    tie = elementwise.combine(ctx, "AND", equal, earlier)
+    before = elementwise.combine(ctx, "OR", before, tie)
+    number = types.cast(ctx, before, torch.int32)
+    target = reduction.reduce(ctx, "SUM", number, [dim + 1], False)
     extents = sizes.sizes_of(ctx, tensor)
     places = creation.places(ctx, tensor, dim, torch.int32)
     places = shape.expand(ctx, places, extents)
@@ -234,3 +259,7 @@ def _sort_by_counting(
         indexing.scatter_elements(ctx, tensor, target, tensor, dim),
         indexing.scatter_elements(ctx, places, target, places, dim),
     )
+
+
+def _none(ctx: ConversionContext, number: NetworkTensor) -> NetworkTensor:
+    return unary.apply(ctx, "NOT", number)

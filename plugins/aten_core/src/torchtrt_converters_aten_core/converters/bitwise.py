@@ -111,7 +111,6 @@ def _shift(
     """
     dtype = engine_dtype(dtype)
     width = 8 * dtype.itemsize
-    number = Formula(ctx, tensor, dtype)
 
     def chosen(table: list[int]) -> NetworkTensor | torch.Tensor:
         values = torch.tensor(table, dtype=dtype)
@@ -124,13 +123,14 @@ def _shift(
     if left:
         sign = -(1 << (width - 1))
         powers = [*(1 << place for place in range(width - 1)), sign, 0]
-        return (number * chosen(powers)).tensor
+        return elementwise.arithmetic(ctx, "PROD", tensor, chosen(powers), dtype)
     counts = [*range(width), width - 1]
     # No power of two that a signed number holds is as large as its width: two quotients in turn.
     halves = [count // 2 for count in counts]
     half = chosen([1 << part for part in halves])
     rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)])
-    return (number // half // rest).tensor
+    part = elementwise.floor_divide(ctx, tensor, half, dtype)
+    return elementwise.floor_divide(ctx, part, rest, dtype)
 
 
 def _inside(ctx: ConversionContext, amount: NetworkTensor, width: int) -> NetworkTensor:
