@@ -214,7 +214,7 @@ CACHE = Kind(_is_folder_or_switch, "True or False (without quotes), None or a fo
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is known of a setting beside its name, its type and its default.
+    """The facts about a setting beside its name, its type and its default.
 
     Attributes:
         section: The part of the documentation that has it.

@@ -63,8 +63,8 @@ calls = functools.partial(setting, "Calls")
 class CompilationSettings:
     """The settings of one compilation, checked when they are made.
 
-    Each is declared once: its part of the documentation, its default, its usable values, whether an engine of a given
-    graph follows from it, and the page that shows how to use it. docs/settings.md is written from these declarations.
+    Each is declared once, with its part of the documentation, its default, its usable values and the page about it. The
+    declaration also says whether an engine of a given graph follows from it. docs/settings.md has these declarations.
 
     Attributes:
         torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet, ``"aten.add"``,

@@ -1,4 +1,4 @@
-"""What the compiler and lowering passes tell each other of a program, beside its graph."""
+"""The facts about a program that the compiler and lowering passes exchange, beside its graph."""
 
 from __future__ import annotations
 

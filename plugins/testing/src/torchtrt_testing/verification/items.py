@@ -95,7 +95,7 @@ def neighbours(item: str) -> dict[str, Item]:
 
 
 MISSING: dict[str, str] = {}
-"""The packs whose cases or architectures could not be imported, with the reason: a library may be missing."""
+"""The packs whose cases or architectures, or PyTorch's samples, could not be imported, with the reason."""
 
 
 def _read(read: Callable[[str], tuple[Any, ...]], pack: str) -> tuple[Any, ...]:
@@ -188,9 +188,10 @@ def _check_architecture(
 def _samples() -> Mapping[str, Item]:
     if engine_device() is None:  # samples are compared, or nothing
         return {}
+    sampled = _read(lambda _: tuple(ops().items()), "PyTorch's samples")
     return {
         f"{name} {_name_of(dtype)}": Item("", (name,), _name_of(dtype))
-        for name, op in ops().items()
+        for name, op in sampled
         for dtype in DTYPES
         if op.supports_dtype(dtype, "cpu")
     }

@@ -26,8 +26,8 @@ class VerificationReport:
     Attributes:
         machine: What outcomes depend on: versions, hardware, packs and settings.
         rows: A row for each item that ran: its ``item``, ``pack``, ``ops`` and ``dtype``, its ``outcome`` and
-            ``message``, whether it ``disagrees``, and the ``seconds``. If the TensorRT in use is not the reference,
-            ``reference`` has the outcome there.
+            ``message``, whether it ``disagrees``, and the ``seconds``. Where the TensorRT in use is not the reference,
+            the row has the outcome on the reference as ``reference``.
         left: The IDs of the items that did not run.
         missing: The packs whose cases cannot be imported, with the reason.
         selection: The options that chose the items; empty for all of them.

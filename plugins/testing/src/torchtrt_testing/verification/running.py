@@ -83,7 +83,12 @@ def verify(  # noqa: PLR0913  (the options of the command)
     machine = describe_machine(settings)
     items = chosen(parts, packs, ops, cases)
     if not items:
-        raise SettingsError("No case fits: `torchtrt converters` lists the ops and packs.")
+        missing = "".join(
+            f" {source} cannot be imported: {why}." for source, why in MISSING.items()
+        )
+        raise SettingsError(
+            f"No case fits: `torchtrt converters` lists the ops and packs.{missing}"
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = _Outcomes(folder / f"outcomes-{digest(machine)}.jsonl", items, again=set(cases))
