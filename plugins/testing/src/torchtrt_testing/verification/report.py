@@ -25,9 +25,9 @@ class VerificationReport:
 
     Attributes:
         machine: What outcomes depend on: versions, hardware, packs and settings.
-        rows: A row for each item that ran: its ``item``, ``pack``, ``ops`` and ``dtype``, its ``outcome`` and
-            ``message``, whether it ``disagrees``, and the ``seconds``. Where the TensorRT in use is not the reference,
-            the row has the outcome on the reference as ``reference``.
+        rows: A row for each item that ran. It has the ``item``, its ``pack``, ``ops`` and ``dtype``, and the
+            ``outcome`` with its ``message`` and ``seconds``. ``disagrees`` is a bool. ``reference`` is the outcome on
+            the reference, unless that is the TensorRT in use.
         left: The IDs of the items that did not run.
         missing: The packs whose cases cannot be imported, with the reason.
         selection: The options that chose the items; empty for all of them.
