@@ -23,11 +23,12 @@ JSON, PAGE = "report.json", "report.md"
 class VerificationReport:
     """The outcome of a verification.
 
+    A row has its ``item``, ``pack``, ``ops`` and ``dtype``. The ``outcome`` has a ``message`` and ``seconds``.
+    ``disagrees`` is a bool. ``reference`` is the outcome on the reference, unless that is the TensorRT in use.
+
     Attributes:
         machine: What outcomes depend on: versions, hardware, packs and settings.
-        rows: A row for each item that ran. It has the ``item``, its ``pack``, ``ops`` and ``dtype``, and the
-            ``outcome`` with its ``message`` and ``seconds``. ``disagrees`` is a bool. ``reference`` is the outcome on
-            the reference, unless that is the TensorRT in use.
+        rows: A row for each item that ran.
         left: The IDs of the items that did not run.
         missing: The packs whose cases cannot be imported, with the reason.
         selection: The options that chose the items; empty for all of them.
