@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,3 +49,13 @@ class InputProfile:
     dtype: torch.dtype
     shape: tuple[int, ...]
     profiles: tuple[Ranges, ...]
+
+
+def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...], ...]:
+    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one.
+
+    An engine without inputs has one profile, which is empty.
+    """
+    in_order = zip(*(each.profiles for each in inputs), strict=True)
+    distinct = tuple(dict.fromkeys(in_order))
+    return distinct or ((),)

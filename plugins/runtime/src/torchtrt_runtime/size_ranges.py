@@ -11,7 +11,7 @@ import sympy
 import torch
 from sympy.core.function import Application
 
-from torchtrt.conversion.inputs import InputProfile, Ranges, SizeRange
+from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.errors import InputError
 from torchtrt.expressions.values import evaluate
 
@@ -85,16 +85,6 @@ def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
     ranges = (tuple(size_bounds(size, each) for size in value.shape) for each in profiles)
     return InputProfile(name, value.dtype, shape, tuple(ranges))
-
-
-def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...], ...]:
-    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one.
-
-    An engine without inputs has one profile, which is empty.
-    """
-    in_order = zip(*(each.profiles for each in inputs), strict=True)
-    distinct = tuple(dict.fromkeys(in_order))
-    return distinct or ((),)
 
 
 def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
+from torchtrt.conversion.inputs import engine_profiles
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.graphs.nodes import engine_names
@@ -30,7 +31,7 @@ from torchtrt_kernels.tensorrt_plugins import with_distributions
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.reports.report import BlockReport
-from torchtrt_runtime.size_ranges import Profile, engine_profiles
+from torchtrt_runtime.size_ranges import Profile
 
 _FLAGS = {
     "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),

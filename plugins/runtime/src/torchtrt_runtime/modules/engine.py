@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchtrt.conversion.inputs import InputProfile, Ranges
+from torchtrt.conversion.inputs import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import Capability, supports, to_torch_dtype
 from torchtrt.tensorrt.logging import ErrorLog, unclaimed_errors
@@ -35,7 +35,6 @@ from torchtrt_runtime.processes.groups import (
     process_group,
 )
 from torchtrt_runtime.runtime_settings import RuntimeSettings
-from torchtrt_runtime.size_ranges import engine_profiles
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
     device_in_use,
