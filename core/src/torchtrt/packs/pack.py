@@ -156,7 +156,7 @@ class ConverterPack:
         if looks_like_converter(targets[0] if targets else None) or not (targets or table):
             message = f"Pack {self.name!r}: write @pack.converter(op), with the op that the function converts."
             raise PackError(message)
-
+        self._check_form(targets, table or {})
         ops = ", ".join(map(str, targets)) or "a table"
         flags = (supports_dynamic_shapes, requires_output_allocator)
         if any(type(flag) is not bool for flag in flags):
@@ -166,7 +166,7 @@ class ConverterPack:
             raise PackError(message)
         capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
         if not all(isinstance(each, Capability) for each in capabilities):
-            message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no torchtrt.tensorrt.Capability."
+            message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no Capability: write Capability.NAME."
             raise PackError(message)
         if tensorrt != "" and not _is_range(tensorrt):
             message = f"Pack {self.name!r}: {tensorrt!r} of {ops} is no range of TensorRT versions; write '>=10'."
@@ -334,6 +334,20 @@ class ConverterPack:
             position for position, own in enumerate(self.modules) if name.startswith(f"{own}.")
         )
         return next(positions, -1), module
+
+    def _check_form(self, targets: Sequence[Any], table: Mapping[str, Any]) -> None:
+        """Checks that ops are arguments of their own, and that a table has values by op.
+
+        Raises:
+            PackError: One is in another form.
+        """
+        has_table = any(isinstance(target, Mapping) for target in targets)
+        if has_table or not all(isinstance(values, Mapping) for values in table.values()):
+            message = f"Pack {self.name!r}: write ops with values as table={{'parameter': {{op: value}}}}."
+            raise PackError(message)
+        if any(isinstance(target, list | tuple | set | frozenset) for target in targets):
+            message = f"Pack {self.name!r}: write each op as an argument of its own, or a star before the collection."
+            raise PackError(message)
 
     def _priority(self, value: Any, target: Target | str) -> ConverterPriority:
         try:

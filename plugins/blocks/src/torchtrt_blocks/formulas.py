@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
+from torchtrt.errors import ConversionError
 from torchtrt_blocks import activation, elementwise, reduction, shape, types, unary
 
 
@@ -14,7 +15,9 @@ class Formula:
     """A network tensor that ``+ - * / // % **``, comparisons and ``& | ^ ~`` apply to.
 
     The other operand is a formula, a network tensor, a PyTorch tensor or a number. Operands
-    broadcast. Arithmetic has the dtype of the left formula; numbers and tensors are cast to it.
+    broadcast. Arithmetic has the dtype of the left formula; numbers and tensors are cast to it, and a
+    number with a fraction is refused beside integers. ``// %`` are for integers: ``torchtrt_blocks.remainders``
+    has those of floating point. ``& | ^ ~`` are for booleans.
     Each operation is one layer, or as many as PyTorch's result requires.
     Functions of each element, such as ``exp``, are one layer too, for floating-point tensors.
 
@@ -52,7 +55,23 @@ class Formula:
         formula.ctx, formula.tensor, formula.dtype = ctx, tensor, dtype
         return formula
 
+    def _require(self, is_fit: bool, what: str, advice: str) -> None:
+        """Checks the dtype.
+
+        Raises:
+            ConversionError: It does not fit.
+        """
+        if not is_fit:
+            dtype = str(self.dtype).removeprefix("torch.")
+            raise ConversionError(f"A formula of {dtype} has no {what}. {advice}")
+
     def _combine(self, kind: str, other: Formula | Operand, swapped: bool = False) -> Formula:
+        is_whole = not isinstance(other, float) or other.is_integer()
+        self._require(
+            self.dtype.is_floating_point or is_whole,
+            f"arithmetic with {other}",
+            "Cast it to a floating-point dtype first.",
+        )
         if isinstance(other, Formula) and len(other.tensor.shape) == len(self.tensor.shape):
             pair = (other.tensor, self.tensor) if swapped else (self.tensor, other.tensor)
             return self._same(elementwise.combine(self.ctx, kind, *pair))
@@ -68,6 +87,9 @@ class Formula:
         return Formula._of(self.ctx, result, torch.bool)
 
     def _logical(self, kind: str, other: Formula | Operand) -> Formula:
+        self._require(
+            self.dtype is torch.bool, f"logical {kind}", "Compare it with a number first."
+        )
         result = elementwise.logical(self.ctx, kind, self.tensor, _value(other))
         return Formula._of(self.ctx, result, torch.bool)
 
@@ -97,11 +119,17 @@ class Formula:
 
     def __floordiv__(self, other: Formula | Operand) -> Formula:
         """Returns the quotient of integers rounded down."""
+        self._require(
+            not self.dtype.is_floating_point, "//", "Call torchtrt_blocks.remainders.floor_divide."
+        )
         quotient = elementwise.floor_divide(self.ctx, self.tensor, _value(other), self.dtype)
         return self._same(quotient)
 
     def __mod__(self, other: Formula | Operand) -> Formula:
         """Returns the remainder of integers with the divisor's sign."""
+        self._require(
+            not self.dtype.is_floating_point, "%", "Call torchtrt_blocks.remainders.remainder."
+        )
         divisor = _value(other)
         rest = elementwise.remainder(self.ctx, self.tensor, divisor, self.dtype, "floor")
         return self._same(rest)
@@ -156,7 +184,15 @@ class Formula:
 
         Args:
             kind: The name of a ``trt.UnaryOperation``, such as ``"SQRT"``.
+
+        Raises:
+            ConversionError: The function is of floating-point tensors, and this is none.
         """
+        self._require(
+            self.dtype.is_floating_point or kind in _OF_ANY_DTYPE,
+            kind,
+            "Cast it to a floating-point dtype first, or reject such a node.",
+        )
         return self._same(unary.apply(self.ctx, kind, self.tensor))
 
     def activate(self, kind: str) -> Formula:
@@ -274,6 +310,10 @@ class Formula:
         values = (_value(chosen), _value(other))
         result = elementwise.select(self.ctx, self.tensor, *values, dtype)
         return Formula._of(self.ctx, result, dtype)
+
+
+_OF_ANY_DTYPE = frozenset({"ABS", "NEG", "NOT", "SIGN"})
+"""The functions of each element that TensorRT has for integers or booleans."""
 
 
 def _value(operand: Formula | Operand) -> Operand:
