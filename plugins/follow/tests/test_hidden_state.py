@@ -83,6 +83,26 @@ PARTS = {
         lambda part, x: part[0](x),
         replace_weight,
     ),
+    "number of a list in a list": (
+        lambda: [[1.0], [2.0]],
+        lambda part, x: x * part[0][0],
+        lambda model: model.part[0].__setitem__(0, 9.0),
+    ),
+    "length of a list in a tuple": (
+        lambda: (1.0, []),
+        lambda part, x: x * len(part[1]),
+        lambda model: model.part[1].append(2.0),
+    ),
+    "order of a dictionary": (
+        lambda: {"a": 1.0, "b": 2.0},
+        lambda part, x: x * next(iter(part.values())),
+        lambda model: model.part.update(a=model.part.pop("a")),
+    ),
+    "order of a parameter dictionary": (
+        lambda: nn.ParameterDict({"a": torch.ones(4), "b": torch.zeros(4)}),
+        lambda part, x: x * next(iter(part.values())),
+        lambda model: model.part.update({"a": model.part.pop("a")}),
+    ),
     "number of a module in a list": (
         lambda: [nn.Dropout(0.5), nn.ELU(alpha=1.0).eval()],
         lambda part, x: part[1](x),

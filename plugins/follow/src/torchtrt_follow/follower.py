@@ -234,7 +234,8 @@ class Follower:
         if self._impure[call.key] > 1:
             return None
         structure = self._structures.current()
-        if any(each.is_inference() for each in structure.state.weights.values()):
+        tensors = (*structure.state.weights.values(), *structure.state.unnamed.values())
+        if any(tensor.is_inference() for tensor in tensors):
             self._warn(
                 "inference",
                 "A call runs in PyTorch, because weights were made in torch.inference_mode(), and PyTorch does not "

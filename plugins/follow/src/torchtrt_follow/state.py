@@ -116,7 +116,8 @@ class ModelState:
         parameters, buffers, modules, *hooks = registered
         self._containers += [attributes, *registered]
         self._add_object(f"class of {where}", type(module))
-        self.facts[f"modules of {where}"] = " ".join(modules), 0
+        for kind, names in (("modules", modules), ("parameters", parameters), ("buffers", buffers)):
+            self.facts[f"{kind} of {where}"] = " ".join(names), 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
             self._add_weight(prefix + name, tensor)
         acting = [hook for each in hooks for hook in each.values() if not only_collects(hook)]
@@ -149,12 +150,16 @@ class ModelState:
             self.unnamed[path] = value
             self._add_object(path, value, form_of(value), (mark.version, mark.layout))
             return
-        if isinstance(value, _MUTABLE):
-            self._containers.append(value)
         text = _text_of(value)
         if text is not None:
+            self._containers += _containers_in(value)
             self.facts[path] = text, 0
             return
+        order = ""
+        if isinstance(value, _MUTABLE):
+            self._containers.append(value)
+        if isinstance(value, Mapping):
+            order = f" of {', '.join(_text_of(key) or _name_of(key) for key in list(value))}"
         attributes = _attributes_of(value)
         identity = id(value if attributes is None else attributes)
         first = self._paths.setdefault(identity, path)
@@ -162,9 +167,9 @@ class ModelState:
             self.facts[path] = f"as {first or 'the model'}", 0
             return
         if type(value) in (list, tuple, dict):
-            self.facts[path] = type(value).__name__, 0
+            self.facts[path] = type(value).__name__ + order, 0
         else:
-            self._add_object(path, value)
+            self._add_object(path, value, _name_of(value) + order)
         if attributes is not None:
             self._containers.append(attributes)
         # A module in a container is none of the model's own.
@@ -178,6 +183,15 @@ class ModelState:
         """Adds what is compared by its identity."""
         self._objects.append(value)
         self.facts[path] = text or _name_of(value), (id(value), moment)
+
+
+def _containers_in(value: Any) -> Iterator[Any]:
+    """Yields the lists and sets in a value that has a text, itself among them."""
+    if isinstance(value, _MUTABLE):
+        yield value
+    if isinstance(value, (list, tuple)):  # a set has no others
+        for element in value:
+            yield from _containers_in(element)
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:

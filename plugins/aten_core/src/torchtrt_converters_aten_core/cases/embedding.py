@@ -73,6 +73,13 @@ CASES = [
     op_case(
         OPS, WORDS, "10 6", function=lambda x, w: F.embedding_bag(x, w, mode="mean"), label="matrix"
     ),
+    op_case(
+        OPS,
+        TensorSpec(values=[[1, 9], [2, 3]], dtype=I64),
+        "10 6",
+        function=lambda x, w: F.embedding_bag(x, w, mode="mean", padding_idx=-1),
+        label="padding from the end",
+    ),
     *[
         op_case(
             OPS,

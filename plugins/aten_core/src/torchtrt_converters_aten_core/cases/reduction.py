@@ -80,6 +80,9 @@ CASES = [
     op_case("aten.any.default", bools),
     op_case("aten.any.dim", TensorSpec("batch length", I64, 0, 1), 1),
     op_case("aten.any.dims", "batch length 4", [0, 2], True),
+    op_case(
+        "aten.any.dims", TensorSpec(values=[[0.0, 2.0], [NAN, 0.0]]), [], label="of each element"
+    ),
     op_case("aten.any.default", TensorSpec(values=[0.0, NAN]), label="nan"),
     op_case("aten.all.default", bools),
     op_case("aten.all.dim", TensorSpec("batch length", I64, 0, 1), 1, True),

@@ -22,12 +22,13 @@ from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
-BAGS = (
-    aten.embedding_bag.default,
-    aten.embedding_bag.padding_idx,
-    aten._embedding_bag.default,
-    aten._embedding_bag_forward_only.default,
-)
+BAGS = {
+    aten.embedding_bag.default: False,
+    aten.embedding_bag.padding_idx: True,
+    aten._embedding_bag.default: False,
+    aten._embedding_bag_forward_only.default: False,
+}
+"""For each op whether a negative ``padding_idx`` counts from the end; elsewhere it is none."""
 _MODES = ("sum", "mean", "amax")
 
 
@@ -46,7 +47,17 @@ def _no_vector(node: Node) -> str | None:
     return None
 
 
-@pack.converter(*BAGS, reject_if=(_reads_more, _no_vector))
+def _padding_varies(node: Node, *, counts_from_end: bool) -> str | None:
+    op = arguments_of(node)
+    is_negative = counts_from_end and op.padding_idx is not None and op.padding_idx < 0
+    if is_negative and not isinstance(value_of(op.weight).shape[0], int):
+        return "a padding index counts from the end of a table whose number of rows varies"
+    return None
+
+
+@pack.converter(
+    table={"counts_from_end": BAGS}, reject_if=(_reads_more, _no_vector, _padding_varies)
+)
 def embedding_bag(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,
@@ -56,6 +67,8 @@ def embedding_bag(
     per_sample_weights: NetworkTensor | torch.Tensor | None,
     include_last_offset: bool,
     padding_idx: int | None = None,
+    *,
+    counts_from_end: bool,
     **_: Any,
 ) -> tuple[NetworkTensor | None, ...]:
     """Converts bags of rows. A bag is a place that its rows are scattered to; an empty one is 0."""
@@ -65,6 +78,8 @@ def embedding_bag(
     offsets = types.operand(ctx, offsets, torch.int32, 1)
     kept = end = None
     padding = -1 if padding_idx is None else padding_idx
+    if padding_idx is not None and padding < 0 and counts_from_end:
+        padding += weight.shape[0]
     if padding >= 0:
         kept = Formula(ctx, indices) != padding
     if include_last_offset:

@@ -120,6 +120,8 @@ def truth(
     reduce_booleans: Callable[..., NetworkTensor],
 ) -> NetworkTensor:
     """Converts the question whether any element, or every element, is not zero."""
+    if isinstance(dim, Sequence) and not dim:  # PyTorch asks this of each element
+        return types.cast(ctx, self, torch.bool)
     return reduce_booleans(ctx, self, blocks.all_dims(self, dim), keepdim)
 
 

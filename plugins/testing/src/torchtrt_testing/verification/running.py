@@ -90,7 +90,12 @@ def verify(  # noqa: PLR0913  (the options of the command)
             f"No case fits: `torchtrt converters` lists the ops and packs.{missing}"
         )
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"The reports cannot be written to {folder}: {error.strerror}."
+        ) from error
     file = _Outcomes(folder / f"outcomes-{digest(machine)}.jsonl", items, again=set(cases))
     left = groups(_mixed(file.left()), parts_with(settings))
     rows = outcomes(
