@@ -181,7 +181,7 @@ class Registry:
 
 @pytest.mark.parametrize("wrap", [lambda each: [each], Registry], ids=["list", "object"])
 def test_a_model_may_refer_to_what_follows_it(monkeypatch, wrap):
-    """What follows it shares its attributes, and keeps programs, which change with the calls."""
+    """The follower shares its attributes, and keeps programs, which change with the calls."""
     model = made(None, lambda _, x: x.relu())
     follower = torchtrt.follow(model, min_block_size=1)
     other = torchtrt.follow(made(None, lambda _, x: x.sin()), min_block_size=1)

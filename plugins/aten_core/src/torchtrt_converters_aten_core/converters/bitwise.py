@@ -135,8 +135,10 @@ def _shift(
 
 def _inside(ctx: ConversionContext, amount: NetworkTensor, width: int) -> NetworkTensor:
     """Returns amounts from 0 to ``width``, which stands for all that are negative or larger."""
-    limited = Formula(ctx, amount, torch.int32).minimum(width)
-    return (limited < 0).where(width, limited).tensor
+    # A cast to int32 comes last: it would make another number of a large one.
+    dtype = torch.int64 if ctx.dtype_of(amount) is torch.int64 else torch.int32
+    limited = Formula(ctx, amount, dtype).minimum(width)
+    return (limited < 0).where(width, limited).cast(torch.int32).tensor
 
 
 def _overloads(table: Mapping[str, Any]) -> dict[Any, Any]:
