@@ -105,6 +105,7 @@ def _link(function: Callable[..., Any]) -> str:
 
 
 def _reasons(candidate: Candidate) -> Iterator[str]:
+    """Yields why a node may be rejected: by a TensorRT without a capability, or by a check."""
     for capability in candidate.support.requires:
         yield f"a TensorRT without {capability.title}"
     validator = candidate.support.capability_validator

@@ -157,7 +157,7 @@ def test_a_converter_that_requires_a_capability_is_passed_over_without_it(
 @pytest.mark.parametrize("requires", ["ATTENTION", ("INT64",), (Capability.INT64, None)])
 def test_a_requirement_that_is_no_capability_is_refused_where_it_is_written(requires: Any) -> None:
     """Names are no capabilities: a misspelt one would never be found."""
-    with pytest.raises(PackError, match=r"has no torchtrt\.tensorrt\.Capability"):
+    with pytest.raises(PackError, match=r"has no Capability: write Capability"):
         ConverterPack("vision").add(relu, convert, requires=requires)
 
 

@@ -66,6 +66,7 @@ class Formula:
             raise ConversionError(f"A formula of {dtype} has no {what}. {advice}")
 
     def _combine(self, kind: str, other: Formula | Operand, swapped: bool = False) -> Formula:
+        """Returns arithmetic with another operand, which is the first one if ``swapped``."""
         is_whole = not isinstance(other, float) or other.is_integer()
         self._require(
             self.dtype.is_floating_point or is_whole,
