@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import tempfile
@@ -179,8 +178,10 @@ class _Worker:
 
     def end(self) -> int:
         """Ends the process and its children, whatever they are doing; returns the exit status."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        if kill_group := getattr(os, "killpg", None):  # Windows has none
+            with contextlib.suppress(ProcessLookupError):
+                kill_group(self.process.pid, 9)
         status = self.process.wait()
         self.stdin.close()
         self.stdout.close()
