@@ -6,17 +6,18 @@ import json
 from collections.abc import Iterator
 
 from tools.import_graph import ROOT
+from tools.written_sections import with_section
 
 PAGE = ROOT / "docs/peer-capabilities.md"
 DATA = ROOT / "docs/peer-capabilities.json"
-BEGIN = "<!-- written by `python -m tools.peer_page` up to the next line like this -->\n"
+COMMAND = "python -m tools.peer_page"
 STATES = {"here": "yes", "partly": "in part", "absent": "no"}
 """How the table writes each state, in the order of the rows."""
 
 
 def table() -> Iterator[str]:
     """Yields the lines of the table: first what is here."""
-    yield from ("", "| capability | here | page, and what differs |", "|---|---|---|")
+    yield from ("| capability | here | page, and what differs |", "|---|---|---|")
     rows = json.loads(DATA.read_text(encoding="utf-8"))
     for row in sorted(rows, key=lambda row: list(STATES).index(row["state"])):
         title = (ROOT / "docs" / row["page"]).read_text(encoding="utf-8").partition("\n")[0]
@@ -26,8 +27,8 @@ def table() -> Iterator[str]:
 
 def page() -> str:
     """Returns the page with the table of today."""
-    before, _, behind = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    return BEGIN.join((before, "\n".join((*table(), "", "")), behind))
+    text = "\n".join(table())
+    return with_section(PAGE.read_text(encoding="utf-8"), COMMAND, f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 
 from tools.import_graph import ROOT
+from tools.written_sections import with_section
 from torchtrt.settings import CompilationSettings, declarations
 
 PAGE = ROOT / "docs/settings.md"
-BEGIN = "<!-- written by `python -m tools.settings_page` up to the next line like this -->\n"
+COMMAND = "python -m tools.settings_page"
 
 
 def meanings() -> dict[str, str]:
@@ -37,8 +38,8 @@ def tables() -> Iterator[str]:
 
 def page() -> str:
     """Returns the page with the tables of today."""
-    before, _, behind = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    return BEGIN.join((before, "\n".join((*tables(), "", "")), behind))
+    text = "\n".join(tables()).strip()
+    return with_section(PAGE.read_text(encoding="utf-8"), COMMAND, f"{text}\n")
 
 
 if __name__ == "__main__":

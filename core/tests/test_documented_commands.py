@@ -31,6 +31,9 @@ NOT_RUN = {
     r"python -m tools\.": "runs for minutes; the tests beside it cover it",
 }
 """Commands that are not run, by a pattern of how they begin, and why."""
+SHORTENED = {"verify": ["--time-limit", "1"]}
+"""Arguments that are added to the commands of the program that would run for minutes."""
+ASSIGNMENT = re.compile(r"([A-Z_]+)=(\S*)")
 
 
 def commands() -> list[tuple[str, str]]:
@@ -76,10 +79,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("page", "command"), RUN, ids=lambda value: value)
 def test_a_documented_command_runs(folder: Path, page: str, command: str) -> None:
     """It prints a result, or that there is none; its arguments are never wrong."""
-    program, *arguments = shlex.split(command)
-    module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}
     environment["TORCHTRT_CACHE"] = str(folder / "cache")
+    words = shlex.split(command)
+    while assignment := ASSIGNMENT.fullmatch(words[0]):
+        environment[assignment[1]] = assignment[2]
+        del words[0]
+    program, *arguments = words
+    module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
+    arguments += SHORTENED.get(arguments[0], [])
 
     done = run_python(*module, *arguments, cwd=folder, env=environment)
 

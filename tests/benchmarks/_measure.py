@@ -16,6 +16,8 @@ from pathlib import Path
 
 import torch
 
+from tools.written_sections import with_section
+
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 
 
@@ -68,9 +70,7 @@ def circumstances() -> str:
 
 def write_section(command: str, text: str) -> None:
     """Puts what a command measured in its place in docs/benchmarks.md: between two lines that name the command."""
-    mark = f"<!-- written by `{command}` up to the next line like this -->"
-    before, _, after = PAGE.read_text().split(mark)
-    PAGE.write_text(f"{before}{mark}\n\n{text}\n{mark}{after}")
+    PAGE.write_text(with_section(PAGE.read_text(), command, text))
 
 
 def run_python(code: str, *paths: Path) -> str:

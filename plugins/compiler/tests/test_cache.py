@@ -292,6 +292,22 @@ def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch
     assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
 
 
+@pytest.mark.parametrize(
+    "changed", ["torchtrt", "torchtrt_blocks", "torchtrt_kernels", "torchtrt_compiler.building"]
+)
+def test_the_key_covers_the_code_that_makes_networks(changed, tmp_path, monkeypatch):
+    """Also of the distributions that converters call."""
+    monkeypatch.setattr(key_module, "_fingerprint", lambda package: package)
+    assert [False, True] == [
+        *hits(compiled(BASE, tmp_path, [VARYING])),
+        *hits(compiled(BASE, tmp_path, [VARYING])),
+    ]
+    monkeypatch.setattr(
+        key_module, "_fingerprint", lambda package: package + "!" * (package == changed)
+    )
+    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
 def test_the_fingerprint_of_a_package_changes_with_its_code(tmp_path, monkeypatch):
     """Whatever its version is: packs in development are found by their content."""
     package = tmp_path / "some_pack"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -16,12 +16,12 @@ class ProgramFacts:
     """Facts about a program.
 
     Attributes:
-        examples: The tensors that the program was exported with, by their placeholders.
+        examples: Returns the tensors that the program was exported with, by their placeholders.
         equal_weights: The weights that must stay equal in all processes of the program. Passes add to them.
         divided: What ``async_tensor_parallel`` does with each all-reduce: sentences for the report. A pass adds them.
     """
 
-    examples: Mapping[Node, torch.Tensor] = field(default_factory=dict)
+    examples: Callable[[], Mapping[Node, torch.Tensor]] = dict
     equal_weights: set[Node] = field(default_factory=set)
     divided: list[str] = field(default_factory=list)
 

@@ -184,7 +184,7 @@ class ConverterPack:
             for target, bound, checks in _registrations(targets, table or {}, function, own_checks):
                 support = ConverterSupport(
                     bound,
-                    joined_checks(capability_validator, checks, self.name),
+                    joined_checks(capability_validator, checks),
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
                     tensorrt=tensorrt,

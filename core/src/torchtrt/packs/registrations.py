@@ -109,11 +109,8 @@ def checks_of(reject_if: Any, pack: str) -> tuple[Validator, ...]:
     return tuple(checks)
 
 
-def joined_checks(
-    validator: Validator | None, reject_if: Validator | Sequence[Validator], pack: str
-) -> Validator:
+def joined_checks(validator: Validator | None, checks: Sequence[Validator]) -> Validator:
     """Returns one validator of a validator and checks; ``accept_every_node`` where there is nothing to check."""
-    checks = checks_of(reject_if, pack)
     if not checks:
         return accept_every_node if validator is None else validator
     return RejectIf(*checks, validator=validator)

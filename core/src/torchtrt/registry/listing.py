@@ -12,6 +12,7 @@ from torchtrt.packs.listing import IN_USE, PackRow, list_packs
 from torchtrt.packs.preferences import preferences_of
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
 from torchtrt.registry.order import Entry, preferred_first
+from torchtrt.registry.passes import passes_of
 from torchtrt.registry.table import Table
 from torchtrt.targets import Target, qualified_name
 
@@ -174,15 +175,12 @@ def _decomposition_lines(table: Table) -> Iterator[str]:
 
 
 def _pass_lines(table: Table, verbose: bool) -> Iterator[str]:
-    steps = [
-        (step, loaded.info) for loaded in table.packs.loaded for step in loaded.pack.lowering_passes
-    ]
-    for step, pack in sorted(steps, key=lambda entry: entry[0].last):
+    for step in passes_of(table.packs):
         if verbose:
-            yield from _wrapped("", f"{step.name} of {pack.name} ({pack.origin})")
+            yield from _wrapped("", f"{step.name} of {step.pack.name} ({step.pack.origin})")
             yield f"     {qualified_function(step.function)}"
         else:
-            yield f"{step.name}  {pack.name}"
+            yield f"{step.name}  {step.pack.name}"
 
 
 def _counts(row: PackRow) -> Iterator[str]:

@@ -18,6 +18,7 @@ from torchtrt.errors import (
     did_you_mean,
 )
 from torchtrt.packs import PackInfo, current_packs
+from torchtrt.packs.load import PackSet
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.settings import CompilationSettings
 
@@ -104,9 +105,14 @@ def lowering_passes() -> tuple[PackPass, ...]:
 
     Passes that are registered with ``last`` come behind those of all packs.
     """
+    return passes_of(current_packs())
+
+
+def passes_of(packs: PackSet) -> tuple[PackPass, ...]:
+    """Returns the passes of some packs in the order of ``lowering_passes``."""
     passes = (
         PackPass(step.name, step.function, loaded.info, step.last)
-        for loaded in current_packs().loaded
+        for loaded in packs.loaded
         for step in loaded.pack.lowering_passes
     )
     return tuple(sorted(passes, key=lambda step: step.last))

@@ -67,12 +67,12 @@ class Formula:
 
     def _combine(self, kind: str, other: Formula | Operand, swapped: bool = False) -> Formula:
         """Returns arithmetic with another operand, which is the first one if ``swapped``."""
-        is_whole = not isinstance(other, float) or other.is_integer()
-        self._require(
-            self.dtype.is_floating_point or is_whole,
-            f"arithmetic with {other}",
-            "Cast it to a floating-point dtype first.",
-        )
+        if isinstance(other, float) and not other.is_integer():
+            self._require(
+                self.dtype.is_floating_point,
+                f"arithmetic with {other}",
+                "Cast it to a floating-point dtype first.",
+            )
         if isinstance(other, Formula) and len(other.tensor.shape) == len(self.tensor.shape):
             pair = (other.tensor, self.tensor) if swapped else (self.tensor, other.tensor)
             return self._same(elementwise.combine(self.ctx, kind, *pair))

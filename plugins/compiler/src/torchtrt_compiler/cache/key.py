@@ -35,6 +35,9 @@ from torchtrt_runtime.processes.groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 from torchtrt_runtime.weights.recipe import digest
 
+_OF_NETWORKS = ("torchtrt", "torchtrt_blocks", "torchtrt_kernels", "torchtrt_compiler.building")
+"""The packages whose code makes networks, beside those of the converters."""
+
 
 class _NoKeyError(Exception):
     """Something has no text that stands for it."""
@@ -62,7 +65,7 @@ def engine_key(request: EngineRequest) -> str | None:
             "gpu": selection.describe_gpu(),
             "compute_capabilities": compute_capabilities(settings),
             "allocates_nothing": allocates_nothing(settings),
-            "core": _fingerprint("torchtrt"),
+            "code": [_fingerprint(package) for package in _OF_NETWORKS if package in sys.modules],
         }
     except _NoKeyError:
         return None

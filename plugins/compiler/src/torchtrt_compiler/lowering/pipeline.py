@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -49,12 +51,10 @@ def lower(
         if unpacked and not settings.allow_dequantized_weights:
             _warn_of(unpacked)
         record.graph("opened", program.graph_module)
-        has_passes = settings.autocast is not None or not _is_left_to_pytorch(program, settings)
-        if has_passes:
-            _run_passes(program, settings, last=False)
-    if has_passes:
-        facts_of(program.graph_module).examples = _examples(program, exported.example_inputs)
-        _run_passes(program, settings, last=True)  # these compute no weights
+    if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
+        examples = functools.partial(_examples, program, exported.example_inputs)
+        facts_of(program.graph_module).examples = examples
+        _run_passes(program, settings, watcher)
     _gather_facts(program, watcher)
     known = known_sizes(program.guards)
     with watcher.recording():
@@ -90,13 +90,8 @@ def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool
     return ops <= settings.torch_executed_ops
 
 
-def _run_passes(program: Program, settings: CompilationSettings, last: bool) -> None:
+def _run_passes(program: Program, settings: CompilationSettings, watcher: ProgramWatcher) -> None:
     """Runs the packs' passes, and lists those that changed the graph.
-
-    Args:
-        program: The program, to which this adds the names of the passes.
-        settings: The settings of the compilation.
-        last: Whether to run the passes that run behind those of all packs, or all others.
 
     Raises:
         PackError: A pass raised an error, or broke the graph.
@@ -104,9 +99,9 @@ def _run_passes(program: Program, settings: CompilationSettings, last: bool) -> 
     record = current_record()
     before = Outline(program.graph_module)
     for lowering_pass in enabled_passes(settings):
-        if lowering_pass.last is not last:
-            continue
-        lowering_pass.run(program.graph_module, settings)
+        # Passes that run last compute nothing from weights.
+        with nullcontext() if lowering_pass.last else watcher.recording():
+            lowering_pass.run(program.graph_module, settings)
         after = Outline(program.graph_module)
         if after != before:
             check_pass(lowering_pass, before, after)

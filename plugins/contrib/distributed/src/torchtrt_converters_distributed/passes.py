@@ -17,7 +17,7 @@ def async_tensor_parallel(graph_module: GraphModule, settings: CompilationSettin
     from torchtrt_converters_distributed.rows.rewriting import divide_rows
 
     facts = facts_of(graph_module)
-    division, outcomes = find_division(graph_module, settings, facts.examples)
+    division, outcomes = find_division(graph_module, settings, facts.examples())
     facts.divided.extend(outcomes)
     if division is not None:
         facts.equal_weights.update(division.equal_weights)

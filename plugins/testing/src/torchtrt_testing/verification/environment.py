@@ -24,6 +24,7 @@ PACKAGES = (
     "torchtrt",
     "torchtrt_blocks",
     "torchtrt_compiler",
+    "torchtrt_kernels",
     "torchtrt_reference",
     "torchtrt_runtime",
     "torchtrt_testing",
