@@ -186,7 +186,7 @@ def op_of_function(path: str) -> str | None:
     if not path.startswith("torch.") or module not in ("", *_MODULES_OF_FUNCTIONS):
         return None
     names = (f"aten.{module}_{name}", f"aten.{name}") if module else (f"aten.{name}",)
-    return next((each for each in names if _find_operator(each)), None)
+    return next((name for name in names if _find_operator(name)), None)
 
 
 def _namespaces() -> set[str]:

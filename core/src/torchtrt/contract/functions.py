@@ -49,7 +49,7 @@ def positional_names(function: Callable[..., Any]) -> tuple[str, ...]:
     except (TypeError, ValueError):
         return ()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(each.name for each in parameters if each.kind in positional)
+    return tuple(parameter.name for parameter in parameters if parameter.kind in positional)
 
 
 def is_variadic(function: Callable[..., Any]) -> bool:
@@ -119,11 +119,15 @@ def _without(keywords: Keywords, names: Collection[str]) -> Keywords:
 def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
     """Returns what ``keywords_of`` returns, for a function whose own code does not show its parameters."""
     parameters = list(signature.parameters.values())[1:]
-    rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
-    required = [each for each in parameters if each.default is inspect.Parameter.empty]
+    rest = [
+        parameter for parameter in parameters if parameter.kind is inspect.Parameter.VAR_KEYWORD
+    ]
+    required = [
+        parameter for parameter in parameters if parameter.default is inspect.Parameter.empty
+    ]
     return Keywords(
         required=tuple(each.name for each in required if each not in rest),
-        optional=tuple(each.name for each in parameters if each not in required),
+        optional=tuple(parameter.name for parameter in parameters if parameter not in required),
         takes_rest=bool(rest),
     )
 

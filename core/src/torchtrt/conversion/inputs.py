@@ -56,6 +56,6 @@ def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...],
 
     An engine without inputs has one profile, which is empty.
     """
-    in_order = zip(*(each.profiles for each in inputs), strict=True)
+    in_order = zip(*(input_.profiles for input_ in inputs), strict=True)
     distinct = tuple(dict.fromkeys(in_order))
     return distinct or ((),)

@@ -108,7 +108,7 @@ class CheckedNetwork:
         return id(tensor) in self._tensors
 
     def _keep(self, tensors: Iterable[Any]) -> None:
-        self._tensors.update((id(each), each) for each in tensors)
+        self._tensors.update((id(tensor), tensor) for tensor in tensors)
 
     @property
     def updates_caches(self) -> bool:
@@ -183,7 +183,7 @@ class CheckedNetwork:
     def _advice(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Returns what to do if an argument is a tensor of another network."""
         tensors = [
-            each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, trt.ITensor)
+            leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, trt.ITensor)
         ]
         return "" if all(map(self.owns, tensors)) else f" {FOREIGN}"
 

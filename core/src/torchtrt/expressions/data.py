@@ -217,7 +217,7 @@ def _bits_in(data: Any, depth: int) -> int:
         case ["rational", int(numerator), int(denominator)] if denominator:
             return _bits_of(numerator) + _bits_of(denominator)
         case [str(name), *operands] if name in FUNCTIONS and operands and depth < _MOST_NESTED:
-            return _bits_of_result(name, (_bits_in(each, depth + 1) for each in operands))
+            return _bits_of_result(name, (_bits_in(operand, depth + 1) for operand in operands))
     shown = repr(data)[:100] if depth < _MOST_NESTED else "a size that nests too deep"
     message = f"The file is damaged: it describes a size as {shown}, which is no expression."
     raise UnreadableFileError(message)
@@ -288,5 +288,5 @@ def evaluate(size: Any, value_of: Callable[[Any], Any]) -> Any:
         case ["rational", numerator, denominator]:
             return numerator / denominator
         case [name, *operands]:
-            return FUNCTIONS[name](*(evaluate(each, value_of) for each in operands))
+            return FUNCTIONS[name](*(evaluate(operand, value_of) for operand in operands))
     raise TypeError(size)

@@ -72,7 +72,9 @@ def expression_of(data: Any, symbol: Callable[[Any], Any], names: tuple[str, ...
         case ["rational", numerator, denominator]:
             return sympy.Rational(numerator, denominator)
     name, *operands = data
-    return _size_classes(names)[name](*(expression_of(each, symbol, names) for each in operands))
+    return _size_classes(names)[name](
+        *(expression_of(operand, symbol, names) for operand in operands)
+    )
 
 
 def unary(name: str) -> Callable[[Any], Any]:

@@ -284,7 +284,7 @@ def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> H
         raise _RefusalError("bad-hook", f"its hooks are not accepted: {error}", hint) from error
     implemented = {}
     for caller in callers:
-        (implementation,) = (each for each in caller.get_hookimpls() if each.plugin is module)
+        (implementation,) = (hook for hook in caller.get_hookimpls() if hook.plugin is module)
         if not caller.has_spec():
             manager.unregister(module)
             hint = did_you_mean(caller.name, _HOOKS, f"Hooks: {', '.join(_HOOKS)}.")

@@ -165,7 +165,7 @@ class ConverterPack:
             )
             raise PackError(message)
         capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
-        if not all(isinstance(each, Capability) for each in capabilities):
+        if not all(isinstance(capability, Capability) for capability in capabilities):
             message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no Capability: write Capability.NAME."
             raise PackError(message)
         if tensorrt != "" and not _is_range(tensorrt):

@@ -69,7 +69,7 @@ def _why_not_preferred(packs: PackSet, op: TargetSpec, name: str) -> str | None:
     if loaded is None:
         return f"the pack {name!r} is not in use. Run `torchtrt packs` to see why."
     wanted = set(map(qualified_name, parse_targets(op)))
-    has = (each.target for each in loaded.converters)
+    has = (converter.target for converter in loaded.converters)
     if wanted & {each if isinstance(each, str) else qualified_name(each) for each in has}:
         return None
     named = op if isinstance(op, str) else qualified_name(op)

@@ -40,7 +40,7 @@ def process_state() -> dict[str, Any]:
         "gc.get_threshold()": gc.get_threshold(),
         "gc.isenabled()": gc.isenabled(),
         "the handlers of signals": {
-            str(each): repr(signal.getsignal(each)) for each in sorted(signal.valid_signals())
+            str(number): repr(signal.getsignal(number)) for number in sorted(signal.valid_signals())
         },
         "the running threads": [thread.name for thread in threading.enumerate()],
         "Python's random numbers": hash(random.getstate()),

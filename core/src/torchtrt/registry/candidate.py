@@ -147,7 +147,7 @@ class Resolution:
     def reasons(self) -> tuple[Rejection, ...]:
         """Why nothing was chosen: each candidate passed over, or that there is none, and packs that are not loaded."""
         none = Rejection(None, "no pack has a converter for it", "no-converter")
-        unloaded = (Rejection(None, each.what, "not-loaded") for each in self.problems)
+        unloaded = (Rejection(None, problem.what, "not-loaded") for problem in self.problems)
         return (*(self.rejections or (none,)), *unloaded)
 
     def explain(self) -> str:

@@ -14,7 +14,9 @@ def excluding_module(node: Node, settings: CompilationSettings) -> str:
     """Returns the pattern of ``torch_executed_modules`` that matches a module of a node; empty if none does."""
     names = list(module_names(node))
     patterns = sorted(settings.torch_executed_modules)
-    return next((each for each in patterns if any(re.fullmatch(each, name) for name in names)), "")
+    return next(
+        (pattern for pattern in patterns if any(re.fullmatch(pattern, name) for name in names)), ""
+    )
 
 
 def module_names(node: Node) -> Iterator[str]:

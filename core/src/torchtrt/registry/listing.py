@@ -35,7 +35,7 @@ def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:
     if support.tensorrt:
         yield f"TensorRT {support.tensorrt}"
     if support.requires:
-        yield f"requires {', '.join(each.title for each in support.requires)}"
+        yield f"requires {', '.join(capability.title for capability in support.requires)}"
     if candidate.dtypes:
         yield f"dtypes {' '.join(candidate.dtypes)}"
     if candidate.validate is not None:

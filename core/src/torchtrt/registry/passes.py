@@ -91,13 +91,13 @@ def enabled_passes(settings: CompilationSettings) -> tuple[PackPass, ...]:
         SettingsError: It names a pass that no pack in use has.
     """
     passes = lowering_passes()
-    names = {each.qualified_name for each in passes}
+    names = {pass_.qualified_name for pass_ in passes}
     for name in sorted(settings.disabled_passes - names):
         advice = did_you_mean(name, names, "torchtrt.registry.lowering_passes() lists them.")
         raise SettingsError(
             f"disabled_passes has {name!r}, and no pack in use has this pass. {advice}"
         )
-    return tuple(each for each in passes if each.qualified_name not in settings.disabled_passes)
+    return tuple(pass_ for pass_ in passes if pass_.qualified_name not in settings.disabled_passes)
 
 
 def lowering_passes() -> tuple[PackPass, ...]:

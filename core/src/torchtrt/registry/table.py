@@ -75,11 +75,11 @@ class Table:
         """For each op its decompositions in order; the first is used."""
         registered: dict[Target, list[DecompositionCandidate]] = {}
         for loaded in self.packs.loaded:
-            for each in loaded.pack.decompositions:
-                target = _op_or_name(each.target)
+            for decomposition in loaded.pack.decompositions:
+                target = _op_or_name(decomposition.target)
                 if not isinstance(target, str):
                     entry = DecompositionCandidate(
-                        target, each.function, each.priority, loaded.info
+                        target, decomposition.function, decomposition.priority, loaded.info
                     )
                     registered.setdefault(target, []).append(entry)
         return _in_order(registered, self.packs)

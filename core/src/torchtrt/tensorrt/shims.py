@@ -42,7 +42,7 @@ def propagate_float16(layer: Any, halves: set[str]) -> bool:
     elif kind == "CONSTANT":
         is_half = layer.weights.dtype == np.float16
     else:
-        is_half = any(each.dtype == half or each.name in halves for each in inputs)
+        is_half = any(input_.dtype == half or input_.name in halves for input_ in inputs)
     for place, output in enumerate(outputs):
         is_number = kind == "CAST" or output.dtype in (trt.DataType.FLOAT, half)
         if is_half and is_number and not layer.output_type_is_set(place):

@@ -158,9 +158,11 @@ def attention(
 
 def _is_slow_with_mask(ctx: ConversionContext, *operands: NetworkTensor) -> bool:
     """Returns whether the batch of attention varies, and TensorRT is slow where a mask is added to its products."""
-    batches = [ctx.symbolic_shape(each)[:-2] for each in operands]
+    batches = [ctx.symbolic_shape(operand)[:-2] for operand in operands]
     varies = len(operands[0].shape) == 4 and operands[0].shape[0] == -1
-    are_same = all(len(each) == 2 and sizes.have_same_sizes(each, batches[0]) for each in batches)
+    are_same = all(
+        len(batch) == 2 and sizes.have_same_sizes(batch, batches[0]) for batch in batches
+    )
     return varies and are_same and not supports(Capability.SEVERAL_VARYING_SIZES)
 
 

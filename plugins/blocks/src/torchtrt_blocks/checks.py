@@ -132,7 +132,9 @@ def sizes_known_before_data(node: Node) -> str | None:
     """Rejects tensors whose sizes depend on data where TensorRT has no layer that returns such a size."""
     tensors = [value_of(source) for source in node.all_input_nodes]
     symbolic = [
-        each for each in tensors if isinstance(each, torch.Tensor) and _may_be_symbolic(each)
+        tensor
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor) and _may_be_symbolic(tensor)
     ]
     if not symbolic or supports(Capability.SIZES_FROM_DATA):
         return None

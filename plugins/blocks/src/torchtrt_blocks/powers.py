@@ -31,7 +31,7 @@ def power(
     base, exponent = (_rounded(each, dtype) for each in (base, exponent))
     if _is_finite_and_not_zero(exponent) or _is_positive_and_not_one(base):
         return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
-    x, y = (Formula(ctx, each) for each in types.operands(ctx, (base, exponent), dtype))
+    x, y = (Formula(ctx, operand) for operand in types.operands(ctx, (base, exponent), dtype))
     infinite = Formula(ctx, unary.is_infinite(ctx, y.tensor))
     unknown = Formula(ctx, unary.is_nan(ctx, y.tensor))
     # The sign of the base does not matter to an infinite power, and there is no logarithm of a negative number.

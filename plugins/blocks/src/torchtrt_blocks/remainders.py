@@ -90,7 +90,7 @@ class _Division:
         self.steps = max(1, math.ceil((top - bottom + 1) / _STEP))
         self.may_be_large = top > math.log2(_LARGE)
         self.dividend, self.divisor = (
-            Formula(ctx, each, _WIDE) for each in types.operands(ctx, (first, second), dtype)
+            Formula(ctx, operand, _WIDE) for operand in types.operands(ctx, (first, second), dtype)
         )
 
     def is_on_other_side(self, rest: Formula) -> Formula:
@@ -136,7 +136,7 @@ class _Division:
         parts = [self.number, upper, self.number - upper]
         for _ in range(self.steps):
             constants = (types.operand(self.ctx, part, _WIDE, rank) for part in parts)
-            yield _Multiple(*(Formula(self.ctx, each, _WIDE) for each in constants))
+            yield _Multiple(*(Formula(self.ctx, constant, _WIDE) for constant in constants))
             if parts[0] < _ROOM:
                 parts = [math.ldexp(part, _STEP) for part in parts]
 

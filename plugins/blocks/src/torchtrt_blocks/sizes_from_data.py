@@ -94,7 +94,7 @@ def asserted_size(node: Node) -> str | None:
 
     environment: Any = shape_env_of(node.graph)
     symbols = _new_symbols(node)
-    if symbols and not any(environment.var_to_range[each].is_singleton() for each in symbols):
+    if symbols and not any(environment.var_to_range[symbol].is_singleton() for symbol in symbols):
         return None
     return "the program is for one size of the result only, which the data must have"
 

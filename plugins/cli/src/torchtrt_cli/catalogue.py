@@ -49,7 +49,7 @@ def write(name: str) -> tuple[CataloguedPack, Path]:
     """
     from torchtrt.packs import loaded_packs  # which loads packs
 
-    loaded = next((each for each in loaded_packs() if each.info.name == normalize(name)), None)
+    loaded = next((pack for pack in loaded_packs() if pack.info.name == normalize(name)), None)
     if loaded is None or not loaded.info.distribution:
         hint = "`torchtrt packs` lists those that are, and says why others are not."
         raise CatalogueError(f"No pack {name!r} from a distribution is in use. {hint}")

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         compiled = torchtrt.compile(model, inputs, **settings)
     if arguments.output is not None:
         torchtrt.save(compiled, arguments.output)
-        files = [each for each in files if each != arguments.output] + [arguments.output]
+        files = [file for file in files if file != arguments.output] + [arguments.output]
     if arguments.engine is not None:
         torchtrt.export_engine(compiled, arguments.engine)
         files.append(beside(arguments.engine))
@@ -98,7 +98,7 @@ def _input(text: str) -> Input:
         SettingsError: The text describes none.
     """
     sizes, _, name = text.partition(":")
-    ranges = [each.strip().split("-") for each in sizes.split(",") if each.strip()]
+    ranges = [part.strip().split("-") for part in sizes.split(",") if part.strip()]
     dtype = getattr(torch, name.strip().removeprefix("torch.") or "float32", None)
     if (
         not isinstance(dtype, torch.dtype)
@@ -143,7 +143,7 @@ def _show(
     if as_json:
         print_json(
             {
-                "files": [str(each) for each in files],
+                "files": [str(file) for file in files],
                 "report": compiled.report.to_json(),
                 "not_compared": objection,
                 "differences": [

@@ -36,7 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [row for row in DYNAMO_CONVERTERS.list_ops() if row.op in names]
     found, decompositions = _candidates(names), _decompositions(names)
     conflicts = [
-        each for each in DYNAMO_CONVERTERS.conflicts() if qualified_name(each.target) in names
+        conflict
+        for conflict in DYNAMO_CONVERTERS.conflicts()
+        if qualified_name(conflict.target) in names
     ]
     passes = lowering_passes() if op is None else ()
     if arguments.json:
@@ -48,18 +50,21 @@ def run(arguments: argparse.Namespace) -> int:
                 },
                 "passes": [
                     {
-                        **pack_as_json(each.pack),
-                        "pass": each.name,
-                        "function": qualified_function(each.function),
+                        **pack_as_json(pass_.pack),
+                        "pass": pass_.name,
+                        "function": qualified_function(pass_.function),
                     }
-                    for each in passes
+                    for pass_ in passes
                 ],
                 "conflicts": [conflict_as_json(conflict) for conflict in conflicts],
             }
         )
     elif is_pattern and not arguments.verbose:
         out = console()
-        for line in (*op_lines(rows), *(f"pass {each.name}  {each.pack.name}" for each in passes)):
+        for line in (
+            *op_lines(rows),
+            *(f"pass {pass_.name}  {pass_.pack.name}" for pass_ in passes),
+        ):
             out.print(line, soft_wrap=True)  # a search finds an op and its packs in one line
     else:
         _print_details(found, decompositions, passes)
@@ -207,7 +212,7 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
             "preferred": _is_preferred(candidate),
             "converter": candidate.qualified_function,
             "tensorrt": candidate.tensorrt,
-            "requires": [each.name for each in candidate.support.requires],
+            "requires": [capability.name for capability in candidate.support.requires],
             "dtypes": list(candidate.dtypes),
             "supports_dynamic_shapes": candidate.support.supports_dynamic_shapes,
             "requires_output_allocator": candidate.support.requires_output_allocator,

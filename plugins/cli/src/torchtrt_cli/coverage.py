@@ -85,7 +85,7 @@ def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]
     wanted = re.sub(r"^(fft|linalg|special)_", r"\1.", wanted)  # modules, which ATen lacks
     for name, entry in coverage.ops.items():
         names = (name, name.removeprefix("nn.functional."))
-        if any(each == wanted or each.startswith(wanted + ".") for each in names):
+        if any(name == wanted or name.startswith(wanted + ".") for name in names):
             yield name, entry
 
 

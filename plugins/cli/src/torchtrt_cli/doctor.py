@@ -103,7 +103,8 @@ def _describe_gpu() -> str:
             torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())
         ]
         names = [
-            f"{each.name} (compute capability {each.major}.{each.minor})" for each in properties
+            f"{device.name} (compute capability {device.major}.{device.minor})"
+            for device in properties
         ]
         return f"{', '.join(names)}, CUDA {torch.version.cuda}"
     except Exception as error:  # a driver that does not answer

@@ -265,7 +265,9 @@ def _without_converter(op: str, unused: Iterable[Problem]) -> Iterator[str]:
 def _available(names: Iterable[str]) -> dict[str, list[str]]:
     """Returns for each of the ops that packs provide which are not installed the distributions of these packs."""
     catalogue = available_packs()
-    found = {name: [each.distribution for each in catalogue.providers(name)] for name in names}
+    found = {
+        name: [provider.distribution for provider in catalogue.providers(name)] for name in names
+    }
     return {name: found[name] for name in sorted(found) if found[name]}
 
 

@@ -86,7 +86,9 @@ def _archive(path: Path) -> str | None:
 def _pickled(data: bytes) -> str:
     """Returns what a file of ``torch.save`` holds, by the first object of its pickle."""
     operations = ((code.name, argument) for code, argument, _ in pickletools.genops(data))
-    kind, name = next(each for each in operations if each[0] not in ("PROTO", "FRAME"))
+    kind, name = next(
+        operation for operation in operations if operation[0] not in ("PROTO", "FRAME")
+    )
     if kind == "EMPTY_DICT" or name in _DICTIONARIES:
         held = "a dictionary, such as the weights of a state_dict, and no model"
     elif kind == "GLOBAL" and not str(name).startswith("torch._utils "):

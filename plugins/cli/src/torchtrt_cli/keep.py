@@ -41,6 +41,6 @@ def tell_kept(folder: Path | None, as_json: bool) -> None:
     """Prints the files in a folder, unless JSON alone is printed."""
     if folder is not None and not as_json:
         files = sorted(
-            each.relative_to(folder).as_posix() for each in folder.rglob("*.*") if each.is_file()
+            path.relative_to(folder).as_posix() for path in folder.rglob("*.*") if path.is_file()
         )
         console().print(f"Kept in {folder}: {', '.join(files)}.")

@@ -85,7 +85,7 @@ def current() -> Lock:
         qualified_name(target): found
         for target, found in DYNAMO_CONVERTERS.decomposition_candidates().items()
     }
-    packs = {each.info.name: each.info.origin for each in loaded_packs() if each.info.name != LOCAL}
+    packs = {pack.info.name: pack.info.origin for pack in loaded_packs() if pack.info.name != LOCAL}
     return Lock(
         {name: packs[name] for name in sorted(packs)},
         {
@@ -96,7 +96,7 @@ def current() -> Lock:
             name: [f"{each.pack.name} {each.qualified_function}" for each in decompositions[name]]
             for name in sorted(decompositions)
         },
-        [f"{each.pack.name} {each.name}" for each in lowering_passes()],
+        [f"{pass_.pack.name} {pass_.name}" for pass_ in lowering_passes()],
     )
 
 
@@ -129,10 +129,9 @@ def read(path: Path) -> Lock:
         form = data["lock"]
         lock = Lock(data["packs"], data["converters"], data["decompositions"], data["passes"])
         lists = [lock.passes, *lock.converters.values(), *lock.decompositions.values()]
-        names = [*lock.packs.values(), *(name for each in lists for name in each)]
-        if not all(isinstance(each, list) for each in lists) or not all(
-            isinstance(name, str) for name in names
-        ):
+        names = [*lock.packs.values(), *(name for ids in lists for name in ids)]
+        are_lists = all(isinstance(ids, list) for ids in lists)
+        if not are_lists or not all(isinstance(name, str) for name in names):
             raise TypeError("its parts are of other kinds")
     except FileNotFoundError:
         raise TorchTRTError(f"There is no {path}. `torchtrt lock` writes it.") from None

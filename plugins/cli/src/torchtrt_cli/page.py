@@ -172,12 +172,12 @@ def describe_value(node: Node) -> str:
 
 def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
     """Returns what became of each candidate in turn, and the reasons about the node as a whole."""
-    rejected = {id(each.candidate): each.reason for each in resolution.rejections}
+    rejected = {id(rejection.candidate): rejection.reason for rejection in resolution.rejections}
     later = {id(each) for each in resolution.not_tried}
     return [
-        {"pack": "", "origin": "", "converter": "", "outcome": each.reason}
-        for each in resolution.rejections
-        if each.candidate is None
+        {"pack": "", "origin": "", "converter": "", "outcome": rejection.reason}
+        for rejection in resolution.rejections
+        if rejection.candidate is None
     ] + [
         {
             "pack": candidate.pack.name,

@@ -79,14 +79,14 @@ def _elements(text: str) -> list[str]:
     if text.startswith(("[", "(", "{")):
         written: Iterable[Any] = ast.literal_eval(text)
         return list(written)
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _packs(text: str) -> dict[str, str]:
     """Returns the pack of each op, from ``aten.gelu=mypack`` and the like."""
     if text.startswith("{"):
         return dict(ast.literal_eval(text))
-    pairs: Sequence[tuple[str, str, str]] = [each.partition("=") for each in _elements(text)]
+    pairs: Sequence[tuple[str, str, str]] = [element.partition("=") for element in _elements(text)]
     if not all(op and pack for op, _, pack in pairs):
         raise ValueError(text)
     return {op: pack for op, _, pack in pairs}
@@ -94,7 +94,7 @@ def _packs(text: str) -> dict[str, str]:
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "Mapping": _packs,
-    "Sequence[torch.dtype]": lambda text: [_dtype(each) for each in _elements(text)],
+    "Sequence[torch.dtype]": lambda text: [_dtype(element) for element in _elements(text)],
     "dtype": _dtype,
     "frozenset[str]": lambda text: _elements(text) if text.startswith(("[", "(", "{")) else [text],
     "str | Sequence": lambda text: text if text in ("all", "current") else _elements(text),

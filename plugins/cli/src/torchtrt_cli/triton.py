@@ -41,7 +41,9 @@ def _lines(added: AddedModel) -> list[str]:
     found = added.interface
     lines = [f"{added.folder}", f"{added.config}", ""]
     for title, tensors in (("input", found.inputs), ("output", found.outputs)):
-        lines += [f"  {title} {each.name}: {each.data_type} {list(each.dims)}" for each in tensors]
+        lines += [
+            f"  {title} {tensor.name}: {tensor.data_type} {list(tensor.dims)}" for tensor in tensors
+        ]
     lines.append("")
     if added.backend == "tensorrt":
         lines.append("The TensorRT backend runs it.")

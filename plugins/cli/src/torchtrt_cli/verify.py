@@ -54,7 +54,7 @@ def _show(report: Any, arguments: argparse.Namespace) -> None:
     """Prints the counts, the disagreements, and where the report is."""
     out = console()
     counts = report.counts()
-    kinds = list(dict.fromkeys(kind for each in counts.values() for kind in each))
+    kinds = list(dict.fromkeys(kind for count in counts.values() for kind in count))
     rows = [
         (part, sum(each.values()), *(each[kind] for kind in kinds))
         for part, each in sorted(counts.items())

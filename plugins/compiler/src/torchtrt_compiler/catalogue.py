@@ -55,8 +55,8 @@ class CataloguedPack:
     def of(cls, loaded: LoadedPack) -> CataloguedPack:
         """Returns the entry of a pack in use."""
         pack = loaded.pack
-        targets: set[Target | str] = {each.target for each in pack.converters}
-        targets.update(each.target for each in pack.decompositions)
+        targets: set[Target | str] = {converter.target for converter in pack.converters}
+        targets.update(decomposition.target for decomposition in pack.decompositions)
         targets.update(op for step in pack.lowering_passes for op in step.ops)
         names = map(_qualified_name, targets)
         return cls(PACKS.distribution_name(loaded.info.name), pack.summary, tuple(sorted(names)))

@@ -153,21 +153,21 @@ class FolderRecord:
 
     def decision(self, kind: str, *parts: object) -> None:
         """Writes a line: the seconds since the start, the kind, and the rest."""
-        text = " ".join("; ".join(str(each).splitlines()) for each in parts)
+        text = " ".join("; ".join(str(part).splitlines()) for part in parts)
         self._log.write(f"{time.perf_counter() - self._start:9.3f}  {kind:<14} {text}\n")
         self._log.flush()
 
     def lookup(self, node: Node, resolution: Resolution) -> None:
         """Writes a line for each rejection, and one for the outcome."""
         subject = f"{node.name} ({qualified_name(node.target)})"
-        for each in resolution.rejections:
-            candidate = each.candidate
+        for rejection in resolution.rejections:
+            candidate = rejection.candidate
             who = (
                 ""
                 if candidate is None
                 else f"{candidate.pack.label} {candidate.qualified_function}: "
             )
-            self.decision("rejected", f"{subject}: {who}{each.reason} [{each.code}]")
+            self.decision("rejected", f"{subject}: {who}{rejection.reason} [{rejection.code}]")
         chosen = resolution.chosen
         outcome = "none" if chosen is None else f"{chosen.pack.label} {chosen.qualified_function}"
         self.decision("lookup", f"{subject}: {outcome}")

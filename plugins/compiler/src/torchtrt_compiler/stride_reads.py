@@ -36,7 +36,7 @@ _active = _Active()
 def _ops(*names: str) -> frozenset[Any]:
     """Returns ops of ATen, and their overloads, that this PyTorch has."""
     packets = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
-    overloads = (getattr(each, name) for each in packets for name in each.overloads())
+    overloads = (getattr(packet, name) for packet in packets for name in packet.overloads())
     return frozenset((*packets, *overloads))
 
 

@@ -108,8 +108,8 @@ def _examples(program: Program, given: CallInputs) -> list[torch.Tensor | None]:
     if len(leaves) != len(program.placeholders):
         leaves = [None] * len(program.placeholders)
     return [
-        each.detach() if isinstance(each, torch.Tensor) and each.numel() else None
-        for each in leaves
+        leaf.detach() if isinstance(leaf, torch.Tensor) and leaf.numel() else None
+        for leaf in leaves
     ]
 
 
@@ -132,7 +132,7 @@ def _generated(node: Node, shape: Sequence[int]) -> torch.Tensor:
         return torch.ones(shape, dtype=dtype, device=device)
     # Only an embedding has a known range of valid numbers; an index that is out of range ends the use of a GPU.
     readers = [arguments_of(user) for user in node.users if user.target is aten.embedding.default]
-    rows = [value_of(each.weight).shape[0] for each in readers if each.indices is node]
+    rows = [value_of(reader.weight).shape[0] for reader in readers if reader.indices is node]
     if rows and not dtype.is_complex:
         most = min(map(int, rows))
         return torch.randint(most, tuple(shape), device=device, generator=random).to(dtype)

@@ -73,8 +73,8 @@ class CallReader:
         self.signature = inspect.signature(forward)
         self._declared = declared
         parameters = self.signature.parameters.values()
-        collects = any(each.kind is each.VAR_KEYWORD for each in parameters)
-        unknown = sorted(declared.keys() - {each.name for each in parameters})
+        collects = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        unknown = sorted(declared.keys() - {parameter.name for parameter in parameters})
         if unknown and not collects:
             raise InputError(
                 f"dynamic_shapes names {', '.join(map(repr, unknown))}, but the model takes {self.signature}."
@@ -94,13 +94,13 @@ class CallReader:
         args, kwargs = bound.args, bound.kwargs
         tensors: list[torch.Tensor] = []
         key = (
-            tuple(_key(each, tensors) for each in args),
+            tuple(_key(argument, tensors) for argument in args),
             tuple((name, _key(each, tensors)) for name, each in kwargs.items()),
             _modes(),
         )
         if not tensors:
             raise UnsupportedCallError("it has no tensor among its arguments")
-        return Call(args, kwargs, key, tensors, tuple(tuple(each.shape) for each in tensors))
+        return Call(args, kwargs, key, tensors, tuple(tuple(tensor.shape) for tensor in tensors))
 
     def declared(self, call: Call) -> list[Bounds]:
         """Returns for each tensor of a call the sizes that were declared to vary.
@@ -165,7 +165,7 @@ def _key(value: Any, tensors: list[torch.Tensor]) -> Any:
     leaves, tree = pytree.tree_flatten(value)
     if tree.is_leaf():
         raise UnsupportedCallError(f"it takes {kind_of(value)}, which torch.export does not take")
-    return type(value), str(tree), tuple(_key(each, tensors) for each in leaves)
+    return type(value), str(tree), tuple(_key(leaf, tensors) for leaf in leaves)
 
 
 def _tensor_key(tensor: torch.Tensor) -> Any:

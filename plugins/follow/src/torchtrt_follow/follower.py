@@ -95,7 +95,7 @@ class Follower:
     def programs(self) -> list[CompiledModule]:
         """The compiled models, each with its ``report``: those for the model as it is now come last."""
         programs = self._structures.programs()
-        return [each.compiled for each in programs if each.compiled is not None]
+        return [program.compiled for program in programs if program.compiled is not None]
 
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} followed by {len(self.programs)} compiled programs>"
@@ -191,7 +191,7 @@ class Follower:
             self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
             return None
         sources = chain(call.tensors, self.model.parameters())
-        if torch.is_grad_enabled() and any(each.requires_grad for each in sources):
+        if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
             self._warn(
                 "gradients",
                 "A call runs in PyTorch, because it may need gradients, which engines do not compute. Call it under "
@@ -251,7 +251,7 @@ class Follower:
             structure.chosen[kind] = binding
         binding = structure.chosen[kind]
         while binding is not None and not binding.is_current(structure.state):
-            written = set().union(*(each.written for each in structure.all_bindings()))
+            written = set().union(*(binding.written for binding in structure.all_bindings()))
             try:
                 binding.refit(structure.state, written)
                 break
@@ -319,8 +319,8 @@ class Follower:
         pairs = zip(call.tensors, bounds, strict=True)
         inputs = [as_input(tensor, each) for tensor, each in pairs]
         programs = self._structures.programs()
-        bound = {each.program for each in structure.all_bindings()}
-        others = [each for each in programs if each not in bound]
+        bound = {binding.program for binding in structure.all_bindings()}
+        others = [program for program in programs if program not in bound]
         model = traced_copy(self.model, structure.state)
         with warnings.catch_warnings():
             if programs:

@@ -195,14 +195,14 @@ def bind(
     weights = {**state.weights, **constants}
     written = _written(compiled, {name: weights[name] for name in names})
     release(compiled)
-    is_used = any(isinstance(each, EngineModule) for each in compiled.graph_module.modules())
+    is_used = any(isinstance(module, EngineModule) for module in compiled.graph_module.modules())
     return Binding(Program(compiled if is_used else None, new, written), names, constants, ())
 
 
 def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
     """Returns the names of the weights that a compiled model writes to."""
     graph_module = compiled.graph_module
-    written = [attrgetter(each)(graph_module) for each in written_attributes(graph_module.graph)]
+    written = [attrgetter(name)(graph_module) for name in written_attributes(graph_module.graph)]
     layouts = [layout for each in written if (layout := layout_of(each))]
     return frozenset(name for name, each in weights.items() if layout_of(each) in layouts)
 
@@ -221,7 +221,7 @@ def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.
     """
     tensors = _tensors(exported)
     constants = {name: each for name, each in tensors.items() if name not in state.weights}
-    own = {storage_of(each) for each in state.weights.values() if layout_of(each)}
+    own = {storage_of(weight) for weight in state.weights.values() if layout_of(weight)}
     for name, each in constants.items():
         if name not in exported.state_dict and layout_of(each) and storage_of(each) in own:
             raise UnsupportedProgramError(

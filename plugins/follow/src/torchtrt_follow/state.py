@@ -63,9 +63,17 @@ class ModelState:
         self._unnamed = [WeightMark(tensor) for tensor in self.unnamed.values()]
         self._modules = [module for _, module in modules]
         self._classes = list(map(type, self._modules))
-        self._empty = [each for each in self._containers if not each]
-        self._mappings = [each for each in self._containers if each and isinstance(each, Mapping)]
-        self._others = [each for each in self._containers if each and not isinstance(each, Mapping)]
+        self._empty = [container for container in self._containers if not container]
+        self._mappings = [
+            container
+            for container in self._containers
+            if container and isinstance(container, Mapping)
+        ]
+        self._others = [
+            container
+            for container in self._containers
+            if container and not isinstance(container, Mapping)
+        ]
         self._lengths = self._read_lengths()
         self._contents = list(self._read_contents())
 
@@ -103,7 +111,7 @@ class ModelState:
         """Yields the keys, values and elements of the containers, without Python code for each."""
         return chain(
             chain.from_iterable(self._mappings),
-            chain.from_iterable([each.values() for each in self._mappings]),
+            chain.from_iterable([mapping.values() for mapping in self._mappings]),
             chain.from_iterable(self._others),
         )
 

@@ -42,7 +42,7 @@ class Structure:
     def drop(self, program: Program) -> None:
         """Removes a program."""
         for key, bindings in self.bindings.items():
-            self.bindings[key] = [each for each in bindings if each.program is not program]
+            self.bindings[key] = [binding for binding in bindings if binding.program is not program]
         chosen = self.chosen.items()
         self.chosen = {
             kind: each for kind, each in chosen if each is None or each.program is not program
@@ -93,7 +93,7 @@ class Structures:
     def programs(self) -> list[Program]:
         """Returns all programs, those for the structure of the last call last."""
         bindings = chain.from_iterable(each.all_bindings() for each in self._kept)
-        return list(dict.fromkeys(each.program for each in bindings))
+        return list(dict.fromkeys(binding.program for binding in bindings))
 
     def take_all_weights(self) -> None:
         """Lets the next call of each program give it all weights."""

@@ -160,7 +160,7 @@ def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
         InexpressibleError: A plugin cannot make this call; the text is the reason.
     """
     arguments, nodes = _collect(node)
-    values: list[torch.Tensor] = [each.meta["val"] for each in nodes]
+    values: list[torch.Tensor] = [node.meta["val"] for node in nodes]
     _check_values(values)
     known = _places(values)
     arguments = _with_sizes(arguments, known.get)
@@ -174,7 +174,7 @@ def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
     except Exception as error:
         message = f"its fake implementation raised {type(error).__name__}: {error}"
         raise InexpressibleError(message) from error
-    return PluginCall(arguments, inputs, tuple(_output(symbolic, each) for each in results))
+    return PluginCall(arguments, inputs, tuple(_output(symbolic, result) for result in results))
 
 
 def _check_values(values: Sequence[torch.Tensor]) -> None:

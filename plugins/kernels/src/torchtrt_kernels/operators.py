@@ -44,7 +44,7 @@ def keys_from_json(data: Any) -> tuple[PluginKey, ...]:
         ValueError: They are malformed.
     """
     entries = data if isinstance(data, list) else [data]
-    names = {each.name for each in fields(PluginKey)}
+    names = {field.name for field in fields(PluginKey)}
     for entry in entries:
         is_whole = isinstance(entry, dict) and _NAME <= entry.keys() <= names
         if not is_whole or not all(isinstance(value, str) for value in entry.values()):
@@ -121,15 +121,17 @@ def _objections(op: OpOverload) -> Iterator[str]:
     """Yields why an op cannot run as a plugin, the gravest reason first."""
     schema = op._schema
     if schema.is_mutable:
-        names = ", ".join(each.name for each in schema.arguments if _is_written(each))
+        names = ", ".join(argument.name for argument in schema.arguments if _is_written(argument))
         yield f"it writes to its argument {names}. Write an op that returns the new value, with mutates_args=()."
     if any(each.alias_info is not None for each in (*schema.arguments, *schema.returns)):
         yield "it returns a view of an argument, and an engine's tensors share no memory. Return a copy."
     if not schema.returns:
         yield "it returns nothing."
-    for each in schema.returns:
-        if not isinstance(each.type, torch.TensorType):
-            yield f"it returns a value of type {each.type}, and layers return tensors. Return tensors, one or several."
+    for result in schema.returns:
+        if not isinstance(result.type, torch.TensorType):
+            yield (
+                f"it returns a value of type {result.type}, and layers return tensors. Return tensors, one or several."
+            )
     if not has_fake_implementation(op):
         name = op.name()
         yield (

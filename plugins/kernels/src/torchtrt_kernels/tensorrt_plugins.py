@@ -85,7 +85,7 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
         found = packs.get(key.pack)
         plugins = {plugin.key: plugin for plugin in found.pack.plugins} if found else {}
         if key not in plugins:
-            others = [each.version for each in plugins if each.name == key.name]
+            others = [plugin.version for plugin in plugins if plugin.name == key.name]
             problem = _wrong_version(key, found.info, others) if found else _missing_pack(key)
             raise EngineMismatchError(
                 f"{what} runs the op {key.name} by version {key.version} of its plugin in the pack {key.pack}, "
@@ -182,7 +182,7 @@ class _OpPlugin:
         self.metadata_string = ""
         self.timing_cache_id = ""
         names = *call.inputs, *(dtype for dtype, _ in call.outputs)
-        self.dtypes = [getattr(self.trt.DataType, trt_name(getattr(torch, each))) for each in names]
+        self.dtypes = [getattr(self.trt.DataType, trt_name(getattr(torch, name))) for name in names]
         # TensorRT reads their memory later.
         self.texts = {**call.to_fields(), _SCHEMA: plugin.schema.encode()}
         self.fields = _fields(self.trt, self.texts)

@@ -88,7 +88,9 @@ def device_objection(device: torch.device, targets: Sequence[str] = COMPUTE_CAPA
     capability = torch.cuda.get_device_capability(device)
     number = "{}.{}".format(*capability)
     if number in targets or any(
-        capability >= tuple(map(int, each[:-1].split("."))) for each in targets if each[-1] == "+"
+        capability >= tuple(map(int, target[:-1].split(".")))
+        for target in targets
+        if target[-1] == "+"
     ):
         return ""
     found = f"{torch.cuda.get_device_name(device)} ({number})"
@@ -97,7 +99,7 @@ def device_objection(device: torch.device, targets: Sequence[str] = COMPUTE_CAPA
 
 def _in_words(targets: Sequence[str]) -> str:
     """Returns ``"8.6, and 12.0 or later"`` for ``("8.6", "12.0+")``."""
-    names = [f"{each[:-1]} or later" if each[-1] == "+" else each for each in targets]
+    names = [f"{target[:-1]} or later" if target[-1] == "+" else target for target in targets]
     return ", ".join(names[:-1]) + (", and " if len(names) > 1 else "") + names[-1]
 
 

@@ -58,7 +58,9 @@ def reason_against(target: Any) -> str | None:
         return None if target.name() in _HIGHER_ORDER else "may run code that is not in the graph"
     if not isinstance(target, OpOverload):
         return None if getattr(target, "__module__", None) in _MODULES else "is no op"
-    if any(_FILE.search(each.name) and _is_text(each) for each in target._schema.arguments):
+    if any(
+        _FILE.search(argument.name) and _is_text(argument) for argument in target._schema.arguments
+    ):
         return "reads or writes a file"
     if target.namespace in _OUTSIDE or not is_dispatched(target.name()):
         return "does more than compute with tensors"

@@ -69,21 +69,21 @@ def linear_size(expression: Any) -> LinearSize | None:
 def union(ranges: Iterable[SizeRange]) -> SizeRange:
     """Returns the sizes from the least minimum to the greatest maximum, with the first optimum."""
     all_ranges = list(ranges)
-    least = min(each.min for each in all_ranges)
-    greatest = max(each.max for each in all_ranges)
+    least = min(range_.min for range_ in all_ranges)
+    greatest = max(range_.max for range_ in all_ranges)
     return SizeRange(least, all_ranges[0].opt, greatest)
 
 
 def union_of_profiles(profiles: Sequence[Profile]) -> Profile:
     """Returns the sizes of each symbol in all profiles together; nothing where there are no profiles."""
     symbols = profiles[0] if profiles else ()
-    return {symbol: union(each[symbol] for each in profiles) for symbol in symbols}
+    return {symbol: union(profile[symbol] for profile in profiles) for symbol in symbols}
 
 
 def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    ranges = (tuple(size_bounds(size, each) for size in value.shape) for each in profiles)
+    ranges = (tuple(size_bounds(size, profile) for size in value.shape) for profile in profiles)
     return InputProfile(name, value.dtype, shape, tuple(ranges))
 
 
@@ -120,11 +120,13 @@ def _bounds(
     """Returns the bounds of an expression for ranges of its symbols; None if it has no value in them."""
     at = functools.partial(_value, expression, symbols)
     most = 2 if _grows(expression) else max(4, int(_MOST_VALUES ** (1 / len(symbols))))
-    values = [at(each) for each in itertools.product(*(some_sizes(each, most) for each in ranges))]
+    values = [
+        at(each) for each in itertools.product(*(some_sizes(range_, most) for range_ in ranges))
+    ]
     known = [value for value in values if value is not None]
     if not known:
         return None
-    optimum = at([each.opt for each in ranges])
+    optimum = at([range_.opt for range_ in ranges])
     low, high = min(known), max(known)
     return SizeRange(low, min(max(high if optimum is None else optimum, low), high), high)
 
@@ -132,7 +134,7 @@ def _bounds(
 def _grows(expression: Any) -> bool:
     """Returns whether an expression is made of sums and products of symbols and positive numbers."""
     numbers = expression.atoms(sympy.Number)
-    return all(each >= 0 for each in numbers) and not expression.has(Application)
+    return all(number >= 0 for number in numbers) and not expression.has(Application)
 
 
 def _value(expression: Any, symbols: Sequence[Any], values: Sequence[int]) -> int | None:

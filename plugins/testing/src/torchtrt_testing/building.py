@@ -130,7 +130,7 @@ def _describe(network: Any) -> tuple[list[Any], list[Any]]:
         tensors = map(layer.get_output, range(layer.num_outputs))
         kind = layer.name.rpartition("/")[2].partition("#")[0]  # nodes may have other names
         kind = kind.removesuffix("_AttentionOutput")
-        layers.append((kind, [_tensor(each) for each in tensors]))
+        layers.append((kind, [_tensor(tensor) for tensor in tensors]))
     return layers, [_tensor(network.get_output(index)) for index in range(network.num_outputs)]
 
 

@@ -188,8 +188,8 @@ class PackConformance:
 
     def test_every_op_exists(self) -> None:
         """No converter or decomposition waits for an op that PyTorch and the imported libraries do not have."""
-        named: list[Any] = [each.target for each in self.registrations]
-        named += [each.target for each in self.loaded.pack.decompositions]
+        named: list[Any] = [registration.target for registration in self.registrations]
+        named += [decomposition.target for decomposition in self.loaded.pack.decompositions]
         missing = {name for name in named if isinstance(name, str) and why_missing(name)}
         missing -= set(map(canonical_spelling, self.missing_ops))
 
@@ -203,15 +203,15 @@ class PackConformance:
     def test_every_converter_has_the_parameters_of_its_op(self) -> None:
         """Those whose op came later than the pack, too."""
         wrong = []
-        for each in self.registrations:
+        for registration in self.registrations:
             try:
-                function = each.support.converter_implementation
-                target = parse_target(each.target)
+                function = registration.support.converter_implementation
+                target = parse_target(registration.target)
                 if calling_convention(function) is CallingConvention.SCHEMA:
                     SchemaArguments(function, target)
             except TorchTRTError as error:
-                where = qualified_function(each.support.converter_implementation)
-                if not isinstance(each.target, str) or not why_missing(each.target):
+                where = qualified_function(registration.support.converter_implementation)
+                if not isinstance(registration.target, str) or not why_missing(registration.target):
                     wrong.append(f"{where}: {describe(error)}")
 
         assert not wrong, "\n".join(wrong)
@@ -219,16 +219,16 @@ class PackConformance:
     def test_every_decomposition_has_the_parameters_of_its_op(self) -> None:
         """It can be called as the op is."""
         wrong = []
-        for each in self.loaded.pack.decompositions:
-            schema = getattr(each.target, "_schema", None)
+        for decomposition in self.loaded.pack.decompositions:
+            schema = getattr(decomposition.target, "_schema", None)
             if schema is None:
                 continue
             args = [argument.name for argument in schema.arguments if not argument.kwarg_only]
             kwargs = {argument.name: None for argument in schema.arguments if argument.kwarg_only}
             try:
-                inspect.signature(each.function).bind(*args, **kwargs)
+                inspect.signature(decomposition.function).bind(*args, **kwargs)
             except TypeError as error:
-                wrong.append(f"{qualified_function(each.function)} for {schema}: {error}")
+                wrong.append(f"{qualified_function(decomposition.function)} for {schema}: {error}")
 
         assert not wrong, "\n".join(wrong)
 
@@ -304,7 +304,7 @@ class PackConformance:
         if on not in _AGREEING:
             with torchtrt.use_tensorrt(tensorrt):
                 _AGREEING[on] = agreeing(
-                    [each for each in cases if not dtypes_lacking(each)],
+                    [case for case in cases if not dtypes_lacking(case)],
                     sizes == VARYING,
                     self.settings,
                     lambda nodes: faults_of_validators(validators_of(self.loaded), nodes),
@@ -437,7 +437,7 @@ class PackConformance:
         )
 
     def _found(self) -> LoadedPack | None:
-        return next((each for each in loaded_packs() if each.info.name == self.pack), None)
+        return next((pack for pack in loaded_packs() if pack.info.name == self.pack), None)
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -451,11 +451,11 @@ class PackConformance:
     def _op_names(self) -> set[str]:
         """Returns the ops that the pack converts or decomposes, without those that give nothing back."""
         targets: Iterable[Any] = (
-            *(each.target for each in self.registrations),
+            *(registration.target for registration in self.registrations),
             *(
-                each.target
-                for each in self.loaded.pack.decompositions
-                if gives_something(each.target)
+                decomposition.target
+                for decomposition in self.loaded.pack.decompositions
+                if gives_something(decomposition.target)
             ),
         )
         return {
@@ -471,9 +471,10 @@ class PackConformance:
     def _overridden_cases(self) -> tuple[OpCase, ...]:
         found = self._found()
         high = tuple(
-            each.target
-            for each in (found.pack.converters if found else ())
-            if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
+            converter.target
+            for converter in (found.pack.converters if found else ())
+            if converter.priority is ConverterPriority.HIGH
+            and not isinstance(converter.target, str)
         )
         return cases_of_others(self.pack, high)
 

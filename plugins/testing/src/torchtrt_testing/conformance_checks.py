@@ -33,9 +33,9 @@ from torchtrt_testing.versions import tensorrts
 def validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
     """Returns the validators of a pack's converters by the op that they check."""
     found: dict[Any, list[Validator]] = {}
-    for each in pack.pack.converters:
-        if each.validate is not None and not why_missing(each.target):
-            found.setdefault(parse_target(each.target), []).append(each.validate)
+    for converter in pack.pack.converters:
+        if converter.validate is not None and not why_missing(converter.target):
+            found.setdefault(parse_target(converter.target), []).append(converter.validate)
     return found
 
 
@@ -72,8 +72,8 @@ def cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
         qualified_name(target)
         for target in targets
         if any(
-            each.pack.name != pack and each.pack.tier <= FIRST_PARTY_TIER
-            for each in DYNAMO_CONVERTERS.candidates(target)
+            candidate.pack.name != pack and candidate.pack.tier <= FIRST_PARTY_TIER
+            for candidate in DYNAMO_CONVERTERS.candidates(target)
         )
     ]
     return first_party_cases(*overridden) if overridden else ()
@@ -156,13 +156,15 @@ def is_listed(name: str, patterns: Iterable[str]) -> bool:
     """Returns whether one of the patterns matches an op's name, with or without its overload."""
     spellings = {name, name.removesuffix(".default"), ".".join(name.split(".")[:2])}
     return any(
-        fnmatch.fnmatchcase(each, pattern.strip(".:")) for pattern in patterns for each in spellings
+        fnmatch.fnmatchcase(spelling, pattern.strip(".:"))
+        for pattern in patterns
+        for spelling in spellings
     )
 
 
 def _outline(node: Node) -> str:
     """Returns what a node's tensors are, as a user reads it."""
-    values = [each.meta.get("val") for each in node.all_input_nodes]
+    values = [source.meta.get("val") for source in node.all_input_nodes]
     return ", ".join(
         f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         if isinstance(value, torch.Tensor)

@@ -188,7 +188,7 @@ def _load_once(name: str | None) -> list[str]:
     from torchtrt.packs.scan import Scan, scan
     from torchtrt.targets import qualified_name
 
-    found = tuple(each for each in scan().packs if each.info.name == name)
+    found = tuple(pack for pack in scan().packs if pack.info.name == name)
     packs, problems = load(Scan(found, ()), read_selection({}), ConverterPack("local"))
     if problems:
         return [str(problem) for problem in problems]
@@ -199,18 +199,21 @@ def _load_once(name: str | None) -> list[str]:
         return target if isinstance(target, str) else qualified_name(target)
 
     pack = packs.loaded[0].pack
-    return [
-        *(
-            f"{called(each.target)} {each.priority.name} {qualified_function(each.support.converter_implementation)} "
-            f"{check_names(each.support.capability_validator)} {each.support.supports_dynamic_shapes}"
-            for each in pack.converters
-        ),
-        *(
-            f"{called(each.target)} {each.priority.name} {qualified_function(each.function)}"
-            for each in pack.decompositions
-        ),
-        *(f"{each.name} {qualified_function(each.function)}" for each in pack.lowering_passes),
-    ]
+    contents = []
+    for converter in pack.converters:
+        support = converter.support
+        checks = check_names(support.capability_validator)
+        function = qualified_function(support.converter_implementation)
+        contents.append(
+            f"{called(converter.target)} {converter.priority.name} {function} {checks} "
+            f"{support.supports_dynamic_shapes}"
+        )
+    for decomposition in pack.decompositions:
+        function = qualified_function(decomposition.function)
+        contents.append(f"{called(decomposition.target)} {decomposition.priority.name} {function}")
+    for pass_ in pack.lowering_passes:
+        contents.append(f"{pass_.name} {qualified_function(pass_.function)}")
+    return contents
 
 
 def foreign(imported: Sequence[str], allowed: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"{EACH}: has another outcome on each version, so that --tensorrt leaves it"
     )
     wanted = config.getoption("--tensorrt")
-    wrong = [each for each in wanted.split(",") if not _VERSION.fullmatch(each)]
+    wrong = [part for part in wanted.split(",") if not _VERSION.fullmatch(part)]
     if wrong and wanted not in (ALL, SOME, ONE):
         raise pytest.UsageError(
             f"--tensorrt={wanted}: write {ALL}, {SOME}, {ONE}, or versions such as 11.4.0, separated by commas."
@@ -80,8 +80,8 @@ def chosen(wanted: str, test: str, versions: Sequence[str]) -> Sequence[str]:
     if wanted not in (SOME, ONE):
         return wanted.split(",")
     number = zlib.crc32(test.encode())
-    weakly_typed = [each for each in versions if each.startswith(_WEAKLY_TYPED)]
-    others = [each for each in versions if each not in weakly_typed]
+    weakly_typed = [version for version in versions if version.startswith(_WEAKLY_TYPED)]
+    others = [version for version in versions if version not in weakly_typed]
     if wanted == ONE or not others:
         return [versions[number % len(versions)]]
     return [*weakly_typed, others[number % len(others)]]

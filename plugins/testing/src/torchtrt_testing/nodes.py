@@ -72,7 +72,7 @@ def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node |
         return simple.get(kind)
 
     arguments = op._schema.arguments
-    required = [each for each in arguments if not each.has_default_value()]
+    required = [argument for argument in arguments if not argument.has_default_value()]
     args = tuple(argument(str(each.type)) for each in required if not each.kwarg_only)
     kwargs = {each.name: argument(str(each.type)) for each in required if each.kwarg_only}
     if not values:

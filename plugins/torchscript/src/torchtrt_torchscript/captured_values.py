@@ -66,18 +66,18 @@ class CapturedValues:
         nodes = [inner for block in node.blocks() for inner in all_nodes(block)]
         writes = [
             value
-            for each in nodes
-            for value in written_inputs(each)
+            for node in nodes
+            for value in written_inputs(node)
             if value.type().kind() == "TensorType"  # not a list
         ]
         self.has_writes = bool(writes) or any(
-            each.kind() in ("prim::CallMethod", "prim::fork") for each in nodes
+            node.kind() in ("prim::CallMethod", "prim::fork") for node in nodes
         )
         bases = {base_of(value, env).unique() for value in writes}
         self._read_early(nodes, bases)
         names = self._names_from_outside(nodes)
         self.leaves_unset = any(env[name] is Uninitialized for name in names) or any(
-            each.kind() == "prim::Uninitialized" for each in nodes
+            node.kind() == "prim::Uninitialized" for node in nodes
         )
         for name in names:
             self._add(name)
@@ -95,27 +95,27 @@ class CapturedValues:
         Raises:
             ExportError: The inside stores into an attribute, or writes to what it reads from one.
         """
-        for each in nodes:
-            is_read = each.kind() == "prim::GetAttr"
-            if each.kind() == "prim::SetAttr":
-                raise ExportError(_stores(self._node, each))
-            if (is_read or each.kind() == "prim::Constant") and all(
-                value.unique() in self._env for value in each.inputs()
+        for node in nodes:
+            is_read = node.kind() == "prim::GetAttr"
+            if node.kind() == "prim::SetAttr":
+                raise ExportError(_stores(self._node, node))
+            if (is_read or node.kind() == "prim::Constant") and all(
+                value.unique() in self._env for value in node.inputs()
             ):
-                self._runner.run_node(each, self._env)
-            if is_read and each.output().unique() in bases:
-                raise ExportError(_stores(self._node, each))
+                self._runner.run_node(node, self._env)
+            if is_read and node.output().unique() in bases:
+                raise ExportError(_stores(self._node, node))
 
     def _names_from_outside(self, nodes: Sequence[ScriptNode]) -> list[int]:
         """Returns the values that the inside reads and does not make."""
         blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
-        read = [value for each in nodes for value in each.inputs()]
+        read = [value for node in nodes for value in node.inputs()]
         read += [value for block in blocks for value in block.outputs()]
         made = {
             value.unique()
-            for each in nodes
-            if each.kind() not in ("prim::GetAttr", "prim::Constant")
-            for value in each.outputs()
+            for node in nodes
+            if node.kind() not in ("prim::GetAttr", "prim::Constant")
+            for value in node.outputs()
         }
         return sorted(({value.unique() for value in read} & self._env.keys()) - made)
 

@@ -220,7 +220,7 @@ class GraphRunner:
             self.memory.outlives(value)
 
     def _set_attribute(self, node: ScriptNode, env: Environment) -> None:
-        owner, value = (env[each.unique()] for each in node.inputs())
+        owner, value = (env[input_.unique()] for input_ in node.inputs())
         name = node.s("name")
         if isinstance(owner, Instance):
             owner.set(name, value)

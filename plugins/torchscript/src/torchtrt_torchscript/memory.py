@@ -73,7 +73,9 @@ class Memory:
     def stand_in(self, stand_in: StandIn) -> None:
         """Adds a stand-in, unless the memory is the same for PyTorch, as that of a view."""
         number = self._number(stand_in.tensor)
-        originals = [each for each in stand_in.originals if self._number(each) != number]
+        originals = [
+            original for original in stand_in.originals if self._number(original) != number
+        ]
         if originals:
             self._stand_ins.append(stand_in._replace(originals=originals))
 
@@ -115,8 +117,8 @@ class Memory:
         while waiting:
             number = waiting.pop()
             found.add(number)
-            for each in self._stand_ins:
-                group = {self._number(it) for it in (each.tensor, *each.originals)}
+            for stand_in in self._stand_ins:
+                group = {self._number(it) for it in (stand_in.tensor, *stand_in.originals)}
                 if number in group:
                     waiting |= group - found
         return found
@@ -158,13 +160,13 @@ class Memory:
     def _write(self, tensor: Tensor, node: ScriptNode, source: StandIn | None) -> None:
         number = self._number(tensor)
         self.written.add(number)
-        for each in self._stand_ins:
-            if each is source:
+        for stand_in in self._stand_ins:
+            if stand_in is source:
                 continue
-            if self._number(each.tensor) == number:
-                self._write_through(each, node)
-            if any(self._number(original) == number for original in each.originals):
-                self._mark(each.tensor, each, node)
+            if self._number(stand_in.tensor) == number:
+                self._write_through(stand_in, node)
+            if any(self._number(original) == number for original in stand_in.originals):
+                self._mark(stand_in.tensor, stand_in, node)
 
     def _write_through(self, stand_in: StandIn, node: ScriptNode) -> None:
         if stand_in.write is None:

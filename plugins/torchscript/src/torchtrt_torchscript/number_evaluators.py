@@ -62,7 +62,7 @@ def of_undecided(
             value.tensor if isinstance(value, Undecided) else number_as_tensor(value)
             for value in args
         )
-        return Undecided(of_tensor(*(each.to(torch.float64) for each in operands)).to(dtype))
+        return Undecided(of_tensor(*(operand.to(torch.float64) for operand in operands)).to(dtype))
 
     return evaluate
 

@@ -123,10 +123,12 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 
 def as_known(kind: str, args: Sequence[Any], result: Any) -> Any:
     """Returns an op's result, marked with the number that it holds if it was computed from held ones."""
-    if kind not in _ARITHMETIC or not any(hasattr(each, _NUMBER) for each in args):
+    if kind not in _ARITHMETIC or not any(hasattr(argument, _NUMBER) for argument in args):
         return result
-    numbers = [held_number(each) if isinstance(each, Tensor) else each for each in args]
-    if not all(isinstance(each, (int, torch.SymInt)) for each in numbers[:2]):
+    numbers = [
+        held_number(argument) if isinstance(argument, Tensor) else argument for argument in args
+    ]
+    if not all(isinstance(number, (int, torch.SymInt)) for number in numbers[:2]):
         return result
     number = _ARITHMETIC[kind](*numbers)
     return result if number is None else holding(result, number)

@@ -51,7 +51,7 @@ def as_tensors(
     Raises:
         ExportError: It makes something other than tensors and numbers.
     """
-    taken = {storage_of(each) for each in inputs if isinstance(each, Tensor)}
+    taken = {storage_of(input_) for input_ in inputs if isinstance(input_, Tensor)}
     tensors: list[Tensor] = []
     for result in results:
         value = unwrapped(result)

@@ -140,5 +140,7 @@ def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
 def _in_order(target: Any, args: Sequence[Any], kwargs: Any) -> list[tuple[Any, Any]]:
     """Returns the parameters of an op's schema in order, each with its argument."""
     parameters = target._schema.arguments
-    rest = [kwargs.get(each.name, each.default_value) for each in parameters[len(args) :]]
+    rest = [
+        kwargs.get(parameter.name, parameter.default_value) for parameter in parameters[len(args) :]
+    ]
     return list(zip(parameters, (*args, *rest), strict=True))

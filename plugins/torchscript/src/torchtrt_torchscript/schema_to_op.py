@@ -46,12 +46,16 @@ def op_asked_for(schema: str) -> str:
         return _BECOMES[name]
     if name in _MADE_OF_OTHERS:
         _refuse(schema, f"other ops are made of it. Convert {_MADE_OF_OTHERS[name]} instead")
-    if not any("Tensor" in str(each.type) for each in parsed.returns):
+    if not any("Tensor" in str(result.type) for result in parsed.returns):
         _refuse(
             schema,
             "what makes no tensor is evaluated when the model is compiled. It needs no converter",
         )
-    written = [each for each in parsed.arguments if each.alias_info and each.alias_info.is_write]
+    written = [
+        argument
+        for argument in parsed.arguments
+        if argument.alias_info and argument.alias_info.is_write
+    ]
     if any(each.is_out for each in written):
         _refuse(schema, "it writes its result to an argument. Convert the overload without out")
     if written:
@@ -84,7 +88,7 @@ def _check_exists(schema: str, parsed: Any) -> None:
     if not known and not parsed.name.startswith(_PYTORCHS):
         return  # a library that is loaded later may bring it
     if not known:
-        names = {each.name for each in registered_schemas()}
+        names = {schema.name for schema in registered_schemas()}
         _refuse(schema, f"PyTorch has no {parsed.name}", did_you_mean(parsed.name, names, ""))
     if not any(_signature(each) == _signature(parsed) for each in same):
         listed = "; ".join(map(str, same or known))
@@ -117,8 +121,8 @@ def _refuse(schema: str, reason: str, hint: str = "") -> NoReturn:
 
 
 def _signature(parsed: Any) -> tuple[list[tuple[str, str]], list[str]]:
-    arguments = [(each.name, str(each.type)) for each in parsed.arguments]
-    return arguments, [str(each.type) for each in parsed.returns]
+    arguments = [(argument.name, str(argument.type)) for argument in parsed.arguments]
+    return arguments, [str(result.type) for result in parsed.returns]
 
 
 def _full_name(parsed: Any) -> str:

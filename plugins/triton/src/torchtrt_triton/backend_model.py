@@ -38,8 +38,8 @@ class TritonPythonModel:
             self.device = torch.device("cuda", int(args["model_instance_device_id"]))
         self.model = torchtrt.load(Path(__file__).with_name("model.pt2")).to(self.device)
         checks = [check for _, check in self.model.checks.inputs]
-        self.ranks = [len(each.sizes) for each in checks if isinstance(each, TensorCheck)]
-        self.leaves = [None if isinstance(each, TensorCheck) else each for each in checks]
+        self.ranks = [len(check.sizes) for check in checks if isinstance(check, TensorCheck)]
+        self.leaves = [None if isinstance(check, TensorCheck) else check for check in checks]
         self.places = [i for i, each in enumerate(checks) if isinstance(each, TensorCheck)]
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
@@ -47,7 +47,7 @@ class TritonPythonModel:
         given = [self._inputs(request) for request in requests]
         together: dict[Any, list[int]] = {}
         for place, inputs in enumerate(given):
-            sizes = tuple(each.shape[1:] for each in inputs) if self.is_batched else place
+            sizes = tuple(input_.shape[1:] for input_ in inputs) if self.is_batched else place
             together.setdefault(sizes, []).append(place)
         responses: list[Any] = [None] * len(given)
         for places in together.values():
@@ -71,7 +71,7 @@ class TritonPythonModel:
         counts = [len(inputs[0]) for inputs in requests]
         try:
             outputs = self._run([torch.cat(each) for each in zip(*requests, strict=True)])
-            parts = [each.split(counts) for each in outputs]
+            parts = [output.split(counts) for output in outputs]
         except Exception:  # the batch may be too large for these sizes, or one request is at fault
             return map(self._respond_alone, requests)
         return map(self._response, zip(*parts, strict=True))
@@ -94,7 +94,7 @@ class TritonPythonModel:
         args, kwargs = pytree.tree_unflatten(leaves, self.model.input_tree)
         with torch.no_grad():
             outputs = pytree.tree_leaves(self.model(*args, **kwargs))
-        return [_tensor(each) for each in outputs if each is not None]
+        return [_tensor(output) for output in outputs if output is not None]
 
     def _response(self, outputs: Iterable[torch.Tensor]) -> Any:
         """Returns a response with the outputs of one request."""

@@ -74,11 +74,11 @@ def _tensors(field: str, tensors: Sequence[ModelTensor]) -> str:
     """Returns a field of the configuration with inputs or outputs."""
     entries = [
         "  {\n"
-        f"    name: {json.dumps(each.name)}\n"
-        f"    data_type: {each.data_type}\n"
-        f"    dims: [ {', '.join(map(str, each.dims))} ]\n"
+        f"    name: {json.dumps(tensor.name)}\n"
+        f"    data_type: {tensor.data_type}\n"
+        f"    dims: [ {', '.join(map(str, tensor.dims))} ]\n"
         "  }"
-        for each in tensors
+        for tensor in tensors
     ]
     listed = ",\n".join(entries)
     return f"{field} [\n{listed}\n]\n"

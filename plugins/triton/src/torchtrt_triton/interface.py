@@ -211,9 +211,9 @@ def _described(value: _Value, is_batched: bool) -> ModelTensor:
 def _why_stateful(program: ExportedProgram) -> str:
     """Returns why requests that run together would change the state of a model, or an empty string."""
     written = [
-        each.target or ""
-        for each in program.graph_signature.output_specs
-        if each.kind is not OutputKind.USER_OUTPUT
+        spec.target or ""
+        for spec in program.graph_signature.output_specs
+        if spec.kind is not OutputKind.USER_OUTPUT
     ]
     return f"the model writes to {', '.join(sorted(written))}" if written else ""
 

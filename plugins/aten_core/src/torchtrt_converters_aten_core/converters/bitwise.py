@@ -224,7 +224,7 @@ def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operan
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = engine_dtype(types.output_dtype(ctx))
     operands = shape.broadcast(ctx, types.operands(ctx, (self, other), dtype))
-    first, second = (abs(Formula(ctx, each)).tensor for each in operands)
+    first, second = (abs(Formula(ctx, operand)).tensor for operand in operands)
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(_STEPS[dtype]), trt.TripLimit.COUNT)
     greater, less = loop.add_recurrence(first), loop.add_recurrence(second)

@@ -167,9 +167,9 @@ def _unsupported_convolution(node: Node) -> str | None:
         return "the number of channels must be fixed"
     if not all(isinstance(size, int) for size in kernel.shape):
         return "the kernel's sizes must be fixed"
-    if any(isinstance(each, Node) for name in _FIXED for each in _values(getattr(op, name, ()))):
+    if any(isinstance(value, Node) for name in _FIXED for value in _values(getattr(op, name, ()))):
         return "strides, paddings, dilations and groups must be fixed"
-    if any(not isinstance(each, str) and each < 0 for each in _values(op.padding)):
+    if any(not isinstance(value, str) and value < 0 for value in _values(op.padding)):
         return "TensorRT has no negative padding"
     return None
 

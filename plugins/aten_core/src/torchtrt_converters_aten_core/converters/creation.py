@@ -99,7 +99,8 @@ def _unclear_range(node: Node) -> str | None:
     if isinstance(numbers[-1], torch.SymInt):
         return "a range whose length is known only at run time must have a fixed step"
     limits = [
-        sizes.maximum(each) if isinstance(each, torch.SymInt) else abs(each) for each in numbers
+        sizes.maximum(number) if isinstance(number, torch.SymInt) else abs(number)
+        for number in numbers
     ]
     if parts > 1 and (None in limits or parts * max(filter(None, limits)) > _EXACT):
         return "a range whose length is known only at run time must have bounds and a step of few digits"

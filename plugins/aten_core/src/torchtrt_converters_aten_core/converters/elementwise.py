@@ -249,7 +249,7 @@ def _power_by_bits(
 ) -> NetworkTensor:
     """Returns a power of integers, by a loop over the bits of the exponent; products wrap as PyTorch's do."""
     operands = shape.broadcast(ctx, types.operands(ctx, (first, second), dtype))
-    base, exponent = (Formula(ctx, each) for each in operands)
+    base, exponent = (Formula(ctx, operand) for operand in operands)
     one = types.operand(ctx, 1, dtype, types.rank_of(base.tensor))
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(8 * dtype.itemsize - 1), trt.TripLimit.COUNT)

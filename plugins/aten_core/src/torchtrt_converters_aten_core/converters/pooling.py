@@ -128,7 +128,7 @@ def _may_be_minus_infinity(made: Any) -> bool:
     makers = [made]
     for maker in makers:  # each once: pools of pools that are concatenated have many ways back
         if isinstance(maker, Node) and maker.target in _CHOOSING:
-            makers += [each for each in maker.all_input_nodes if each not in makers]
+            makers += [source for source in maker.all_input_nodes if source not in makers]
         elif not isinstance(maker, Node) or not _is_bounded_below(maker):
             return True
     return False

@@ -158,9 +158,9 @@ def _einsum(equation: Any, *operands: Any) -> Tensor | None:
     planner: Any = torch.backends.opt_einsum
     if len(tensors) < 3 or not (planner.enabled and planner.is_available()):
         return None
-    if not any(_varies(size) for each in tensors for size in each.shape):
+    if not any(_varies(size) for tensor in tensors for size in tensor.shape):
         return None
-    shapes = [[_USUAL if _varies(size) else size for size in each.shape] for each in tensors]
+    shapes = [[_USUAL if _varies(size) else size for size in tensor.shape] for tensor in tensors]
     options = {"shapes": True, "optimize": planner.strategy}
     steps, _ = planner.get_opt_einsum().contract_path(equation, *shapes, **options)
     path = [*itertools.chain.from_iterable(steps)]

@@ -132,7 +132,7 @@ def _part(node: Node) -> tuple[Node, tuple[int, int]] | None:
     readers = list(source.users)
     if node not in readers:  # but what splits it
         readers = list(readers[0].users) if len(readers) == 1 else []
-    others = [_columns(each) for each in readers if each is not node]
+    others = [_columns(reader) for reader in readers if reader is not node]
     if node not in readers or None in others:
         return None
     is_apart = all(end <= low or high <= start for _, (start, end) in filter(None, others))

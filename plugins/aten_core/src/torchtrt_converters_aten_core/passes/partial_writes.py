@@ -215,7 +215,7 @@ class _PartialWrites:
         """Returns whether a place is a buffer's and contiguous, wherever it is in the buffer."""
         place = self.buffer
         for view in path:
-            if place is None or any(isinstance(each, Node) for each in view.arguments):
+            if place is None or any(isinstance(argument, Node) for argument in view.arguments):
                 return False
             place = view.target(place, *view.arguments)
         return place is not None and place.is_contiguous()
@@ -228,7 +228,7 @@ def _arguments(node: Node) -> tuple[Any, ...]:
 
 def _takes_numbers(node: Node) -> bool:
     """Returns whether a call takes numbers that the model computes: a write would read them too late."""
-    return any(not isinstance(value_of(each), torch.Tensor) for each in node.all_input_nodes)
+    return any(not isinstance(value_of(source), torch.Tensor) for source in node.all_input_nodes)
 
 
 def _takes_mask(node: Node) -> bool:

@@ -140,7 +140,7 @@ def _unlike(
         return reason
     if value.dtype is not result.dtype or not have_same_sizes(value.shape, result.shape):
         return "the sum has another dtype, or other sizes, than the features"
-    found = (_unlike_angles(value, each, interleaved, heads) for each in angles)
+    found = (_unlike_angles(value, angle, interleaved, heads) for angle in angles)
     return next(filter(None, found), "")
 
 
@@ -367,7 +367,7 @@ class _Angles:
             interleaved: Whether the features of a pair are neighbors.
             heads: The dimension of the heads, 1 or 2.
         """
-        once = [self.once(each, features, interleaved, heads) for each in angles]
+        once = [self.once(angle, features, interleaved, heads) for angle in angles]
         if heads == _HEADS[0]:
             return self._call(rotary_embedding_op, features, *once, interleaved)
         turned = self._call(aten.transpose.int, features, 1, 2)

@@ -80,7 +80,7 @@ class EngineChecks:
             for sizes in filter(self._has_room, sizes_to_compare(profile)):
                 leaves = self.inputs.of(sizes)
                 shapes = ", ".join(
-                    str(list(each.shape)) for each in leaves if isinstance(each, torch.Tensor)
+                    str(list(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor)
                 )
                 with (
                     _comparing(blocks, compared) as differences,
@@ -98,7 +98,7 @@ class EngineChecks:
     def _has_room(self, sizes: Mapping[Any, int]) -> bool:
         """Returns whether a CPU's memory suffices for these sizes. A GPU raises an error where its own does not."""
         values = [node.meta.get("val") for node in self.placeholders]
-        if any(isinstance(each, torch.Tensor) and each.device.type != "cpu" for each in values):
+        if any(isinstance(value, torch.Tensor) and value.device.type != "cpu" for value in values):
             return True
         needed = _most_bytes(self.graph, sizes)
         if needed > _MOST_BYTES:
@@ -218,10 +218,10 @@ def _most_bytes(graph: Graph, sizes: Mapping[Any, int]) -> int:
 
     def bytes_of(node: Node) -> int:
         values = pytree.tree_leaves(node.meta.get("val"))
-        tensors = [each for each in values if isinstance(each, torch.Tensor)]
-        return sum(elements_of(each) * each.element_size() for each in tensors)
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        return sum(elements_of(tensor) * tensor.element_size() for tensor in tensors)
 
-    last = {each: node for node in graph.nodes for each in node.all_input_nodes}
+    last = {source: node for node in graph.nodes for source in node.all_input_nodes}
     freed: dict[Node, list[Node]] = {}
     for node, reader in last.items():
         freed.setdefault(reader, []).append(node)

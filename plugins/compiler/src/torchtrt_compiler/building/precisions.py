@@ -57,12 +57,12 @@ def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
         kind = layer.type.name
         inputs, outputs = tensors_of(layer)
         is_half = propagate_float16(layer, halves)
-        is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
+        is_int8 = kind == "DEQUANTIZE" or any(input_.name in quantized for input_ in inputs)
         if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
             quantized.add(outputs[0].name)
         elif not kind.startswith(_TYPELESS_LAYERS) and layer.name not in between:
             _hold_single(layer, halves, with_precision=not (is_half or is_int8))
-        stays_half = is_half and not is_int8 and all(each.name in halves for each in outputs)
+        stays_half = is_half and not is_int8 and all(output.name in halves for output in outputs)
         if (
             stays_half
             and not kind.startswith(_TYPELESS_LAYERS + _UNCONSTRAINED_LAYERS)
@@ -85,18 +85,18 @@ def _between_quantized(network: Any) -> set[str]:
     after: set[str] = set()  # tensors that a product of int8 leads to
     for layer in layers:
         inputs, outputs = tensors_of(layer)
-        is_reached = any(each.name in after for each in inputs)
+        is_reached = any(input_.name in after for input_ in inputs)
         if layer.type.name == "DEQUANTIZE" or (is_reached and layer.type.name in _CARRYING):
-            after.update(each.name for each in outputs)
+            after.update(output.name for output in outputs)
     before: set[str] = set()  # tensors that lead to a Quantize
     between: set[str] = set()
     for layer in reversed(layers):
         inputs, outputs = tensors_of(layer)
         if layer.type.name == "QUANTIZE":
             before.add(inputs[0].name)
-        elif layer.type.name in _POINTWISE and any(each.name in before for each in outputs):
-            before.update(each.name for each in inputs)
-            if any(each.name in after for each in inputs):
+        elif layer.type.name in _POINTWISE and any(output.name in before for output in outputs):
+            before.update(input_.name for input_ in inputs)
+            if any(input_.name in after for input_ in inputs):
                 between.add(layer.name)
     return between
 

@@ -54,7 +54,7 @@ def engine_key(request: EngineRequest) -> str | None:
     try:
         facts = {
             "graph": _Graph(request.block, has_names, request.replaceable).describe(),
-            "profiles": [[str(each.dtype), each.profiles] for each in request.inputs],
+            "profiles": [[str(input_.dtype), input_.profiles] for input_ in request.inputs],
             "settings": {
                 name: value
                 for name, value in settings_to_json(settings).items()
@@ -85,7 +85,7 @@ def block_identity(request: EngineRequest) -> str | None:
     try:
         facts = [
             _SameMemory(request.block, True, request.followed).describe(),
-            [[str(each.dtype), each.profiles] for each in request.inputs],
+            [[str(input_.dtype), input_.profiles] for input_ in request.inputs],
         ]
     except _NoKeyError:
         return None
@@ -141,7 +141,9 @@ class _Graph:
             nodes,
             [[str(new), str(ranges.get(old))] for old, new in known.items()],
             sorted(
-                self.expression(each) for each in assumptions if each.free_symbols <= set(known)
+                self.expression(assumption)
+                for assumption in assumptions
+                if assumption.free_symbols <= set(known)
             ),
         ]
 
@@ -196,7 +198,7 @@ class _Graph:
                 return ["tuple", *(self.value(each, numbers) for each in value)]
             case slice():
                 parts = value.start, value.stop, value.step
-                return ["slice", *(self.value(each, numbers) for each in parts)]
+                return ["slice", *(self.value(part, numbers) for part in parts)]
             case _:
                 items = value.items()
                 return ["dict", *([str(key), self.value(each, numbers)] for key, each in items)]

@@ -88,7 +88,7 @@ def inputs_at_limits(
     """Yields flattened inputs with their shapes: the given ones, and generated ones at the limits of each range."""
     seen: set[Shapes] = set()
     for leaves in _inputs(compiled, inputs):
-        shapes = tuple(tuple(each.shape) for each in leaves if isinstance(each, torch.Tensor))
+        shapes = tuple(tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor))
         if shapes not in seen:
             seen.add(shapes)
             yield shapes, leaves
@@ -142,12 +142,12 @@ def differences(
 
 def _called(model: Any, interface: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
     """Returns a model's flattened results for copies of inputs."""
-    copies = [each.clone() if isinstance(each, torch.Tensor) else each for each in leaves]
+    copies = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     args, kwargs = pytree.tree_unflatten(copies, interface.input_tree)
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
         results = pytree.tree_leaves(model(*args, **kwargs))
-    return [each.clone() if isinstance(each, torch.Tensor) else each for each in results]
+    return [result.clone() if isinstance(result, torch.Tensor) else result for result in results]
 
 
 class Worst(NamedTuple):

@@ -63,9 +63,15 @@ def verify(compiled: CompiledModule, program: VerifiedProgram) -> list[VerifiedO
     version = closest_reference()
     on_reference = _on_reference(compiled, program, f"reference@{version}")
     rows = [
-        VerifiedOutput(f"reference@{version}", each.output, shapes, each.largest, each.tolerance)
+        VerifiedOutput(
+            f"reference@{version}",
+            difference.output,
+            shapes,
+            difference.largest,
+            difference.tolerance,
+        )
         for shapes, leaves in inputs_at_limits(compiled, program.inputs)
-        for each in differences(on_reference, program.model, leaves, shapes)
+        for difference in differences(on_reference, program.model, leaves, shapes)
     ]
     if failed := [row for row in rows if not row.agrees]:
         raise VerificationError("\n".join(map(str, failed)), tuple(rows))

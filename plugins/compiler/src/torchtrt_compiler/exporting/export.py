@@ -182,7 +182,7 @@ def _raised_in(error: BaseException) -> str:
     """Returns the line of the model at which PyTorch raised, in parentheses, or an empty string."""
     libraries = tuple(os.path.dirname(each) + os.sep for each in (torch.__file__, __file__))
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [each for each in frames if not each.filename.startswith((*libraries, "<"))]
+    outside = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
     # A mode is between the model and PyTorch, so its frames are the last ones.
     modes = {each.filename for each in outside if each.name == "__torch_function__"}
     own = [each for each in outside if each.filename not in modes] or outside
@@ -217,7 +217,11 @@ def _with_shapes(
     It takes none for what ``**kwargs`` collects: there the model gets a parameter for each.
     """
     signature = inspect.signature(model.forward)
-    named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     names = {parameter.name for parameter in named}
     collected = [name for name in kwargs if name not in names]
     if collected and len(named) < len(signature.parameters):

@@ -188,7 +188,9 @@ def wait_before_engines(graph_module: GraphModule) -> None:
     """Lets PyTorch finish each collective that it runs before an engine reads the result."""
     graph = graph_module.graph
     calls = graph.find_nodes(op="call_module")
-    pending = [(call, each) for call in calls for each in call.all_input_nodes if _is_pending(each)]
+    pending = [
+        (call, source) for call in calls for source in call.all_input_nodes if _is_pending(source)
+    ]
     for call, source in pending:
         with graph.inserting_before(call):
             waited = graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (source,))

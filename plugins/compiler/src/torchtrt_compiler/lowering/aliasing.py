@@ -103,8 +103,8 @@ def _reads_by_strides(
 
 def _perhaps_copies(memories: Iterable[Hashable], write: Node) -> set[Hashable]:
     """Returns those of memories that are copies for some strides, made before a write."""
-    nodes = (each for each in memories if isinstance(each, Node))
-    return {each for each in nodes if copies_by_strides(each) and each < write}
+    nodes = (memory for memory in memories if isinstance(memory, Node))
+    return {node for node in nodes if copies_by_strides(node) and node < write}
 
 
 def _is_input(memory: Hashable) -> bool:

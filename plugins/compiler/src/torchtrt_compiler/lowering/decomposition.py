@@ -95,8 +95,10 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
         graph_module: The graph around the engines.
         exported: The model's program.
     """
-    graphs = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
-    own = {node.target for each in graphs for node in each.graph.nodes}
+    graphs = (
+        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
+    )
+    own = {node.target for graph in graphs for node in graph.graph.nodes}
     known = decompositions()
     pending = list(graph_module.graph.nodes)
     while pending:
@@ -256,7 +258,7 @@ def _is_renamed(
     parts: GraphModule, part: Node, resolution: Resolution, part_resolution: Resolution
 ) -> bool:
     """Returns whether a decomposition is nothing but another op of the same converter, as ``mm`` is for ``matmul``."""
-    calls = [each for each in parts.graph.nodes if each.op == "call_function"]
+    calls = [node for node in parts.graph.nodes if node.op == "call_function"]
     first, second = resolution.chosen, part_resolution.chosen
     return (
         calls == [part]

@@ -20,7 +20,7 @@ class Outline:
 
     def __init__(self, graph_module: GraphModule) -> None:
         modules = graph_module.modules()
-        self.graphs = [each.graph for each in modules if isinstance(each, GraphModule)]
+        self.graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
         self.nodes = {node: _computed(node) for graph in self.graphs for node in graph.nodes}
 
     def __eq__(self, other: object) -> bool:
@@ -80,9 +80,9 @@ def _call_fault(node: Node) -> str:
     if len(node.args) > len(arguments):
         return f"with {len(node.args)} arguments, and it has {len(arguments)}"
     missing = [
-        each.name
-        for each in arguments[len(node.args) :]
-        if each.name not in node.kwargs and not each.has_default_value()
+        argument.name
+        for argument in arguments[len(node.args) :]
+        if argument.name not in node.kwargs and not argument.has_default_value()
     ]
     return f"without its argument {missing[0]!r}" if missing else ""
 

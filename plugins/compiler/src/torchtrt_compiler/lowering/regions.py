@@ -98,7 +98,7 @@ def check_casts(graph: Graph) -> None:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             continue
         operands = [source.meta.get("val") for source in node.all_input_nodes]
-        dtypes = {each.dtype for each in operands if isinstance(each, torch.Tensor)}
+        dtypes = {operand.dtype for operand in operands if isinstance(operand, torch.Tensor)}
         if not any(dtype.is_floating_point for dtype in dtypes) or value.dtype in dtypes:
             continue
         result = next(iter(evaluated(node) or ()), None)
@@ -183,7 +183,7 @@ class _Flattening:
         elif node.target is exit_autocast:
             self.enclosing = self.enclosing[:-1]
         elif (parts := self.casting_parts(node)) is not None:
-            return self.copy(parts, [env[each] for each in node.all_input_nodes])
+            return self.copy(parts, [env[source] for source in node.all_input_nodes])
         return self.graph.node_copy(node, env.__getitem__)
 
     def attribute(self, module: GraphModule, node: Node) -> Node | None:
@@ -245,7 +245,7 @@ class _Flattening:
             for context in self.enclosing:
                 regions.enter_context(torch.autocast(*context))
             devices = [each for each in _DEVICES if torch.is_autocast_enabled(each)]
-            keys = (f"Autocast{each.upper()}" for each in devices)
+            keys = (f"Autocast{device.upper()}" for device in devices)
             name: str = str(target.name())
             if not devices or not has_kernel(name):
                 return None

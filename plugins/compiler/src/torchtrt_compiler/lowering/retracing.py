@@ -104,8 +104,8 @@ def _rewritten(exported: ExportedProgram) -> dict[Any, Callable[..., Any]]:
     key = DispatchKey.CompositeImplicitAutograd
     return {aten.copy.default: _copied} | {
         node.target: functools.partial(node.target._op_dk, key)
-        for each in _graph_modules(exported)
-        for node in each.graph.nodes
+        for graph_module in _graph_modules(exported)
+        for node in graph_module.graph.nodes
         if node.target in UNDECLARED and may_share(node)
     }
 
@@ -133,7 +133,7 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
     written, ops that share memory by strides keep to what they do in the program.
     """
     modules = _graph_modules(exported)
-    writes = any(mutates(node) for each in modules for node in each.graph.nodes)
+    writes = any(mutates(node) for module in modules for node in module.graph.nodes)
     with contextlib.ExitStack() as undo:
         for module in modules:
             calls = {node: _independent_call(node, writes) for node in module.graph.nodes}
@@ -152,7 +152,7 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
 
 def _graph_modules(exported: ExportedProgram) -> list[GraphModule]:
     """Returns the graph of a program and those of its branches and loops."""
-    return [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    return [module for module in exported.graph_module.modules() if isinstance(module, GraphModule)]
 
 
 @contextlib.contextmanager

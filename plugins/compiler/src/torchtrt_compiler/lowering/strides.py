@@ -64,7 +64,9 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     Raises:
         UnsupportedProgramError: An input of a program that reads strides was exported with gaps in memory.
     """
-    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    modules = [
+        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
+    ]
     nodes = [node for module in modules for node in module.graph.nodes]
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
     in_python = stride_reads(exported)

@@ -56,7 +56,9 @@ def _is_inside_transform(value: object) -> bool:
 
 def _transforms(exported: ExportedProgram) -> list[Node]:
     """Returns the calls of functions that begin and end a transform, in the program and its branches."""
-    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    modules = (
+        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
+    )
     return [
         node
         for module in modules

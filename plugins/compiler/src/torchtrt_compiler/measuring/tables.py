@@ -33,7 +33,8 @@ def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[
     yield from _table("Where it goes", parts, total, lines or {})
     for place, entries in itertools.groupby(
         sorted(
-            (each for each in profile.entries if each.kind == "kernel"), key=lambda each: each.place
+            (entry for entry in profile.entries if entry.kind == "kernel"),
+            key=lambda each: each.place,
         ),
         key=lambda each: each.place,
     ):

@@ -416,7 +416,7 @@ def _ops_in(graph_module: GraphModule) -> frozenset[Any]:
     modules = graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
-    return frozenset(each for each in targets if isinstance(each, OpOverload))
+    return frozenset(target for target in targets if isinstance(target, OpOverload))
 
 
 def _is_kernel(op: Any) -> bool:

@@ -183,7 +183,7 @@ def _is_whole(graph: Graph, reasons: Mapping[Node, _Reason]) -> bool:
 
 def _computes_nothing(rejections: Iterable[Rejection]) -> bool:
     """Returns whether a node stays in PyTorch because it only writes or views memory."""
-    return any(each.code in NOT_COMPUTED for each in rejections)
+    return any(rejection.code in NOT_COMPUTED for rejection in rejections)
 
 
 def _rule(reason: str, code: RejectionCode) -> _Reason:
@@ -219,7 +219,7 @@ def _demotions(
         members = set(nodes)
         calls = [node for node in nodes if node.target is not operator.getitem]
         inputs = {source for node in nodes for source in tensor_inputs(node)} - members
-        if all(each.op == "get_attr" and str(each.target) not in written for each in inputs):
+        if all(input_.op == "get_attr" and str(input_.target) not in written for input_ in inputs):
             reason = "It depends on no input of the model, so an engine would have none."
             demoted.update(dict.fromkeys(nodes, _rule(reason, "no-input")))
         elif len(calls) < smallest:

@@ -36,7 +36,7 @@ def profile_of_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]
     """
     if not (ranges := _ranges(value)):
         return profile_input(name, value, profiles)
-    profile = profile_input(name, value, [{**ranges, **each} for each in profiles])
+    profile = profile_input(name, value, [{**ranges, **profile} for profile in profiles])
     # PyTorch has n - 1 for the size of what follows the first of n rows, also of none.
     shapes = (
         tuple(SizeRange(max(low, 0), max(opt, 0), max(high, 0)) for low, opt, high in sizes)
@@ -46,7 +46,7 @@ def profile_of_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
-    return [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 def _ranges(tensor: torch.Tensor) -> dict[Any, SizeRange]:

@@ -79,9 +79,9 @@ def _divide(partition: Partition, fitting_of: Callable[[Sequence[Node]], int]) -
 def _cut_behind(nodes: Sequence[Node], fitting: int) -> int | None:
     """Returns where to cut a block whose first ``fitting`` nodes fit into an engine; None if it cannot be cut."""
     crossings = crossings_of(nodes)
-    places = [each for each in range(fitting, 0, -1) if each in crossings]
-    late = [each for each in places if each >= fitting - fitting // 4]
-    beyond = [each for each in range(fitting + 1, len(nodes)) if each in crossings]
+    places = [index for index in range(fitting, 0, -1) if index in crossings]
+    late = [place for place in places if place >= fitting - fitting // 4]
+    beyond = [index for index in range(fitting + 1, len(nodes)) if index in crossings]
     return first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *places, *beyond])
 
 
@@ -104,7 +104,9 @@ def _fitting_halves(nodes: Sequence[Node]) -> int:
     changes = [0] * (len(nodes) + 2)  # of how many cross, from one place to the next
     read: set[Node] = set()
     for number, node in enumerate(nodes):
-        outside = {each for each in tensor_inputs(node) if each not in numbers and _is_half(each)}
+        outside = {
+            input_ for input_ in tensor_inputs(node) if input_ not in numbers and _is_half(input_)
+        }
         changes[number + 1] += len(outside - read)
         read |= outside
         if _is_half(node) and (users := readers(node)):
@@ -133,7 +135,9 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     """
     nodes = partition.blocks[level]
     count, crossings = len(nodes), crossings_of(nodes)
-    places = [each for each in range(max(1, count // 4), count - count // 4) if each in crossings]
+    places = [
+        index for index in range(max(1, count // 4), count - count // 4) if index in crossings
+    ]
     places.sort(key=lambda place: (crossings[place], abs(place - count // 2), place))
     cut = first_cut(nodes, places)
     return None if cut is None else cut_block(partition, level, cut)
@@ -198,7 +202,7 @@ def crossings_of(nodes: Sequence[Node]) -> dict[int, int]:
 
 def first_cut(nodes: Sequence[Node], places: Iterable[int]) -> int | None:
     """Returns the first of the places at which both parts of a block have an input, or None."""
-    cuts = (each for each in places if _has_input(nodes[:each]) and _has_input(nodes[each:]))
+    cuts = (place for place in places if _has_input(nodes[:place]) and _has_input(nodes[place:]))
     return next(cuts, None)
 
 

@@ -124,7 +124,7 @@ class Recorder:
         """Returns the sources that nothing has read so far."""
         read = frozenset().union(*(reads for _, reads, _ in self._steps))
         sources = (self._kept[number] for number in self._sources)
-        return [each for each in sources if _memory(each) not in read]
+        return [source for source in sources if _memory(source) not in read]
 
     def source_name(self, tensor: torch.Tensor) -> str | None:
         """Returns the name of a tensor that is a source."""
@@ -132,17 +132,17 @@ class Recorder:
 
     def add_arguments(self, args: Any, kwargs: Any) -> None:
         """Notes the values that arguments have before an op writes to them."""
-        for each in pytree.tree_leaves((args, kwargs)):
-            if isinstance(each, torch.Tensor) and _is_plain(each):
-                self._number(each)
+        for leaf in pytree.tree_leaves((args, kwargs)):
+            if isinstance(leaf, torch.Tensor) and _is_plain(leaf):
+                self._number(leaf)
 
     def add_op(self, op: OpOverload, args: Any, kwargs: Any, result: Any) -> None:
         """Records a call."""
         tensors = [
-            each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)
+            leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
         ]
         results = list(result) if isinstance(result, (list, tuple)) else [result]
-        made = [each for each in results if isinstance(each, torch.Tensor)]
+        made = [result for result in results if isinstance(result, torch.Tensor)]
         if not all(map(_is_plain, (*tensors, *made))):
             return
         is_computed = len(made) == len(results) and (
@@ -159,7 +159,7 @@ class Recorder:
                     written += map(_memory, _written(op, args, kwargs))
                 reads = frozenset(map(_memory, tensors))
                 writes = frozenset(written)
-                numbers = [self._add(each) for each in results]
+                numbers = [self._add(result) for result in results]
                 self._steps.append(([op_name(op), *arguments, numbers], reads, writes))
                 if reads & self._from_sources:
                     self._from_sources |= writes
@@ -248,7 +248,7 @@ def _written(op: OpOverload, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[index] if index < len(args) else kwargs.get(argument.name)
             yield from (
-                each for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)
+                leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)
             )
 
 

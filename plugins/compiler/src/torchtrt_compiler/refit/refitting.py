@@ -152,7 +152,7 @@ def _refit(
                 )
             tensors[name] = memory[source]
     trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
-    target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
+    target = compiled if in_place else copy.deepcopy(compiled, {id(tree): tree for tree in trees})
     # A call runs one graph from its beginning to its end: the new one takes the old one's place at once.
     graph_module = _copied(target.graph_module) if in_place else target.graph_module
     for name, changed in changes.items():
@@ -194,7 +194,7 @@ def _copied(graph_module: GraphModule) -> GraphModule:
         for value in each.values()
         if isinstance(value, torch.Tensor)
     ]
-    return copy.deepcopy(graph_module, {id(each): each for each in tensors})
+    return copy.deepcopy(graph_module, {id(tensor): tensor for tensor in tensors})
 
 
 def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) -> None:

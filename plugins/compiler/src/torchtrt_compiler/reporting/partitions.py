@@ -37,7 +37,9 @@ def _torch_ops(entries: Sequence[TorchNode]) -> Iterator[TorchOp]:
     """Yields the report's rows of nodes that stay in PyTorch."""
     lacking = {qualified_name(entry.node.target) for entry in entries if _lacks_converter(entry)}
     catalogue = available_packs() if lacking else Catalogue()
-    providers = {op: tuple(each.distribution for each in catalogue.providers(op)) for op in lacking}
+    providers = {
+        op: tuple(provider.distribution for provider in catalogue.providers(op)) for op in lacking
+    }
     for entry in entries:
         op = qualified_name(entry.node.target)
         yield _torch_op(entry, op, providers[op] if _lacks_converter(entry) else ())
@@ -125,7 +127,7 @@ def _with_inner(nodes: Iterable[Node]) -> Iterator[Node]:
     for node in nodes:
         yield node
         for graph_module in inner_graphs(node):
-            calls = (each for each in graph_module.graph.nodes if each.op == "call_function")
+            calls = (node for node in graph_module.graph.nodes if node.op == "call_function")
             yield from _with_inner(calls)
 
 
@@ -134,7 +136,11 @@ def _layers_of(node: Node) -> tuple[Capability, ...]:
     resolution = resolution_of(node)
     if resolution is None or resolution.chosen is None:
         return ()
-    return tuple(each for each in resolution.chosen.support.requires if each.group == "layers")
+    return tuple(
+        capability
+        for capability in resolution.chosen.support.requires
+        if capability.group == "layers"
+    )
 
 
 def _missed_by(node: Node) -> dict[Capability, str]:
@@ -174,7 +180,7 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
         for each in report.in_torch
         if not {*NOT_COMPUTED, "no-input", "user-excluded"} & {*each.codes}
     ]
-    small = sum("block-too-small" in each.codes for each in ops)
+    small = sum("block-too-small" in op.codes for op in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
     if small:
         message += (

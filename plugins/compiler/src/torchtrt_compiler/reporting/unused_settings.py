@@ -80,7 +80,7 @@ def warn_of_large_weights(partition: Partition, most: int | None) -> None:
     if large:
         largest = max(large, key=large.__getitem__)
         weights = " and ".join(
-            str(each.target) for each in largest.all_input_nodes if each.op == "get_attr"
+            str(source.target) for source in largest.all_input_nodes if source.op == "get_attr"
         )
         warn_caller(
             f"max_engine_bytes={most:,} is less than single ops need, and their engines are larger. There are "
@@ -126,7 +126,9 @@ def _of_modules(settings: CompilationSettings, exported: ExportedProgram) -> Ite
 
 def _all_nodes(exported: ExportedProgram) -> list[Node]:
     """Returns the nodes of a program and of its branches and loops."""
-    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    modules = (
+        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
+    )
     return [node for module in modules for node in module.graph.nodes]
 
 
@@ -192,7 +194,7 @@ def _by_packet(ops: Iterable[Any]) -> dict[str, set[Any]]:
 
 def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Iterator[str]:
     """Yields the preferences for packs that convert none of the nodes that they are preferred for."""
-    modules = (each for each in lowered.modules() if isinstance(each, GraphModule))
+    modules = (module for module in lowered.modules() if isinstance(module, GraphModule))
     nodes: list[Node] = [node for module in modules for node in module.graph.nodes]
     preferences = _preferences(settings)
     for name, overloads in _by_packet(preferences).items():
@@ -200,13 +202,13 @@ def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Itera
         found = [resolution_of(node) for node in nodes if node.target in overloads]
         resolutions = [each for each in found if each is not None]
         if not resolutions or any(
-            each.chosen and each.chosen.pack.name == pack for each in resolutions
+            resolution.chosen and resolution.chosen.pack.name == pack for resolution in resolutions
         ):
             continue
         reasons = (
             rejection.reason
-            for each in resolutions
-            for rejection in each.rejections
+            for resolution in resolutions
+            for rejection in resolution.rejections
             if rejection.candidate is None or rejection.candidate.pack.name == pack
         )
         why = next(reasons, "it has no converter for these overloads")

@@ -60,7 +60,9 @@ def size_profiles(
         for number, profile in enumerate(profiles):
             wanted = each.wanted(number, ranges.get(symbol, (0, None)))
             profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
-    taken = [each for each in profiles if all(size.min <= size.max for size in each.values())]
+    taken = [
+        profile for profile in profiles if all(size.min <= size.max for size in profile.values())
+    ]
     return tuple(taken or profiles)
 
 

@@ -79,7 +79,7 @@ class _Settling:
         if not expression.free_symbols <= self._ranges.keys():
             return None
         ranges = [self._ranges[symbol] for symbol in expression.free_symbols]
-        if all(each.is_singleton() for each in ranges):
+        if all(range_.is_singleton() for range_ in ranges):
             values = {symbol: self._ranges[symbol].lower for symbol in expression.free_symbols}
             return int(expression.xreplace(values))
         bounds = bound_sympy(expression, self._ranges)

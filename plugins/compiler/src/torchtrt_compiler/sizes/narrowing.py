@@ -70,7 +70,11 @@ class Narrowing(NamedTuple):
         dimensions = list(self._dimensions())
         for dimension in dimensions:
             conditions = self.accepted.examples
-            own = [each for each in conditions if each.free_symbols == {dimension.symbol}]
+            own = [
+                condition
+                for condition in conditions
+                if condition.free_symbols == {dimension.symbol}
+            ]
             (low, high), (least, most) = dimension.row.asked, dimension.row.compiled
             groups = dimension.groups(self.accepted.refused.get(dimension.symbol, ()))
             if least > low or most < high or {*own} & {*gaps}:
@@ -82,7 +86,11 @@ class Narrowing(NamedTuple):
                 )
         for condition in gaps:
             if len(condition.free_symbols) > 1:
-                first = next(each for each in dimensions if each.symbol in condition.free_symbols)
+                first = next(
+                    dimension
+                    for dimension in dimensions
+                    if dimension.symbol in condition.free_symbols
+                )
                 line, text = self.lines.get(condition, ""), as_code(condition)
                 yield dataclasses.replace(first.row, model_line=line, condition=text)
         if is_exported_here:
@@ -149,7 +157,7 @@ class Narrowing(NamedTuple):
 
         Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them.
         """
-        rows = {(each.row.input, each.row.dim): each.row for each in dimensions}
+        rows = {(dimension.row.input, dimension.row.dim): dimension.row for dimension in dimensions}
         origins = {
             size_as_traced(size): (node.name, dim)
             for leaf, node in zip(self.leaves, self.placeholders, strict=False)

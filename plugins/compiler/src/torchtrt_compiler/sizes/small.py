@@ -113,7 +113,9 @@ class _Trials:
         self._conditions, self._profiles = conditions, profiles
         self._small = {
             symbol: [
-                size for size in (1, 0) if any(each[symbol].contains(size) for each in profiles)
+                size
+                for size in (1, 0)
+                if any(profile[symbol].contains(size) for profile in profiles)
             ]
             for symbol in profiles[0]
         }
@@ -141,7 +143,11 @@ class _Trials:
             symbol in self.excluded and size < self.excluded[symbol].least
             for symbol, size in assignment.items()
         )
-        own = (each for each in self.conditions if each.free_symbols <= assignment.keys())
+        own = (
+            condition
+            for condition in self.conditions
+            if condition.free_symbols <= assignment.keys()
+        )
         return any(is_small) or not all(holds(condition, assignment) for condition in own)
 
     def _points_of(self, assignment: Mapping[Any, int], symbols: Sequence[Any]) -> list[Values]:
@@ -222,7 +228,11 @@ class Call:
         values = (each.meta.get("val") for each in (*node.all_input_nodes, node))
         leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
         expressions = itertools.chain.from_iterable(map(_numbers, leaves))
-        symbols = (each.free_symbols for each in expressions if isinstance(each, sympy.Basic))
+        symbols = (
+            expression.free_symbols
+            for expression in expressions
+            if isinstance(expression, sympy.Basic)
+        )
         self.symbols = sorted(set().union(*symbols), key=str)
 
     @property

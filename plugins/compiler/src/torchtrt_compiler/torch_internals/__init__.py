@@ -427,12 +427,16 @@ def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[N
         program: The program.
         known: Composite ops without a composite among their parts.
     """
-    modules = (each for each in program.graph_module.modules() if isinstance(each, GraphModule))
-    targets = {node.target for each in modules for node in each.graph.nodes}
+    modules = (
+        module for module in program.graph_module.modules() if isinstance(module, GraphModule)
+    )
+    targets = {node.target for module in modules for node in module.graph.nodes}
     # Overloads that only TorchScript has are not dispatched, and ``_can_decompose`` raises for them.
-    ops = [each for each in targets if isinstance(each, OpOverload) and has_kernel(each.name())]
-    ops = [each for each in ops if is_composite(each)]
-    whole = {each for each in ops if is_kept_whole(each)}
+    ops = [
+        target for target in targets if isinstance(target, OpOverload) and has_kernel(target.name())
+    ]
+    ops = [op for op in ops if is_composite(op)]
+    whole = {op for op in ops if is_kept_whole(op)}
     if not {*ops} - whole <= known:
         yield
         return

@@ -105,7 +105,7 @@ def _split(length: int) -> tuple[int, int]:
     """Returns two factors of a length, the first one 1 where it is not split."""
     if length <= DENSE:
         return 1, length
-    first = next(each for each in range(math.isqrt(length), 0, -1) if length % each == 0)
+    first = next(index for index in range(math.isqrt(length), 0, -1) if length % index == 0)
     return first, length // first
 
 

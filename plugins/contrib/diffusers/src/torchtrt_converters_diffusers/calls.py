@@ -137,8 +137,8 @@ def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str
         return
     others = dict(kwargs[name])
     scale = others.pop("scale")
-    layers = [each for each in model.modules() if isinstance(vars(each).get("scaling"), dict)]
-    before = [dict(each.scaling) for each in layers]
+    layers = [module for module in model.modules() if isinstance(vars(module).get("scaling"), dict)]
+    before = [dict(layer.scaling) for layer in layers]
     scale_lora_layers(model, scale)
     try:
         yield {**kwargs, name: others or None}

@@ -322,7 +322,7 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
         InputError: The ranges do not fit a component.
     """
     modules: Mapping[str, Any] = _modules(pipe)
-    adapters = [each for each in modules.values() if isinstance(each, controlnets.ADAPTERS)]
+    adapters = [module for module in modules.values() if isinstance(module, controlnets.ADAPTERS)]
     for name, module in modules.items():
         if name in declared:
             if isinstance(module, Autoencoder):

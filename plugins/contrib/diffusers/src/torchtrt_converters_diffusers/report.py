@@ -32,7 +32,7 @@ class ComponentReport:
         where = f"{self.component} ({self.class_name})"
         if self.reason:
             return f"{where}: PyTorch, because {self.reason}"
-        in_torch = sum(len(each.report.in_torch) for each in self.programs)
+        in_torch = sum(len(program.report.in_torch) for program in self.programs)
         sizes = ", ".join(f"{argument}={bounds}" for argument, bounds in self.sizes.items())
         count = len(self.programs)
         rest = f", {in_torch} ops in PyTorch" if in_torch else ""
@@ -58,7 +58,7 @@ class PipelineReport:
         for each in self.components:
             if each.component == component:
                 return each
-        names = ", ".join(each.component for each in self.components)
+        names = ", ".join(component.component for component in self.components)
         raise KeyError(f"The report has no row {component!r}; it has {names}.")
 
     def __str__(self) -> str:
@@ -70,8 +70,10 @@ class PipelineReport:
         from rich.table import Table
 
         table = Table("component", "class", "programs", "sizes", "in PyTorch because")
-        for each in self.components:
-            sizes = "\n".join(f"{argument}={bounds}" for argument, bounds in each.sizes.items())
-            count = str(len(each.programs))
-            table.add_row(each.component, each.class_name, count, sizes, each.reason)
+        for component in self.components:
+            sizes = "\n".join(
+                f"{argument}={bounds}" for argument, bounds in component.sizes.items()
+            )
+            count = str(len(component.programs))
+            table.add_row(component.component, component.class_name, count, sizes, component.reason)
         yield table

@@ -29,9 +29,9 @@ def quantized_inputs(node: Node, matrix_products: bool = True) -> list[Node]:
     if node.op != "call_function":
         return []
     if node.target in PRODUCTS:
-        return [each for each in node.args[:2] if isinstance(each, Node)]
+        return [argument for argument in node.args[:2] if isinstance(argument, Node)]
     if node.target in MATRIX_PRODUCTS and matrix_products:
-        return [each for each in node.args[:2] if isinstance(each, Node)]
+        return [argument for argument in node.args[:2] if isinstance(argument, Node)]
     if node.target in SUMS:
         return _residual(node)
     return []
@@ -40,12 +40,14 @@ def quantized_inputs(node: Node, matrix_products: bool = True) -> list[Node]:
 def _residual(node: Node) -> list[Node]:
     """Returns what a sum adds to a product."""
     operands: Any = node.args[:2]
-    if not all(isinstance(each, Node) and _is_tensor(each) for each in operands):
+    if not all(isinstance(operand, Node) and _is_tensor(operand) for operand in operands):
         return []
-    products = [each for each in operands if each.target in PRODUCTS and len(each.users) == 1]
+    products = [
+        operand for operand in operands if operand.target in PRODUCTS and len(operand.users) == 1
+    ]
     if not products or operands[0].meta["val"].shape != operands[1].meta["val"].shape:
         return []
-    return [each for each in operands if each is not products[0]]
+    return [operand for operand in operands if operand is not products[0]]
 
 
 def _is_tensor(node: Node) -> bool:

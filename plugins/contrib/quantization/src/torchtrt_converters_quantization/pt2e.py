@@ -60,7 +60,8 @@ class TensorRTQuantizer(Quantizer):  # type: ignore[misc]  # torchao has no type
                 weights = node.args[1:2] if node.target in PRODUCTS else ()
                 node.meta[_KEY] = QuantizationAnnotation(
                     input_qspec_map={
-                        each: self._weight if each in weights else self._input for each in inputs
+                        input_: self._weight if input_ in weights else self._input
+                        for input_ in inputs
                     },
                     _annotated=True,
                 )

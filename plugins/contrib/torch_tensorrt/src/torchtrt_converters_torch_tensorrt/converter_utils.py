@@ -148,7 +148,7 @@ def broadcast_to_same_shape(
 
 _BROADCAST = building_block(
     lambda first, second: tuple(
-        each.contiguous() for each in torch.broadcast_tensors(first, second)
+        tensor.contiguous() for tensor in torch.broadcast_tensors(first, second)
     )
 )
 

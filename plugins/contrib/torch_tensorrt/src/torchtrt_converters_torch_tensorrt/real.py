@@ -47,7 +47,7 @@ class _Snapshot:
 
     def __init__(self) -> None:
         table = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS
-        self.converters = [(op, each) for op, entries in table.items() for each in entries]
+        self.converters = [(op, entry) for op, entries in table.items() for entry in entries]
         self.decompositions = dict(_import(_DECOMPOSITIONS).TORCH_TRT_DECOMPOSITIONS)
         manager = getattr(_import(_PASSES), "ATEN_POST_LOWERING_PASSES", None)
         self.passes = list(getattr(manager, "passes", ()))
@@ -62,11 +62,15 @@ def registered_by(module: str) -> Collected:
     _import(_REGISTRY)
     if module in sys.modules:
         now = _Snapshot()
-        mine = [each for each in now.converters if _is_of(module, each[1].converter_implementation)]
+        mine = [
+            converter
+            for converter in now.converters
+            if _is_of(module, converter[1].converter_implementation)
+        ]
         decompositions = {
             op: function for op, function in now.decompositions.items() if _is_of(module, function)
         }
-        passes = [each for each in now.passes if _is_of(module, each)]
+        passes = [pass_ for pass_ in now.passes if _is_of(module, pass_)]
     else:
         before = _Snapshot()
         try:
@@ -76,13 +80,13 @@ def registered_by(module: str) -> Collected:
             raise PackError(message) from error
         now = _Snapshot()
         known = {id(each) for _, each in before.converters}
-        mine = [each for each in now.converters if id(each[1]) not in known]
+        mine = [converter for converter in now.converters if id(converter[1]) not in known]
         decompositions = {
             op: function
             for op, function in now.decompositions.items()
             if before.decompositions.get(op) is not function
         }
-        passes = [each for each in now.passes if each not in before.passes]
+        passes = [pass_ for pass_ in now.passes if pass_ not in before.passes]
     collected = _collect(mine)
     token = COLLECTED.set(collected)
     try:
@@ -144,7 +148,7 @@ def _is_high(op: Any, support: Any, known: Collection[int]) -> bool:
     """Returns whether a converter comes before one that others registered: its priority is not kept otherwise."""
     entries = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS[op]
     place = next(place for place, each in enumerate(entries) if each is support)
-    return any(id(each) not in known for each in entries[place + 1 :])
+    return any(id(entry) not in known for entry in entries[place + 1 :])
 
 
 def _on_its_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:

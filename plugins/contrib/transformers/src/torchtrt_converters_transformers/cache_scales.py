@@ -29,10 +29,12 @@ def take_cache(model: torch.nn.Module) -> ModelCache | None:
             of compressed-tensors has other scales than one for the keys and one for the values of a layer.
     """
     modules: list[Any] = [  # those of an image's tower have no place in a cache
-        each for each in model.modules() if hasattr(each, "layer_idx")
+        module for module in model.modules() if hasattr(module, "layer_idx")
     ]
-    calibrated = {each.layer_idx: each for each in modules if hasattr(each, "k_bmm_quantizer")}
-    schemes = {each.layer_idx: each for each in modules if hasattr(each, "kv_cache")}
+    calibrated = {
+        module.layer_idx: module for module in modules if hasattr(module, "k_bmm_quantizer")
+    }
+    schemes = {module.layer_idx: module for module in modules if hasattr(module, "kv_cache")}
     _check_loaded(model, schemes.values())
     for layers, read, release, name in (
         (calibrated, _of_modelopt, _disable, "quantizers of keys and values to FP8 or INT8"),
@@ -154,7 +156,7 @@ def _check_loaded(model: Any, modules: Iterable[Any]) -> None:
         Refusal: A scale does not.
     """
     loaded = getattr(model, "hf_quantizer", None) is not None and any(
-        getattr(each, "_is_hf_initialized", False) for each in model.parameters()
+        getattr(parameter, "_is_hf_initialized", False) for parameter in model.parameters()
     )
     for module in modules:
         for name in ("k_scale", "v_scale"):

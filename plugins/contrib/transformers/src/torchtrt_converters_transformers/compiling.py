@@ -136,7 +136,7 @@ def _compile_decoder(
     """
     check_model_cache(model, step.cache_dtype, cache_dtype)
     states, windows = _try(model, step)
-    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    shapes = tuple((state.shape[1], state.shape[3]) for state in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
     max_length, candidates = sizes.max_length, sizes.max_candidate_tokens
@@ -226,7 +226,7 @@ def _compile_encoder_decoder(
     rows, heads, places, width = cached.shape[1:]
     fixed = example.is_floating_point()
     source_size = places if fixed else source_places
-    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    shapes = tuple((state.shape[1], state.shape[3]) for state in states)
     cached_places = (1, sizes.opt_length, sizes.max_length)
     new = (1, 1 + sizes.max_candidate_tokens, sizes.max_length)
     dtype = states[0].dtype
@@ -382,4 +382,4 @@ def _windows(config: Any, layers: int) -> list[int | None]:
     """Returns each layer's window, as the configuration has it."""
     window = getattr(config, "sliding_window", None)
     types = getattr(config, "layer_types", None) or ["sliding_attention"] * layers
-    return [window if each == "sliding_attention" else None for each in types]
+    return [window if type_ == "sliding_attention" else None for type_ in types]

@@ -201,7 +201,7 @@ def placed(features: Sequence[Tensor], places: Tensor, embedded: Tensor) -> Tens
     """
     return torch.stack(
         [
-            torch.zeros_like(embedded).masked_scatter(places[..., None], each.to(embedded))
-            for each in features
+            torch.zeros_like(embedded).masked_scatter(places[..., None], feature.to(embedded))
+            for feature in features
         ]
     )

@@ -169,7 +169,9 @@ def example_source(model: PreTrainedModel) -> Tensor:
     if name != "input_features" or features is None or places is None:
         raise Refusal(f"its encoder takes {name}, whose size its configuration does not give")
     encoder = model.get_encoder()
-    strides = [each.stride[0] for each in encoder.children() if isinstance(each, torch.nn.Conv1d)]
+    strides = [
+        child.stride[0] for child in encoder.children() if isinstance(child, torch.nn.Conv1d)
+    ]
     size = (2, features, places * math.prod(strides))
     generator = torch.Generator().manual_seed(0)
     return torch.randn(size, generator=generator).to(model.device, model.dtype)
@@ -257,4 +259,4 @@ def _no_states(
     step: DecoderStep, tokens: Tensor, source: list[Tensor], allowed: Tensor
 ) -> list[Tensor]:
     _, cache = _try_step(step, tokens, (0, 1), source, allowed, [])
-    return [each[:, :, :0] for each in cache.states]
+    return [state[:, :, :0] for state in cache.states]

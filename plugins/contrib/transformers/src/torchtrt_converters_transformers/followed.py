@@ -59,7 +59,7 @@ class Peft:
         """Returns the scale of each adapter of a layer: PEFT multiplies by ``scaling[adapter]``, a float."""
         scales = vars(module).get("scaling") if _is_layer(module) else None
         is_plain = type(scales) is dict and all(
-            type(each) in (int, float) for each in scales.values()
+            type(scale) in (int, float) for scale in scales.values()
         )
         return scales if is_plain else None
 

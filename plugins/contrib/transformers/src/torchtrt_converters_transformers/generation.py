@@ -313,7 +313,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         configs = (config, self.generation_config)
 
         def asked(name: str) -> Any:
-            values = [options.get(name), *(getattr(each, name, None) for each in configs)]
+            values = [options.get(name), *(getattr(config, name, None) for config in configs)]
             return next((value for value in values if value is not None), None)
 
         new, length = asked("max_new_tokens"), asked("max_length")

@@ -262,9 +262,9 @@ def image_input(model: Any) -> torchtrt.Input | None:
         return None
     parameters = inspect.signature(model.base_model.get_image_features).parameters.values()
     required = [
-        each.name
-        for each in parameters
-        if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     ]
     if required != ["pixel_values"]:
         return None

@@ -71,9 +71,9 @@ def _asks_for_limits(frame: FrameType) -> bool | None:
     """Returns whether the condition of a frame's branch is negated; None if the branch does more than clamp."""
     branch = next(
         (
-            each
-            for each in _branches(frame.f_code.co_filename)
-            if each.test.lineno <= frame.f_lineno <= (each.test.end_lineno or 0)
+            branch
+            for branch in _branches(frame.f_code.co_filename)
+            if branch.test.lineno <= frame.f_lineno <= (branch.test.end_lineno or 0)
         ),
         None,
     )
@@ -87,7 +87,7 @@ def _branches(file: str) -> list[ast.If]:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return []
-    return [each for each in ast.walk(tree) if isinstance(each, ast.If)]
+    return [node for node in ast.walk(tree) if isinstance(node, ast.If)]
 
 
 def _limited(branch: ast.If) -> bool | None:

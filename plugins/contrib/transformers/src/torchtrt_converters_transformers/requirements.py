@@ -60,7 +60,7 @@ def _check_modalities(model: Any) -> None:
 
 def _named(modalities: list[str]) -> str:
     return " and ".join(
-        {"image": "images", "video": "videos"}.get(each, each) for each in modalities
+        {"image": "images", "video": "videos"}.get(modality, modality) for modality in modalities
     )
 
 
@@ -68,12 +68,12 @@ def _check_layers(model: Any) -> None:
     """Checks that layers cache keys and values, one of each for a token."""
     is_stateful = getattr(model, "_is_stateful", False)
     layers = [] if is_stateful else DynamicCache(config=model.config).layers
-    if is_stateful or any(hasattr(each, "recurrent_states") for each in layers):
+    if is_stateful or any(hasattr(layer, "recurrent_states") for layer in layers):
         raise Refusal(
             "some of its layers keep one state of all tokens (a state space, a convolution, or linear attention) in "
             "place of keys and values, or besides them, which our engines do not update"
         )
-    if any(hasattr(each, "update_indexer") for each in layers):
+    if any(hasattr(layer, "update_indexer") for layer in layers):
         raise Refusal(
             "some of its layers choose the tokens that they read by further keys, which our engines do not cache"
         )

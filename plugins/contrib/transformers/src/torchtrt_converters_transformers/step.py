@@ -90,7 +90,7 @@ NO_IMAGES = ImageInputs()
 
 def stacked(states: Sequence[Tensor]) -> list[Tensor]:
     """Returns keys and values of equal heads and widths in one tensor each, in the order of ``CacheLayout.groups``."""
-    groups = equal_shapes([(each.shape[1], each.shape[3]) for each in states])
+    groups = equal_shapes([(state.shape[1], state.shape[3]) for state in states])
     return [torch.stack([states[number] for number in group]) for group in groups]
 
 

@@ -206,7 +206,9 @@ class CompiledVisionLanguage(CompiledClass):
         check_saved_whole(others)
         name = class_of(self)
         inside = {
-            id(each) for part in (self.language, self.vision) for each in _tensors(part).values()
+            id(tensor)
+            for part in (self.language, self.vision)
+            for tensor in _tensors(part).values()
         }
         kept = {name: each for name, each in _tensors(self).items() if id(each) not in inside}
         language: Any = self.base_model.language_model  # type: ignore[attr-defined]
@@ -441,9 +443,9 @@ def with_engines(
     table = model.get_input_embeddings()
     kept = list(table.parameters()) + list(table.buffers())
     if vision is None:
-        inside = {id(each) for each in model.base_model.language_model.parameters()}
-        inside |= {id(each) for each in model.get_output_embeddings().parameters()}
-        kept += [each for each in model.parameters() if id(each) not in inside]
+        inside = {id(parameter) for parameter in model.base_model.language_model.parameters()}
+        inside |= {id(parameter) for parameter in model.get_output_embeddings().parameters()}
+        kept += [parameter for parameter in model.parameters() if id(parameter) not in inside]
         kept += list(model.buffers())
     compiled = hollow_copy(model, CompiledVisionLanguage, kept)
     compiled.attach(language, vision, step.position_axes)

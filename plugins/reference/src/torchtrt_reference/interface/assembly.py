@@ -52,8 +52,8 @@ def implementations() -> dict[str, type[Implementation]]:
     """Returns the classes that stand behind TensorRT's, by the names they give, found by listing the modules."""
     found: dict[str, type[Implementation]] = {}
     for package in (network, building, running, interface):
-        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for value in vars(importlib.import_module(each.name)).values():
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, type) and issubclass(value, Implementation):
                     found.update(dict.fromkeys(vars(value).get("_implements", ()), value))
     return found

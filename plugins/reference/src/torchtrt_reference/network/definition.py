@@ -121,7 +121,9 @@ class NetworkDefinition(Implementation, Named, Ported):
 
     def _contains(self, tensors: Sequence[Tensor | None], what: str) -> bool:
         """Returns whether tensors are of this network; logs an error if one is not, and ``what`` reads it."""
-        foreign = [each for each in tensors if each is not None and each._network is not self]
+        foreign = [
+            tensor for tensor in tensors if tensor is not None and tensor._network is not self
+        ]
         if foreign:
             self._error(
                 f"{what}: Error Code 3: API Usage Error (Parameter check failed, condition: containsTensor. "

@@ -106,7 +106,7 @@ def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRec
         core.plugin_namespace,
         tuple(_fields(trt, plugin)),
         tuple(fact.dtype for fact in inputs),
-        tuple(each.name for each in types),
+        tuple(type_.name for type_ in types),
         tuple(tuple(size._size for size in shape) for shape in shapes),
     )
 

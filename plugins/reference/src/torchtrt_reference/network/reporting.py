@@ -59,7 +59,7 @@ def report(logger: Any, message: str, *owners: Any) -> None:
     """
     logger.log(logger._trt.ILogger.Severity.__members__["ERROR"], message)
     recorders = (getattr(owner, "error_recorder", None) for owner in owners)
-    recorder = next((each for each in recorders if each is not None), None)
+    recorder = next((recorder for recorder in recorders if recorder is not None), None)
     if recorder is not None:
         code = re.search(r"Error Code (\d+)", message)
         codes = logger._trt.ErrorCodeTRT

@@ -94,7 +94,7 @@ class EngineWithBindings(Engine):
         if not 0 <= profile_index < len(profiles):
             return []
         values = profiles[profile_index].get(self._bound(binding)[0], ())
-        return [list(each) for each in values]
+        return [list(value) for value in values]
 
     def get_binding_bytes_per_component(self, index: int) -> int:
         """Returns the bytes of one component of a vectorized format; -1 for linear formats."""

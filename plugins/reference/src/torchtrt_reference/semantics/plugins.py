@@ -60,7 +60,7 @@ class PluginRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain data."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
 
 
 def combine(operation: str, left: int | None, right: int | None) -> int | None:

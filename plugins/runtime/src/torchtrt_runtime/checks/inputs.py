@@ -336,7 +336,7 @@ class _Sizes:
             if linear is None or linear.symbol in self._values:
                 continue
             ranges = [profile[linear.symbol] for profile in self._profiles]
-            self._check_range(place, size, [linear.sizes(each) for each in ranges])
+            self._check_range(place, size, [linear.sizes(range_) for range_ in ranges])
             if (value := linear.value(size)) is None:
                 raise InputError(
                     f"The size of {place} is {size}, but it must be {linear}, for a whole {linear.symbol}."
@@ -345,7 +345,9 @@ class _Sizes:
             self._places[linear.symbol] = dataclasses.replace(place, linear=linear)
 
     def _is_in_a_profile(self, values: Mapping[Any, int]) -> bool:
-        return any(all(each[s].contains(values[s]) for s in values) for each in self._profiles)
+        return any(
+            all(profile[s].contains(values[s]) for s in values) for profile in self._profiles
+        )
 
     def check_together(self) -> None:
         """Checks that one profile has all of the sizes, and that computed sizes are as computed."""
@@ -356,8 +358,8 @@ class _Sizes:
                 f"{self._places[symbol]} is {size}" for symbol, size in values.items()
             )
             together = (
-                ", ".join(f"{self._places[symbol]} is {each[symbol]}" for symbol in values)
-                for each in self._profiles
+                ", ".join(f"{self._places[symbol]} is {profile[symbol]}" for symbol in values)
+                for profile in self._profiles
             )
             raise InputError(
                 f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
@@ -376,7 +378,7 @@ class _Sizes:
             return
         symbols = sorted(guard.free_symbols, key=str)
         given = " and ".join(
-            f"{self._checks.as_code(each)} is {self._values.get(each)}" for each in symbols
+            f"{self._checks.as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
         )
         closest = next(filter(None, map(self._closest, symbols)), "")
         condition = shortened(self._checks.as_code(guard))

@@ -25,7 +25,7 @@ class CallSignature:
     def __init__(self, forward: Any, input_tree: pytree.TreeSpec) -> None:
         parameters = inspect.signature(forward).parameters.values()
         self.signature = inspect.Signature(
-            [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
+            [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         )
         args, kwargs = pytree.tree_unflatten(range(input_tree.num_leaves), input_tree)
         self.by_name = tuple(kwargs)

@@ -48,7 +48,9 @@ class CapturedGraph:
             if isinstance(output, Tensor):
                 storages[output.untyped_storage()._cdata] = output
         self.counts = (
-            [(each, storage_use_count(each)) for each in storages] if storage_use_count else []
+            [(storage, storage_use_count(storage)) for storage in storages]
+            if storage_use_count
+            else []
         )
         inputs = {leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, Tensor)}
         self.returns_inputs = any(

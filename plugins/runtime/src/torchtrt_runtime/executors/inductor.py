@@ -175,7 +175,7 @@ def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
     if is_collective(node.target):
         return False  # a segment would begin it, or wait for it, at another time than the graph
     # In a copy of a model, nodes have no values; schemas stay.
-    returns = {str(each.type) for each in node.target._schema.returns}
+    returns = {str(result.type) for result in node.target._schema.returns}
     are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
     return are_tensors and not draws_random_numbers(node) and not _has_unknown_sizes(node)
 

@@ -393,7 +393,7 @@ class EngineModule(torch.nn.Module):
         pinned = self.runtime_settings.optimization_profile
         if pinned is None or self.profiles:
             return pinned
-        sizes = tuple(each.profiles[pinned] for each in self.inputs)
+        sizes = tuple(input_.profiles[pinned] for input_ in self.inputs)
         return engine_profiles(self.inputs).index(sizes)
 
     def new_context(self, engine: Any) -> Any:

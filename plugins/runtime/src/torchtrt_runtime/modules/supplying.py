@@ -47,7 +47,7 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
         UnreadableFileError: There is no such file of weights, or it is damaged.
     """
     parts = compiled.graph_module.modules()
-    engines = [each for each in parts if isinstance(each, EngineModule) and each.stripped]
+    engines = [part for part in parts if isinstance(part, EngineModule) and part.stripped]
     if not engines:
         if weights is not None:
             raise InputError(
@@ -64,8 +64,8 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
     named = inner_tensors(state_dict_of(weights, recipes["weights"]))
     given = GivenWeights(with_tied_names(named, recipes), recipes, {})
     recipe = Recipe.from_json(recipes["recipe"])
-    sources = {id(each): Recipe.from_json(each.weights or {}).sources for each in engines}
-    wanted = {name for each in sources.values() for name in each.values()}
+    sources = {id(engine): Recipe.from_json(engine.weights or {}).sources for engine in engines}
+    wanted = {name for source in sources.values() for name in source.values()}
     given.check_present(recipe.part((), wanted).sources.values())
     values = GraphAttributes(recipe, given)
     for engine in engines:

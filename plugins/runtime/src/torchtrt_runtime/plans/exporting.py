@@ -87,16 +87,16 @@ def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     if compiled.settings.strip_engine_weights:
         yield "Its engine has no weights (strip_engine_weights), and other tools have none to give to it"
     if exchanges := collectives_in(compiled.graph_module):
-        ops = ", ".join(sorted({each.op for each in exchanges}))
+        ops = ", ".join(sorted({exchange.op for exchange in exchanges}))
         yield f"It exchanges tensors with other processes ({ops}), whose places a plan does not hold"
     report = compiled.report
     yield from (
         f"{each.node} ({each.op}) stays in PyTorch: {each.reason.rstrip('.')}"
         for each in report.in_torch
     )
-    yield from (each.rstrip(".") for each in report.splits)
+    yield from (split.rstrip(".") for split in report.splits)
     checks = compiled.checks
-    open_conditions = [each for each in checks.guards if not _follows(each, checks.profiles)]
+    open_conditions = [guard for guard in checks.guards if not _follows(guard, checks.profiles)]
     for condition in dict.fromkeys(map(checks.as_code, open_conditions)):
         yield f"PyTorch checks that {condition}, a condition under which the model was exported"
     for name, wanted in checks.inputs:
@@ -114,9 +114,11 @@ def _follows(condition: Any, profiles: Sequence[Profile]) -> bool:
         return False
     (symbol,) = condition.free_symbols
     ranges = [profile[symbol] for profile in profiles if symbol in profile]
-    if len(ranges) != len(profiles) or any(each.max - each.min > _MOST_SIZES for each in ranges):
+    if len(ranges) != len(profiles) or any(
+        range_.max - range_.min > _MOST_SIZES for range_ in ranges
+    ):
         return False
-    sizes = (size for each in ranges for size in range(each.min, each.max + 1))
+    sizes = (size for range_ in ranges for size in range(range_.min, range_.max + 1))
     return all(holds(condition, {symbol: size}) for size in sizes)
 
 
@@ -136,7 +138,7 @@ def _check_names(what: str, wanted: Sequence[str] | None, names: Sequence[str]) 
 
 def _check_own_names(compiled: CompiledModule, inputs: Sequence[dict[str, str]]) -> None:
     """Checks that an engine from a cache has the names of this model's inputs, and not those of the one it is of."""
-    names, own = [each["name"] for each in inputs], [each["model_input"] for each in inputs]
+    names, own = [input_["name"] for input_ in inputs], [input_["model_input"] for input_ in inputs]
     if not compiled.settings.input_names and names != own:
         raise InputError(
             f"The engine is from a cache, and was built for a model whose inputs are named {', '.join(names)}, and not "

@@ -179,7 +179,7 @@ def _adopt(
     Raises:
         UnreadableFileError: The description contradicts the engine.
     """
-    known = {each.name: each for each in tensors.inputs}
+    known = {input_.name: input_ for input_ in tensors.inputs}
     names = [each["name"] for each in described["inputs"]]
     order = [each["name"] for each in described["outputs"]]
     _check_names("inputs", names, list(known))

@@ -101,7 +101,7 @@ def _depends_on_data(engine: Any, inputs: Sequence[InputProfile], outputs: Seque
         context = engine.create_execution_context()
     if context is None:
         raise EngineError(f"The engine makes no execution context: {log.text()}.")
-    for each in inputs:
-        context.set_input_shape(each.name, tuple(size.opt for size in each.profiles[0]))
+    for input_ in inputs:
+        context.set_input_shape(input_.name, tuple(size.opt for size in input_.profiles[0]))
     context.infer_shapes()
     return any(-1 in context.get_tensor_shape(name) for name in outputs)

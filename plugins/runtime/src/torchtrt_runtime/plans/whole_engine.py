@@ -34,7 +34,7 @@ def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
     if any(True for _ in obstacles(graph_module)):
         return None
     (call,) = graph_module.graph.find_nodes(op="call_module")
-    outputs = tuple(int(each.args[1]) for each in _results(graph_module))
+    outputs = tuple(int(result.args[1]) for result in _results(graph_module))
     return WholeEngine(str(call.target), tuple(call.args), outputs)
 
 
@@ -49,7 +49,7 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
     if not calls:
         yield "It has no engine"
     if len(calls) > 1:
-        yield f"It has {len(calls)} engines: {', '.join(str(each.target) for each in calls)}"
+        yield f"It has {len(calls)} engines: {', '.join(str(call.target) for call in calls)}"
     for node in graph_module.graph.nodes:
         is_copy = is_dry and node.target is torch.ops.aten.clone.default
         if node.op == "call_function" and node.target is not operator.getitem and not is_copy:

@@ -54,7 +54,14 @@ class Meeting:
         places = list(places_of(module.graph_module))
         for name, ranks in self._processes.real_groups():
             sequence = [
-                [place, *([each.op, *each.words] for each in collectives if each.group == name)]
+                [
+                    place,
+                    *(
+                        [collective.op, *collective.words]
+                        for collective in collectives
+                        if collective.group == name
+                    ),
+                ]
                 for place, collectives in places
             ]
             exchanges = [each for each in sequence if len(each) > 1]
@@ -210,16 +217,16 @@ def _agree(processes: Processes, message: _Message, combine: Callable[[Any, Any]
     for _ in groups:
         for name, ranks in groups:
             messages = _exchange(name, ranks, mine, message, f"come to {message.about}")
-            failures = [each.failure for each in messages.values() if each.failure] or [
+            failures = [message.failure for message in messages.values() if message.failure] or [
                 conflict
                 for rank, theirs in messages.items()
                 if (conflict := _at_another_place(mine, message, rank, theirs))
             ]
             if failures:
-                ends = [each for each in failures if each.is_end]
+                ends = [failure for failure in failures if failure.is_end]
                 message = message._replace(value=None, failure=min(ends or failures))
             else:
-                value = functools.reduce(combine, (each.value for each in messages.values()))
+                value = functools.reduce(combine, (message.value for message in messages.values()))
                 message = message._replace(value=value)
     return message
 
@@ -253,7 +260,7 @@ def _exchange(
     """
     store = default_store()
     place = _next_place(name)
-    keys = {each: f"{place}/{each}" for each in ranks}
+    keys = {rank: f"{place}/{rank}" for rank in ranks}
     try:
         store.set(keys[rank], json.dumps(message))
         store.wait(list(keys.values()), store.timeout)  # once, for no more than the timeout

@@ -116,7 +116,7 @@ def write(
         configs = {config: source.json(config) for config in _CONFIGS.values()}
         weights, constants = configs.values()
         payloads = {
-            entry["path_name"] for each in configs.values() for entry in each["config"].values()
+            entry["path_name"] for config in configs.values() for entry in config["config"].values()
         }
         _write_tensors(writer, "data/weights/", weights["config"], tensors)
         _write_plans(writer, "data/constants/", constants["config"], plans)

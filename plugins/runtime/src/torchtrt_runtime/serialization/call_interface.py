@@ -65,7 +65,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
             str(symbol): sizes for symbol, sizes in union_of_profiles(checks.profiles).items()
         },
         "profiles": [
-            {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
+            {str(symbol): sizes for symbol, sizes in profile.items()} for profile in checks.profiles
         ],
         "assumptions": [_size_to_json(guard) for guard in checks.guards],  # the name in files
         "shared_inputs": sorted(compiled.shared_inputs),
@@ -147,7 +147,9 @@ def interface_from(
 
 def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
     """Returns settings as data: ops by name, in order."""
-    return {each.name: _setting_to_json(getattr(settings, each.name)) for each in fields(settings)}
+    return {
+        field.name: _setting_to_json(getattr(settings, field.name)) for field in fields(settings)
+    }
 
 
 def _setting_to_json(value: Any) -> Any:
@@ -165,18 +167,18 @@ def _setting_to_json(value: Any) -> Any:
 def settings_from_json(data: Mapping[str, Any]) -> CompilationSettings:
     """Returns settings from data; those that mean nothing here any more, such as ops of no library, are left out."""
     settings = CompilationSettings()
-    for each in fields(CompilationSettings):
-        value: Any = data.get(each.name)
-        if str(each.type) == "torch.dtype | None" and value is not None:
+    for field in fields(CompilationSettings):
+        value: Any = data.get(field.name)
+        if str(field.type) == "torch.dtype | None" and value is not None:
             value = dtype_from_json(value)
         with contextlib.suppress(TorchTRTError):
-            settings = replace(settings, **{each.name: value})
+            settings = replace(settings, **{field.name: value})
     return settings
 
 
 def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
     """Returns a report from what its ``to_json`` returned."""
-    known = {each.name for each in fields(CompilationReport)}
+    known = {field.name for field in fields(CompilationReport)}
     values = {name: value for name, value in data.items() if name in known}
     for name, row in _ROWS.items():
         values[name] = [row(**_tuples(each)) for each in values.get(name, ())]
@@ -236,8 +238,8 @@ class _Unwritten:
 
 def _signature_to_json(signature: CallSignature) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "kind": each.kind.name, **_default_to_json(each.default)}
-        for each in signature.signature.parameters.values()
+        {"name": parameter.name, "kind": parameter.kind.name, **_default_to_json(parameter.default)}
+        for parameter in signature.signature.parameters.values()
     ]
 
 

@@ -58,7 +58,7 @@ def describe_engine(
         "name": engine.name,
         "tensorrt": engine.tensorrt,
         "gpu": engine.gpu,
-        "inputs": [_input_to_json(each) for each in engine.inputs],
+        "inputs": [_input_to_json(input_) for input_ in engine.inputs],
         "outputs": [
             {
                 "name": name,
@@ -107,7 +107,7 @@ def _input_to_json(profile: InputProfile) -> dict[str, Any]:
 
 def _shapes(sizes: Sequence[SizeRange]) -> list[list[int]]:
     """Returns a minimum, an optimum and a maximum shape."""
-    return [[each[bound] for each in sizes] for bound in range(3)]
+    return [[size[bound] for size in sizes] for bound in range(3)]
 
 
 def _input_from_json(data: dict[str, Any]) -> InputProfile:

@@ -227,11 +227,11 @@ class _Lifting:
                 outputs[index] if index in outputs else torch.empty(0, dtype=dtype)
                 for index, dtype in enumerate(engine.outputs.values())
             ]
-        inputs = [each.meta["val"] for each in node.all_input_nodes]
+        inputs = [source.meta["val"] for source in node.all_input_nodes]
         # Sizes of outputs follow from those of inputs in the same way in each call.
         described = self.descriptions.get(engine) or describe_engine(engine, inputs, values)
         self.descriptions[engine] = described
-        arguments = [self.env[each] for each in node.args]  # type: ignore[index]
+        arguments = [self.env[argument] for argument in node.args]  # type: ignore[index]
         call = self.graph.call_function(RUN, (arguments, plan, json.dumps(described)))
         call.meta["val"] = values
         return call
@@ -269,7 +269,7 @@ class _Lifting:
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(result), None))
             results.append(result)
         self.graph.output(tuple(results)).meta["val"] = tuple(
-            each.meta["val"] if isinstance(each, Node) else each for each in results
+            result.meta["val"] if isinstance(result, Node) else result for result in results
         )
         return specs
 
@@ -311,7 +311,7 @@ class _Lifting:
         }
         for symbol in sorted(symbols, key=str):
             if symbol in profiles[0]:
-                sizes = union(each[symbol] for each in profiles)
+                sizes = union(profile[symbol] for profile in profiles)
                 yield symbol, ValueRanges(sizes.min, sizes.max)
             elif symbol in known:
                 yield symbol, known[symbol]

@@ -91,5 +91,5 @@ def _readable(size: Any) -> Any:
         case ["symbol", name]:
             return name
         case [name, *arguments]:
-            return f"{name}({', '.join(str(_readable(each)) for each in arguments)})"
+            return f"{name}({', '.join(str(_readable(argument)) for argument in arguments)})"
     return str(size)

@@ -91,7 +91,7 @@ def _data_of(node: ast.AST) -> Size:
             func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))], keywords=facts
         ):
             check_symbol(name)
-            return ["symbol", [name, {str(each.arg): _fact(each.value) for each in facts}]]
+            return ["symbol", [name, {str(fact.arg): _fact(fact.value) for fact in facts}]]
         case ast.Call(func=ast.Name(id=name), args=operands, keywords=[]) if name in FUNCTIONS:
             return [name, *map(_data_of, operands)]
     raise ValueError(type(node).__name__)

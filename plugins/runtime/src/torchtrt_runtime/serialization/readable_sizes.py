@@ -107,8 +107,8 @@ class _Sizes:
 
     def unbound(self) -> list[Any]:
         """Returns the symbols that depend on data and whose value the reader would find nowhere."""
-        symbols = (each for each in self._symbols() if str(each).startswith(_DEPENDS_ON_DATA))
-        return sorted((each for each in symbols if not self._is_bound(each)), key=str)
+        symbols = (symbol for symbol in self._symbols() if str(symbol).startswith(_DEPENDS_ON_DATA))
+        return sorted((symbol for symbol in symbols if not self._is_bound(symbol)), key=str)
 
     def _is_bound(self, symbol: Any) -> bool:
         having = [entry for entry in self._entries if symbol in entry.value.free_symbols]
@@ -151,7 +151,7 @@ class _Sizes:
         for symbol in symbols:
             if str(symbol) not in self._ranges and symbol.is_integer:
                 is_size = any(
-                    each.role == "size" and each.value == symbol for each in self._entries
+                    entry.role == "size" and entry.value == symbol for entry in self._entries
                 )
                 self._ranges[str(symbol)] = {"min_val": 0 if is_size else None, "max_val": None}
 

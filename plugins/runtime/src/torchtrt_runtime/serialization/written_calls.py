@@ -25,7 +25,7 @@ def copy_call(graph: Graph, node: Node, env: Mapping[Node, Any]) -> Node:
         env: The nodes of the graph for those of the other one.
     """
     rewrite = _REWRITTEN.get(node.target)
-    operands = [env[each] if isinstance(each, Node) else each for each in node.args]
+    operands = [env[argument] if isinstance(argument, Node) else argument for argument in node.args]
     if rewrite is None or not operands or operands[1:] not in ([], [None]):
         return graph.node_copy(node, env.__getitem__)
     written: Node = rewrite(_Numbers(graph), operands[0])
@@ -68,10 +68,12 @@ class _Numbers:
 
     def call(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Returns the node of a call, or the number if all operands are numbers."""
-        if not any(isinstance(each, Node) for each in operands):
+        if not any(isinstance(operand, Node) for operand in operands):
             return function(*operands)
         node = self._graph.call_function(function, operands)
-        values = (each.meta["val"] if isinstance(each, Node) else each for each in operands)
+        values = (
+            operand.meta["val"] if isinstance(operand, Node) else operand for operand in operands
+        )
         node.meta["val"] = function(*values)
         return node
 

@@ -61,7 +61,7 @@ def describe_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "settings": {name: repr(value) for name, value in sorted(real_settings(settings).items())},
         "packs": {
-            each.info.name: each.info.version for each in loaded_packs() if each.info.version
+            pack.info.name: pack.info.version for pack in loaded_packs() if pack.info.version
         },
         "code": _digest_of_code(),
     }
@@ -87,7 +87,7 @@ def _driver() -> str:
 
 def _digest_of_code() -> str:
     found = hashlib.sha256()
-    packs = (PACKS.package_name(each.info.name) for each in loaded_packs())
+    packs = (PACKS.package_name(pack.info.name) for pack in loaded_packs())
     for name in (*PACKAGES, *packs):
         for folder in _folders(name):
             for path in sorted(folder.rglob("*.py")):

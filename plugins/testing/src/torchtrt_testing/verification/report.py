@@ -116,7 +116,7 @@ class VerificationReport:
 
     def _count_lines(self) -> list[str]:
         counts = self.counts()
-        kinds = [kind for kind in KINDS if any(each[kind] for each in counts.values())]
+        kinds = [kind for kind in KINDS if any(count[kind] for count in counts.values())]
         lines = [f"| part | {' | '.join(('cases', *kinds))} |", "|---" * (len(kinds) + 2) + "|"]
         for part, each in sorted(counts.items()):
             numbers = (sum(each.values()), *(each[kind] for kind in kinds))

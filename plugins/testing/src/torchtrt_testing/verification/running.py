@@ -152,7 +152,7 @@ def _check(
     for item in cases:
         part, _, name = item.partition(":")
         if name not in neighbours(item):
-            known = [f"{part}:{each}" for each in neighbours(item)]
+            known = [f"{part}:{neighbour}" for neighbour in neighbours(item)]
             hint = did_you_mean(item, known, "Use an ID of a report.")
             raise SettingsError(f"There is no case {item!r}. {hint}")
     if any(number is not None and number <= 0 for number in (workers, *seconds)):

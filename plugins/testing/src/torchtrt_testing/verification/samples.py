@@ -148,8 +148,8 @@ def _run(candidates: Sequence[Candidate], settings: Mapping[str, Any]) -> list[l
     with quietly():
         example = tuple(tensor for sample in samples for tensor in sample.tensors)
         with sdpa_kernel(SDPBackend.MATH):
-            models = (each.model for each in samples)
-            calls = Calls(models, (len(each.tensors) for each in samples))
+            models = (sample.model for sample in samples)
+            calls = Calls(models, (len(sample.tensors) for sample in samples))
             exported = torch.export.export(calls, example, strict=False)
         compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
         inputs = [[tensor.to(device) for tensor in sample.tensors] for sample in samples]

@@ -81,7 +81,7 @@ def _has_complex(node: Node) -> bool:
 
 def _complex_dtypes(node: Node) -> set[torch.dtype]:
     nodes = (node, *node.all_input_nodes)
-    return {dtype for each in nodes for dtype in _dtypes(each) if dtype.is_complex}
+    return {dtype for node in nodes for dtype in _dtypes(node) if dtype.is_complex}
 
 
 def _is_composite_transform(node: Node) -> bool:
@@ -196,7 +196,7 @@ class _Rewriter:
                     node.replace_input_with(source, self.pair_of(source).real)
         elif self.writes(node):
             self.read_whole(
-                node, [each for each in node.all_input_nodes if each is not node.args[0]]
+                node, [source for source in node.all_input_nodes if source is not node.args[0]]
             )
         elif node in self.reasons:
             self.leave(node, self.reasons[node])

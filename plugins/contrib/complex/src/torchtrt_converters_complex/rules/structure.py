@@ -64,9 +64,9 @@ def part_by_part(target: Any, names: frozenset[str] = VALUES) -> Callable[..., A
         names: The names of its arguments that hold elements.
     """
     of_elements = {
-        each.name
-        for each in target._schema.arguments
-        if each.name in names and str(each.type) in _TYPES_OF_ELEMENTS
+        argument.name
+        for argument in target._schema.arguments
+        if argument.name in names and str(argument.type) in _TYPES_OF_ELEMENTS
     }
 
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -86,8 +86,8 @@ def part_by_part(target: Any, names: frozenset[str] = VALUES) -> Callable[..., A
 def _call(target: Any, given: dict[str, Any]) -> Any:
     """Calls an op with all of its arguments by name."""
     arguments = target._schema.arguments
-    args = [given[each.name] for each in arguments if not each.kwarg_only]
-    kwargs = {each.name: given[each.name] for each in arguments if each.kwarg_only}
+    args = [given[argument.name] for argument in arguments if not argument.kwarg_only]
+    kwargs = {argument.name: given[argument.name] for argument in arguments if argument.kwarg_only}
     return target(*args, **kwargs)
 
 

@@ -113,8 +113,8 @@ def find_division(
     with no_new_assumptions(graph_module.graph):
         search = _Search(graph_module, settings, reductions, examples)
         search.run()
-    outcomes = [f"{each.name}: {search.outcomes[each]}" for each in reductions]
-    is_divided = any(each in search.rows for each in reductions)
+    outcomes = [f"{reduction.name}: {search.outcomes[reduction]}" for reduction in reductions]
+    is_divided = any(reduction in search.rows for reduction in reductions)
     return (search.division if is_divided else None), outcomes
 
 
@@ -140,15 +140,15 @@ class _Search:
         self.outcomes: dict[Node, str] = {}
         self.paths: dict[Node, list[tuple[Node, list[Node]]]] = {}
         divisible: list[Node] = []
-        for each in reductions:
-            if DYNAMO_CONVERTERS.resolve(each, settings).chosen:
-                self.outcomes[each] = IN_ENGINE
-            elif each.args[1] not in SUMS:
-                self.outcomes[each] = f"its kind of reduction is {each.args[1]!r}."
-            elif len(ranks_of(str(each.args[2]))) == 1:
-                self.outcomes[each] = "its process group has one process."
+        for reduction in reductions:
+            if DYNAMO_CONVERTERS.resolve(reduction, settings).chosen:
+                self.outcomes[reduction] = IN_ENGINE
+            elif reduction.args[1] not in SUMS:
+                self.outcomes[reduction] = f"its kind of reduction is {reduction.args[1]!r}."
+            elif len(ranks_of(str(reduction.args[2]))) == 1:
+                self.outcomes[reduction] = "its process group has one process."
             else:
-                divisible.append(each)
+                divisible.append(reduction)
         group = str((divisible or reductions)[0].args[2])
         ranks = ranks_of(group)
         place = ranks.index(torch.distributed.get_rank())
@@ -192,7 +192,7 @@ class _Search:
 
     def followed(self, node: Node) -> Rows | None:
         """Returns the rows of a node that follow from those of its inputs."""
-        if not any(each in self.dims for each in node.all_input_nodes):
+        if not any(source in self.dims for source in node.all_input_nodes):
             return None
         if node.target is ALL_REDUCE and node not in self.divisible:
             return None
@@ -231,7 +231,9 @@ class _Search:
         """Returns whether the rows of a product stay together up to an all-reduce."""
         known = ChainMap({product: rows.dim}, self.dims)
         for node in path:
-            if node is not product and any(each in known.maps[0] for each in node.all_input_nodes):
+            if node is not product and any(
+                source in known.maps[0] for source in node.all_input_nodes
+            ):
                 found = rows_of(node, known, self.division.count)
                 if found is not None:
                     known[node] = found.dim

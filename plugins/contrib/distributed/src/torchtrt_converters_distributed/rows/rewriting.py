@@ -266,7 +266,7 @@ class _Rewriting:
 
     def follows_late(self, node: Node) -> bool:
         """Returns whether a node of this process's own part reads what is computed last."""
-        turns = {self.keys[each][:2] for each in node.all_input_nodes}
+        turns = {self.keys[source][:2] for source in node.all_input_nodes}
         last = max((stage for stage, _ in turns), default=0)
         return (last, self.division.count + 1) in turns
 
@@ -351,7 +351,7 @@ class _Rewriting:
         """Returns the first stage in which a node can run: whole tensors follow the parts of an earlier stage."""
         stages = (
             stage + (turn == 0 < before)
-            for stage, before, _ in (self.keys[each] for each in node.all_input_nodes)
+            for stage, before, _ in (self.keys[source] for source in node.all_input_nodes)
         )
         return max(stages, default=0)
 
@@ -416,7 +416,7 @@ def _has_effect(node: Node) -> bool:
 
 def _value(node: Node) -> Any:
     """Returns what a call makes of PyTorch's values of its arguments."""
-    values = [each for source in node.all_input_nodes for each in _leaves(source.meta.get("val"))]
+    values = [leaf for source in node.all_input_nodes for leaf in _leaves(source.meta.get("val"))]
     fakes: list[Any] = [value for value in values if is_fake(value)]
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
     target: Any = node.target

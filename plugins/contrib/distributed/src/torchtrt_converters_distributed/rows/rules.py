@@ -131,11 +131,11 @@ def _by_element(node: Node, known: Known) -> Rows | None:
 def _broadcast(node: Node, known: Known, operands: Sequence[Any]) -> Rows | None:
     """Returns the rows of a result to whose rank the operands are broadcast."""
     rank = _rank(node)
-    dims = {known[each] + rank - _rank(each) for each in operands if each in known}
+    dims = {known[operand] + rank - _rank(operand) for operand in operands if operand in known}
     if len(dims) != 1:
         return None
     dim = dims.pop()
-    cut = _cut(node, dim, [each for each in operands if each not in known])
+    cut = _cut(node, dim, [operand for operand in operands if operand not in known])
     return None if cut is None else Rows(dim, cut)
 
 
@@ -145,15 +145,15 @@ def _cut(node: Node, dim: int, operands: Sequence[Any]) -> dict[Node, int] | Non
     ``None`` where an operand has another size, or one that is not known.
     """
     cut = {}
-    for each in operands:
-        if not isinstance(each, Node) or (rank := _rank(each)) < 0:
+    for operand in operands:
+        if not isinstance(operand, Node) or (rank := _rank(operand)) < 0:
             continue
         own = dim - (_rank(node) - rank)
-        if own < 0 or (size := _size(each, own)) == 1:
+        if own < 0 or (size := _size(operand, own)) == 1:
             continue
         if size is None or size != _size(node, dim):
             return None
-        cut[each] = own
+        cut[operand] = own
     return cut
 
 
@@ -218,7 +218,7 @@ def _moved(node: Node, known: Known) -> Rows | None:
     rank, dim = _rank(source), known[source]
     order = list(range(rank))
     if node.target is aten.permute.default:
-        order = [each % rank for each in op.dims]
+        order = [dim % rank for dim in op.dims]
     elif node.target is aten.t.default:
         order.reverse()
     else:
@@ -232,16 +232,16 @@ def _joined(node: Node, known: Known) -> Rows | None:
     op = arguments_of(node)
     tensors, dim = op.tensors, op.dim % _rank(node)
     is_stack = node.target is aten.stack.default
-    if len({_rank(each) for each in tensors}) != 1:
+    if len({_rank(tensor) for tensor in tensors}) != 1:
         return None
-    dims = {known[each] for each in tensors if each in known}
+    dims = {known[tensor] for tensor in tensors if tensor in known}
     if len(dims) != 1:
         return None
     (own,) = dims
     place = own + (is_stack and dim <= own)
     if not is_stack and own == dim:
         return None
-    outside = [each for each in tensors if each not in known]
+    outside = [tensor for tensor in tensors if tensor not in known]
     if any(_size(each, own) != _size(node, place) for each in outside):
         return None
     return Rows(place, dict.fromkeys(outside, own))
@@ -302,9 +302,9 @@ def _attended(node: Node, known: Known) -> Rows | None:
     op = arguments_of(node)
     rank = _rank(node)
     tensors = (op.query, op.key, op.value)
-    if op.dropout_p or op.attn_mask in known or any(_rank(each) != rank for each in tensors):
+    if op.dropout_p or op.attn_mask in known or any(_rank(tensor) != rank for tensor in tensors):
         return None
-    dims = {known[each] for each in tensors if each in known}
+    dims = {known[tensor] for tensor in tensors if tensor in known}
     if len(dims) != 1:
         return None
     (dim,) = dims

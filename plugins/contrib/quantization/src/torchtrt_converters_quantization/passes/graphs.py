@@ -89,7 +89,7 @@ class Editor:
             last = path[-1]
             sources = last.all_input_nodes
             value = constant_of(last)
-            unread = next((each for each in sources if each not in values), None)
+            unread = next((source for source in sources if source not in values), None)
             if value is None and last not in self._varying and _computes(last):
                 if unread is not None:
                     path.append(unread)
@@ -160,7 +160,7 @@ def only_user(node: Node) -> Node | None:
 
 def other_constant(product: Node, factor: Node) -> Tensor | None:
     """Returns the constant that a node multiplies by."""
-    others = [each for each in product.args[:2] if each is not factor]
+    others = [argument for argument in product.args[:2] if argument is not factor]
     if len(others) != 1:
         return None
     if isinstance(others[0], (int, float)):

@@ -86,7 +86,7 @@ def _exclusive(graph: Graph, outputs: list[Node], index: int) -> list[Node]:
 
     for node in reversed(graph.nodes):
         readers = [(slot, reader) for slot in node.outputs for reader in consumers.get(slot, [])]
-        is_inner = bool(readers) and all(is_read_inside(*each) for each in readers)
+        is_inner = bool(readers) and all(is_read_inside(*reader) for reader in readers)
         if is_inner and id(node) not in choosing and returned.isdisjoint(node.outputs):
             inside.add(id(node))
             exclusive.append(node)

@@ -121,7 +121,7 @@ class Attention(Operation):
             whole = Call(attributes, facts, call.rules, call.strong, call.output_types)
             results.append(self._bind_padded(whole)(*one))
         if packed[0]:
-            return torch.cat([each.squeeze(0).transpose(0, 1) for each in results])
+            return torch.cat([result.squeeze(0).transpose(0, 1) for result in results])
         return torch.cat(results)
 
     def _bind_padded(self, call: Call) -> Function:

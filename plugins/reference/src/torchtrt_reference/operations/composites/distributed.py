@@ -238,7 +238,7 @@ def _result(call: Call, tensors: list[Tensor], place: int) -> Tensor:
     """Returns the result of one rank, from the tensors of all and its place among them."""
     op, root, count = call["dist_collective_op"], call["root"], len(tensors)
     if op == "ALL_TO_ALL":
-        return torch.cat([_part(each, place, count) for each in tensors])
+        return torch.cat([_part(tensor, place, count) for tensor in tensors])
     if op in _REDUCING:
         whole = _reduced(tensors, call["reduce_op"])
     else:

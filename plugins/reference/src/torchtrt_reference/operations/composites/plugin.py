@@ -39,7 +39,10 @@ class PluginV3(Operation):
             f"{_spelled(types)}",
         )
         shapes = [fact.shape for fact in facts]
-        found = [tuple(evaluate(size, shapes) for size in each) for each in record.output_shapes]
+        found = [
+            tuple(evaluate(size, shapes) for size in output_shape)
+            for output_shape in record.output_shapes
+        ]
         call.require(
             all(size >= -1 for shape in found for size in shape),
             f"the plugin {record.name} has an output of negative size: {found}",
