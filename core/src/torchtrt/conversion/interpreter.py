@@ -128,8 +128,8 @@ class TRTInterpreter:
         value = node.meta.get("val")
         self.context.set_known_value(tensor, value)
         self.input_symbols |= sizes_from_data(value)
-        for place, size in enumerate(getattr(value, "shape", ())):
-            may_vanish = not all(ranges[place].min for ranges in profile.profiles)
+        for index, size in enumerate(getattr(value, "shape", ())):
+            may_vanish = not all(ranges[index].min for ranges in profile.profiles)
             if may_vanish and isinstance(size, torch.SymInt):
                 self.context.maybe_zero_symbols |= size.node.expr.free_symbols
         return tensor

@@ -44,9 +44,9 @@ def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: An
         message = f"the converter returned {found}, and PyTorch returns {len(expected)} results"
         raise ConversionError(message)
     read = {user.args[1] for user in node.users if len(user.args) > 1}
-    for place, (one, known) in enumerate(zip(result, expected, strict=True)):
-        if isinstance(known, torch.Tensor) and (one is not None or place in read):
-            _check_tensor(ctx, f"result {place}", one, known)
+    for index, (one, known) in enumerate(zip(result, expected, strict=True)):
+        if isinstance(known, torch.Tensor) and (one is not None or index in read):
+            _check_tensor(ctx, f"result {index}", one, known)
 
 
 def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: torch.Tensor) -> None:

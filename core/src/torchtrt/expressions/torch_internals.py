@@ -48,7 +48,7 @@ def names_of_size_classes(names: tuple[str, ...]) -> Mapping[type, str]:
     """
     import sympy
 
-    own = {each: name for name, each in _size_classes(names).items()}
+    own = {size_class: name for name, size_class in _size_classes(names).items()}
     return own | {sympy.Max: "Max", sympy.Min: "Min", sympy.Mod: "PythonMod"}
 
 

@@ -163,15 +163,15 @@ def _pack_lines(table: Table, problems: Sequence[Problem]) -> Iterator[str]:
 def _converter_lines(table: Table) -> Iterator[str]:
     for name, candidates in _by_name(table.candidates):
         yield from ("", name)
-        for place, candidate in enumerate(candidates):
-            yield from _entry_lines(place, candidate, notes(candidates, place))
+        for index, candidate in enumerate(candidates):
+            yield from _entry_lines(index, candidate, notes(candidates, index))
 
 
 def _decomposition_lines(table: Table) -> Iterator[str]:
     for name, decompositions in _by_name(table.decomposition_candidates):
         yield from ("", name)
-        for place, candidate in enumerate(decompositions):
-            yield from _entry_lines(place, candidate, ["shadowed by 1."] if place else [])
+        for index, candidate in enumerate(decompositions):
+            yield from _entry_lines(index, candidate, ["shadowed by 1."] if index else [])
 
 
 def _pass_lines(table: Table, verbose: bool) -> Iterator[str]:

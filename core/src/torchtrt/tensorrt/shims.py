@@ -43,17 +43,17 @@ def propagate_float16(layer: Any, halves: set[str]) -> bool:
         is_half = layer.weights.dtype == np.float16
     else:
         is_half = any(input_.dtype == half or input_.name in halves for input_ in inputs)
-    for place, output in enumerate(outputs):
+    for index, output in enumerate(outputs):
         is_number = kind == "CAST" or output.dtype in (trt.DataType.FLOAT, half)
-        if is_half and is_number and not layer.output_type_is_set(place):
+        if is_half and is_number and not layer.output_type_is_set(index):
             halves.add(output.name)
     return bool(is_half)
 
 
 def tensors_of(layer: Any) -> tuple[list[Any], list[Any]]:
     """Returns a layer's inputs, without those that are left out, and its outputs."""
-    inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
-    outputs = [layer.get_output(place) for place in range(layer.num_outputs)]
+    inputs = [layer.get_input(index) for index in range(layer.num_inputs)]
+    outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
     return [tensor for tensor in inputs if tensor], outputs
 
 

@@ -196,9 +196,9 @@ def _elements_among(node: Node) -> Iterator[Any]:
     if schema is None:
         yield from (*node.args, *node.kwargs.values())
         return
-    for place, argument in enumerate(schema.arguments):
+    for index, argument in enumerate(schema.arguments):
         if "int" not in str(argument.type):
-            yield node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+            yield node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
 
 
 def _is_narrowed(value: Any) -> bool:

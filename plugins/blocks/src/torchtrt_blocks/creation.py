@@ -205,5 +205,5 @@ def places(
     """
     size = sizes.size_of(ctx, tensor, dim)
     numbers = arange(ctx, 0, size, 1, ctx.symbolic_shape(tensor)[dim], dtype)
-    others = [place for place in range(len(tensor.shape)) if place != dim % len(tensor.shape)]
+    others = [index for index in range(len(tensor.shape)) if index != dim % len(tensor.shape)]
     return shape.unsqueeze(ctx, numbers, others)

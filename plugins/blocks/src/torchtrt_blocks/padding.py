@@ -120,7 +120,7 @@ def _pad_by_joining(
         extents = sizes.sizes_of(ctx, tensor)
         if low < 0 or high < 0:
             first, last = max(-low, 0), max(-high, 0)
-            starts = [first if place == dim else 0 for place in range(len(extents))]
+            starts = [first if index == dim else 0 for index in range(len(extents))]
             extents[dim] = sizes.combine(ctx, "SUB", extents[dim], first + last)
             tensor = shape.slice_by(ctx, tensor, starts, extents, [1] * len(extents))
         pieces = []

@@ -246,7 +246,7 @@ def _sort_by_counting(
         equal = elementwise.combine(ctx, "OR", equal, neither)
     size = sizes.size_of(ctx, tensor, dim)
     earlier = creation.triangle_mask(ctx, size, size, -1, True)
-    others = [place for place in range(rank + 1) if place not in (dim, dim + 1)]
+    others = [index for index in range(rank + 1) if index not in (dim, dim + 1)]
     earlier = shape.unsqueeze(ctx, earlier, others)
     tie = elementwise.combine(ctx, "AND", equal, earlier)
     before = elementwise.combine(ctx, "OR", before, tie)

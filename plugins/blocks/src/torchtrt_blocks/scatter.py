@@ -100,7 +100,7 @@ def _is_small(
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     exact = dtype.is_floating_point or supports(Capability.INTEGER_REDUCTION)
     mine, theirs = ctx.symbolic_shape(tensor), ctx.symbolic_shape(source)
-    whole = all(sizes.same(mine[place], theirs[place]) for place in range(rank) if place != dim)
+    whole = all(sizes.same(mine[index], theirs[index]) for index in range(rank) if index != dim)
     count = 1
     for symbol in (*theirs, mine[dim]):
         maximum = None if symbol is None else sizes.maximum(symbol)
@@ -271,7 +271,7 @@ def broadcast_index(
         rank: The rank of the result.
         dim: The dimension; negative ones count from the last.
     """
-    others: Sequence[int] = [place for place in range(rank) if place != dim % rank]
+    others: Sequence[int] = [index for index in range(rank) if index != dim % rank]
     return shape.unsqueeze(ctx, index, others)
 
 
@@ -311,5 +311,5 @@ def put(
     source = ctx.symbolic_shape(merged.tensor)
     result = shape.reshape(ctx, result, merged.outline, source=source)
     return shape.permute(
-        ctx, result, [merged.order.index(place) for place in range(len(merged.order))]
+        ctx, result, [merged.order.index(index) for index in range(len(merged.order))]
     )

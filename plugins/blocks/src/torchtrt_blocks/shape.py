@@ -84,7 +84,7 @@ def _reshape_dims(
             dims.append(0)
         else:
             dims.append(size_math.resolve(ctx, size))
-    unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
+    unknown = [index for index, size in enumerate(dims) if not isinstance(size, int)]
     inferred = [dims.index(-1)] if -1 in dims else unknown
     if len(inferred) != 1:
         return dims
@@ -131,7 +131,7 @@ def _reshape_empty(
     layer.zero_is_placeholder = False
     known = [
         symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
-        for place, (size, symbol) in enumerate(zip(sizes, target, strict=True))
+        for index, (size, symbol) in enumerate(zip(sizes, target, strict=True))
     ]
     if is_static(known):
         layer.reshape_dims = tuple(known)
@@ -202,7 +202,7 @@ def unsqueeze(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]
     layer.reshape_dims = (0,) * rank + (1,) * len(places)
     kept, ones = iter(range(rank)), iter(range(rank, result_rank))
     layer.second_transpose = tuple(
-        next(ones) if place in places else next(kept) for place in range(result_rank)
+        next(ones) if index in places else next(kept) for index in range(result_rank)
     )
     return layer.get_output(0)
 
@@ -282,7 +282,7 @@ def broadcast(ctx: ConversionContext, tensors: Sequence[NetworkTensor]) -> list[
     symbols = [ctx.symbolic_shape(tensor) for tensor in tensors]
     extents: list[Size] = []
     for dim in range(len(symbols[0])):
-        wide = [place for place, own in enumerate(symbols) if not same(own[dim], 1)]
+        wide = [index for index, own in enumerate(symbols) if not same(own[dim], 1)]
         extents.append(size_math.size_of(ctx, tensors[wide[0]], dim) if wide else 1)
     return [expand(ctx, tensor, extents) for tensor in tensors]
 

@@ -134,8 +134,8 @@ def _followed(
     """Returns the names of tensors that ``note`` adds, layer by layer; each layer of a network is noted once."""
     network = ctx.net.raw
     followed = ctx.attachments.setdefault(f"{__name__}.{about}", [0, set()])
-    for place in range(followed[0], network.num_layers):
-        note(network.get_layer(place), followed[1])
+    for index in range(followed[0], network.num_layers):
+        note(network.get_layer(index), followed[1])
     followed[0] = network.num_layers
     names: set[str] = followed[1]
     return names

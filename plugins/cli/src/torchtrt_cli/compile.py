@@ -123,10 +123,10 @@ def _input(text: str) -> Input:
 def _check_places(model: Path, files: Sequence[Path]) -> None:
     """Checks, before anything is built, that files can be written and are different ones."""
     resolved = [each.resolve() for each in (model, *files)]
-    for place, file in enumerate(files, 1):
-        if resolved[place] in resolved[:place]:
+    for index, file in enumerate(files, 1):
+        if resolved[index] in resolved[:index]:
             raise UnsupportedProgramError(
-                f"{file} would overwrite {'the model' if resolved[place] == resolved[0] else 'the other file'}."
+                f"{file} would overwrite {'the model' if resolved[index] == resolved[0] else 'the other file'}."
             )
         check_place(file)
 

@@ -169,16 +169,16 @@ def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -
     """Returns a table of decompositions, or nothing. The first one of an op is used."""
     rows = [
         (
-            name if place == 0 else "",
-            place + 1,
-            each.priority.name,
-            each.pack.name,
-            each.pack.origin,
-            each.qualified_function,
-            "shadowed by 1." if place else "",
+            name if index == 0 else "",
+            index + 1,
+            decomposition.priority.name,
+            decomposition.pack.name,
+            decomposition.pack.origin,
+            decomposition.qualified_function,
+            "shadowed by 1." if index else "",
         )
         for name, decompositions in found.items()
-        for place, each in enumerate(decompositions)
+        for index, decomposition in enumerate(decompositions)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "function", "notes")
     return table("Decompositions; the first of an op is used", headings, rows) if rows else None
@@ -187,8 +187,14 @@ def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -
 def pass_table(passes: Sequence[PackPass]) -> Any:
     """Returns a table of passes over the graph, in the order in which they run, or nothing."""
     rows = [
-        (place + 1, each.name, each.pack.name, each.pack.origin, qualified_function(each.function))
-        for place, each in enumerate(passes)
+        (
+            index + 1,
+            pass_.name,
+            pass_.pack.name,
+            pass_.pack.origin,
+            qualified_function(pass_.function),
+        )
+        for index, pass_ in enumerate(passes)
     ]
     headings = ("turn", "pass", "pack", "from", "function")
     return (
@@ -232,10 +238,10 @@ def decompositions_as_json(
     """Returns an op's decompositions as plain data, in order."""
     return [
         {
-            **pack_as_json(each.pack),
-            "priority": each.priority.name,
-            "function": each.qualified_function,
-            "shadowed_by": 1 if place else None,
+            **pack_as_json(decomposition.pack),
+            "priority": decomposition.priority.name,
+            "function": decomposition.qualified_function,
+            "shadowed_by": 1 if index else None,
         }
-        for place, each in enumerate(decompositions)
+        for index, decomposition in enumerate(decompositions)
     ]

@@ -114,8 +114,8 @@ def total_table(coverage: Coverage) -> Any:
 
 def totals(coverage: Coverage) -> Iterator[tuple[str, str]]:
     """Yields each version and the letters of all samples on it."""
-    for place, version in enumerate(coverage.versions):
-        yield version, "".join(op.letters(place) for op in coverage.ops.values())
+    for index, version in enumerate(coverage.versions):
+        yield version, "".join(op.letters(index) for op in coverage.ops.values())
 
 
 def dtype_table(pack: str, coverage: Coverage, name: str) -> Any:

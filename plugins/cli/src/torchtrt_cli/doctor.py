@@ -209,8 +209,8 @@ def _differences(path: Path, are_loaded: bool) -> Iterator[Problem]:
         return
     hint = f"If this is right, run `torchtrt lock` and commit {path.name}; else install what was locked."
     found = list(lock.differences(locked, lock.current()))
-    for place, difference in enumerate(found, 1):
-        yield Problem(difference, hint if place == len(found) else "", "locked")
+    for index, difference in enumerate(found, 1):
+        yield Problem(difference, hint if index == len(found) else "", "locked")
 
 
 def _without_repetitions(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

@@ -57,8 +57,8 @@ def _tables(description: dict[str, Any]) -> Iterator[Any]:
     yield table("Inputs", ("name", "dtype", "sizes"), inputs)
     if description["ranges"]:
         sizes = [
-            (place, name, *bounds)
-            for place, profile in enumerate(description["profiles"])
+            (index, name, *bounds)
+            for index, profile in enumerate(description["profiles"])
             for name, bounds in profile.items()
         ]
         yield table("Sizes", ("profile", "size", "min", "opt", "max"), sizes)

@@ -59,8 +59,8 @@ def set_targets(config: Any, settings: CompilationSettings) -> None:
         return
     known, wanted = _known(), compute_capabilities(settings)
     config.num_compute_capabilities = len(wanted)
-    for place, each in enumerate(wanted):
-        config.set_compute_capability(known[each], place)
+    for index, each in enumerate(wanted):
+        config.set_compute_capability(known[each], index)
 
 
 def allocates_nothing(settings: CompilationSettings) -> bool:

@@ -42,7 +42,7 @@ def offloaded(
         if moves and torch.cuda.is_initialized():
             torch.cuda.empty_cache()  # TensorRT allocates without PyTorch
         stack.enter_context(
-            watcher.moved({memory: each.anywhere() for memory, each in moves.items()})
+            watcher.moved({memory: move.anywhere() for memory, move in moves.items()})
         )
         yield
 
@@ -110,8 +110,10 @@ def _tensors(*owners: Any) -> Iterator[torch.Tensor]:
                 for each in (module._parameters, module._buffers, vars(module))
                 for value in each.values()
             ]
-        tensors = {str(place): each for place, each in enumerate(found)}
-        plain = {name: each for name, each in tensors.items() if isinstance(each, torch.Tensor)}
+        tensors = {str(index): each for index, each in enumerate(found)}
+        plain = {
+            name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)
+        }
         yield from inner_tensors(plain).values()
 
 
@@ -131,4 +133,4 @@ def _moves(tensors: Iterable[torch.Tensor]) -> Mapping[int, _Move]:
         moves.setdefault(memory, _Move(storage)).members.append((tensor, tensor.data))
         if not storage.resizable() or tensor.is_conj() or tensor.is_neg():
             fixed.add(memory)
-    return {memory: each for memory, each in moves.items() if memory not in fixed}
+    return {memory: move for memory, move in moves.items() if memory not in fixed}

@@ -199,7 +199,7 @@ class _Engines:
         self._roles = roles
         self._settings = settings
         self._is_broken_off = is_broken_off
-        self._bounds = [_bounds(placeholders[place]) for place in roles.tensors]
+        self._bounds = [_bounds(placeholders[tensor]) for tensor in roles.tensors]
         self._written = frozenset(
             node.args[0]
             for node in graph_module.graph.nodes
@@ -210,7 +210,7 @@ class _Engines:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
-        tensors = [inputs[place] for place in self._roles.tensors]
+        tensors = [inputs[tensor] for tensor in self._roles.tensors]
         key = self._key(inputs, tensors)
         held = self._compiled.get(key)
         if held is None or not held.has(inputs):
@@ -231,9 +231,9 @@ class _Engines:
             if dim not in bound
         )
         numbers = tuple(
-            (type(inputs[place]), inputs[place])
-            for place in self._roles.numbers
-            if not self._is_size(place)
+            (type(inputs[number]), inputs[number])
+            for number in self._roles.numbers
+            if not self._is_size(number)
         )
         return sizes, numbers
 
@@ -243,7 +243,7 @@ class _Engines:
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - lives as long as its graph
     def _tensor_nodes(self) -> tuple[Node, ...]:
-        return tuple(self._placeholders[place] for place in self._roles.tensors)
+        return tuple(self._placeholders[tensor] for tensor in self._roles.tensors)
 
     def _build(
         self, key: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
@@ -267,9 +267,9 @@ class _Engines:
             may_change = self._has_changed and bool(self._roles.weights)
             settings = {**({"immutable_weights": False} if may_change else {}), **self._settings}
             constant = [
-                place
-                for place in self._roles.weights
-                if self._placeholders[place] not in self._written
+                weight
+                for weight in self._roles.weights
+                if self._placeholders[weight] not in self._written
             ]
             held = _Held([inputs[place] for place in constant])  # before the values are read
             compiled = compile_model(self._over_tensors(inputs), given, **settings)
@@ -283,7 +283,7 @@ class _Engines:
         graph.output(graph.graph_copy(self._graph_module.graph, {}))
         module = GraphModule(self._graph_module, graph)
         placeholders = module.graph.find_nodes(op="placeholder")
-        tensors = [placeholders[place] for place in self._roles.tensors]
+        tensors = [placeholders[tensor] for tensor in self._roles.tensors]
         first_call = next(
             node for node in module.graph.nodes if node.op not in ("placeholder", "get_attr")
         )
@@ -351,7 +351,7 @@ class _WithWeights:
     def refit(self, inputs: Sequence[Any]) -> bool:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
         held = _Held([inputs[place] for place in self._constant])
-        given = {_weight_name(place): inputs[place].detach() for place in self._weights}
+        given = {_weight_name(weight): inputs[weight].detach() for weight in self._weights}
         # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
         changed = [_weight_name(place) for place in self._constant]
         try:

@@ -99,7 +99,7 @@ def save_programs(
             }
         )
     used = {name for _, binding, _ in compiled for name in binding.names.values()}
-    digests = {name: digest(each) for name, each in state.tensors().items() if name in used}
+    digests = {name: digest(tensor) for name, tensor in state.tensors().items() if name in used}
     new.describe({"model": describe(model, state), "weights": digests, "programs": rows}, FORMAT)
 
 

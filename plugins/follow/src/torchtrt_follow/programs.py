@@ -43,12 +43,14 @@ class Marks(NamedTuple):
     @classmethod
     def of(cls, state: ModelState) -> Marks:
         """Returns the marks of now. Values that are read later may be newer, never older."""
-        return cls({name: WeightMark(each) for name, each in state.weights.items()}, state.scales)
+        return cls(
+            {name: WeightMark(weight) for name, weight in state.weights.items()}, state.scales
+        )
 
     def only(self, names: Collection[str]) -> Marks:
         """Returns the marks of some weights and scales."""
         weights = {name: mark for name, mark in self.weights.items() if name in names}
-        return Marks(weights, {name: each for name, each in self.scales.items() if name in names})
+        return Marks(weights, {name: scale for name, scale in self.scales.items() if name in names})
 
 
 @dataclass(eq=False)
@@ -204,7 +206,7 @@ def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> f
     graph_module = compiled.graph_module
     written = [attrgetter(name)(graph_module) for name in written_attributes(graph_module.graph)]
     layouts = [layout for each in written if (layout := layout_of(each))]
-    return frozenset(name for name, each in weights.items() if layout_of(each) in layouts)
+    return frozenset(name for name, weight in weights.items() if layout_of(weight) in layouts)
 
 
 def _tensors(exported: ExportedProgram) -> dict[str, torch.Tensor]:
@@ -220,10 +222,10 @@ def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.
         UnsupportedProgramError: It has a weight of the model under no name.
     """
     tensors = _tensors(exported)
-    constants = {name: each for name, each in tensors.items() if name not in state.weights}
+    constants = {name: tensor for name, tensor in tensors.items() if name not in state.weights}
     own = {storage_of(weight) for weight in state.weights.values() if layout_of(weight)}
-    for name, each in constants.items():
-        if name not in exported.state_dict and layout_of(each) and storage_of(each) in own:
+    for name, constant in constants.items():
+        if name not in exported.state_dict and layout_of(constant) and storage_of(constant) in own:
             raise UnsupportedProgramError(
                 f"Its forward reads a weight through an object that is no module ({name}), so the weight is unknown."
             )

@@ -135,7 +135,9 @@ class ModelState:
         for name, value in list(attributes.items()):
             if value is scales and scales is not None:
                 self._containers.append(scales)
-                self.scales |= {prefix + scale_name(each): scale for each, scale in scales.items()}
+                self.scales |= {
+                    prefix + scale_name(position): scale for position, scale in scales.items()
+                }
                 self.facts[prefix + name] = " ".join(scales), 0
             elif isinstance(value, torch.Tensor):
                 self._add_weight(prefix + name, value)

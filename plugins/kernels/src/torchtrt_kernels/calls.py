@@ -167,7 +167,7 @@ def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
     inputs = tuple(_dtype_name(value.dtype, "input") for value in values)
     call = PluginCall(arguments, inputs, ())
     symbolic = SymbolicCall()
-    tensors = [_symbolic(symbolic, place, value) for place, value in enumerate(values)]
+    tensors = [_symbolic(symbolic, index, value) for index, value in enumerate(values)]
     args, kwargs = call.bind(tensors)
     try:
         results = symbolic.results(lambda: plugin.op(*args, **kwargs))
@@ -196,11 +196,11 @@ def _check_values(values: Sequence[torch.Tensor]) -> None:
 def _places(values: Sequence[torch.Tensor]) -> dict[Any, tuple[int, int]]:
     """Returns for each symbol of the program an input and a dimension that it is the size of."""
     found: dict[Any, tuple[int, int]] = {}
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         sizes: Sequence[Any] = value.shape
         for dim, size in enumerate(sizes):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                found.setdefault(size.node.expr, (place, dim))
+                found.setdefault(size.node.expr, (index, dim))
     return found
 
 

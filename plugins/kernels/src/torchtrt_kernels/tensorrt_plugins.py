@@ -376,8 +376,8 @@ def _tensors(
     descriptions: Sequence[Any], addresses: Sequence[int], device: torch.device
 ) -> list[torch.Tensor]:
     return [
-        _tensor_at(address, to_torch_dtype(each.type), tuple(each.dims), device)
-        for each, address in zip(descriptions, addresses, strict=True)
+        _tensor_at(address, to_torch_dtype(description.type), tuple(description.dims), device)
+        for description, address in zip(descriptions, addresses, strict=True)
     ]
 
 

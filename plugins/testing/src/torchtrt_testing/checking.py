@@ -178,8 +178,8 @@ def _dynamic_shapes(cases: Sequence[OpCase]) -> tuple[dict[int, torch.export.Dim
 
     return tuple(
         {
-            place: dim(name, case.dimensions[name])
-            for place, name in spec.varying(case.dimensions).items()
+            position: dim(name, case.dimensions[name])
+            for position, name in spec.varying(case.dimensions).items()
         }
         or None
         for case in cases

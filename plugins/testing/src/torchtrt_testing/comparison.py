@@ -155,8 +155,8 @@ def _chooses_equals(sample: Sample, mine: torch.Tensor, theirs: torch.Tensor) ->
             indices = [index.unsqueeze(dim) for index in indices]
         if any(
             size != full
-            for place, (size, full) in enumerate(zip(indices[0].shape, tensor.shape, strict=True))
-            if place != dim
+            for index, (size, full) in enumerate(zip(indices[0].shape, tensor.shape, strict=True))
+            if index != dim
         ):
             continue
         if not all(((index >= 0) & (index < tensor.shape[dim])).all() for index in indices):

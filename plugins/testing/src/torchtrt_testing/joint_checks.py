@@ -110,7 +110,7 @@ def _agreeing(
     for node in exported.graph.nodes:
         converted[_place(node)] |= number_ops([node])
     alone = {_place(node) for node in in_torch}
-    alone |= {place for place, case in enumerate(cases) if ops_missing(case, converted[place])}
+    alone |= {index for index, case in enumerate(cases) if ops_missing(case, converted[index])}
     points = (MINIMUM, USUAL, MAXIMUM) if varying else (USUAL,)
     for point in points:
         inputs = [tensor for case in cases for tensor in case.inputs(point)]
@@ -125,7 +125,7 @@ def _agreeing(
         }
     if None in alone:
         raise ValueError("a node of no case")
-    yield from (case for place, case in enumerate(cases) if place not in alone)
+    yield from (case for index, case in enumerate(cases) if index not in alone)
 
 
 def _is_close(actual: Any, expected: Any, tolerance: float | None) -> bool:

@@ -109,7 +109,7 @@ def samples_of(name: str, dtype: torch.dtype) -> list[Sample]:
             distinct.setdefault(f"{list(map(_outline, leaves))} {tree}", (leaves, tree))
     chosen = list(distinct.values())
     if len(chosen) > LIMIT:
-        chosen = [chosen[place * (len(chosen) - 1) // (LIMIT - 1)] for place in range(LIMIT)]
+        chosen = [chosen[index * (len(chosen) - 1) // (LIMIT - 1)] for index in range(LIMIT)]
     return [
         Sample(name, dtype, index, op.op, tuple(leaves), tree)
         for index, (leaves, tree) in enumerate(chosen)

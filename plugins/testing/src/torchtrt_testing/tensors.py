@@ -73,7 +73,7 @@ class TensorSpec:
     def varying(self, dimensions: Mapping[str, Sizes]) -> dict[int, str]:
         """Returns the places of the dynamic dimensions, and their names."""
         parts = self.shape.split() if self.values is None else []
-        return {place: part for place, part in enumerate(parts) if part in dimensions}
+        return {index: part for index, part in enumerate(parts) if part in dimensions}
 
 
 def is_shape(text: str, dimensions: Mapping[str, Sizes]) -> bool:

@@ -331,8 +331,8 @@ class _Way:
         for index, result in enumerate(results):
             is_tensor = isinstance(result, Tensor)
             near = {
-                place
-                for place, each in enumerate(given)
+                index
+                for index, each in enumerate(given)
                 if is_tensor and isinstance(each, Tensor) and memory.may_share(result, each)
             }
             same = next((place for place in near if is_same_memory(result, given[place])), None)

@@ -129,13 +129,13 @@ class CapturedValues:
     def _place_of(self, leaf: Any) -> int:
         """Returns the place of an operand. A tensor with two names has one place."""
         tensor = unwrapped(leaf)
-        for place, known in enumerate(self.operands):
+        for index, known in enumerate(self.operands):
             if (
                 isinstance(tensor, Tensor)
                 and isinstance(known, Tensor)
                 and is_same_memory(tensor, known)
             ):
-                return place
+                return index
         self.operands.append(tensor)
         return len(self.operands) - 1
 
@@ -159,10 +159,10 @@ class CapturedValues:
     def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
         """Raises an error, caught by the export, if the inside has written to an operand that has no copy."""
         unforeseen = [
-            place
-            for place, tensor in enumerate(given)
+            index
+            for index, tensor in enumerate(given)
             if isinstance(tensor, Tensor)
-            and place not in self.written
+            and index not in self.written
             and memory.is_written(tensor)
         ]
         if unforeseen:
@@ -184,10 +184,10 @@ class CapturedValues:
     def copied(self, operands: Sequence[Any], *, everything: bool) -> list[Any]:
         """Returns the operands with copies of those that are written, or of every tensor."""
         return [
-            each.clone()
-            if isinstance(each, Tensor) and (everything or place in self.written)
-            else each
-            for place, each in enumerate(operands)
+            operand.clone()
+            if isinstance(operand, Tensor) and (everything or index in self.written)
+            else operand
+            for index, operand in enumerate(operands)
         ]
 
     def write_back(self, results: Sequence[Any]) -> None:

@@ -40,15 +40,15 @@ class TritonPythonModel:
         checks = [check for _, check in self.model.checks.inputs]
         self.ranks = [len(check.sizes) for check in checks if isinstance(check, TensorCheck)]
         self.leaves = [None if isinstance(check, TensorCheck) else check for check in checks]
-        self.places = [i for i, each in enumerate(checks) if isinstance(each, TensorCheck)]
+        self.places = [i for i, check in enumerate(checks) if isinstance(check, TensorCheck)]
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Returns a response for each request. Requests of equal sizes run together, a bad one fails alone."""
         given = [self._inputs(request) for request in requests]
         together: dict[Any, list[int]] = {}
-        for place, inputs in enumerate(given):
-            sizes = tuple(input_.shape[1:] for input_ in inputs) if self.is_batched else place
-            together.setdefault(sizes, []).append(place)
+        for index, inputs in enumerate(given):
+            sizes = tuple(input_.shape[1:] for input_ in inputs) if self.is_batched else index
+            together.setdefault(sizes, []).append(index)
         responses: list[Any] = [None] * len(given)
         for places in together.values():
             for place, response in zip(places, self._respond([given[i] for i in places]), strict=True):  # fmt: skip

@@ -135,7 +135,7 @@ def _outputs(program: ExportedProgram, metadata: Mapping[str, Any]) -> Iterator[
         for each, spec in zip(returned, specs, strict=True)
         if spec.kind is OutputKind.USER_OUTPUT
     ]
-    kept = [place for place, value in enumerate(values) if value is not None]
+    kept = [index for index, value in enumerate(values) if value is not None]
     _, tree = trees_of(metadata)
     for name, place in zip(output_names(tree, kept), kept, strict=True):
         value: Any = values[place]

@@ -85,7 +85,7 @@ def _objection_to_graph(program: ExportedProgram, calls: Sequence[Node]) -> str:
     (returned,) = program.graph.output_node().args
     places = [getattr(each, "args", None) for each in returned]
     outputs = json.loads(str(calls[0].args[2]))["outputs"]
-    if places != [(calls[0], place) for place in range(len(outputs))]:
+    if places != [(calls[0], index) for index in range(len(outputs))]:
         return "the model does not return the engine's outputs as they are"
     return ""
 

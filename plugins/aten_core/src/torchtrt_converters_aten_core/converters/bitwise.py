@@ -73,7 +73,7 @@ def _is_low_mask(value: object) -> TypeGuard[int]:
 
 def _bytes(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: int) -> NetworkTensor:
     """Returns the bytes of integers, each from 0 to 255, the lowest first, along a new last dimension."""
-    places = torch.tensor([1 << 8 * place for place in range(dtype.itemsize)], dtype=dtype)
+    places = torch.tensor([1 << 8 * index for index in range(dtype.itemsize)], dtype=dtype)
     if not is_network_tensor(value):
         constant = torch.as_tensor(value).to(dtype).unsqueeze(-1)
         return types.operand(ctx, constant // places % 256, dtype, rank + 1)
@@ -122,7 +122,7 @@ def _shift(
 
     if left:
         sign = -(1 << (width - 1))
-        powers = [*(1 << place for place in range(width - 1)), sign, 0]
+        powers = [*(1 << index for index in range(width - 1)), sign, 0]
         return elementwise.arithmetic(ctx, "PROD", tensor, chosen(powers), dtype)
     counts = [*range(width), width - 1]
     # No power of two that a signed number holds is as large as its width: two quotients in turn.

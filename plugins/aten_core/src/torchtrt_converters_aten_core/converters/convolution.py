@@ -114,12 +114,12 @@ def _layer(
     layer.pre_padding = window.padding_before
     layer.post_padding = window.padding_after
     layer.num_groups = window.groups
-    for place, value in enumerate((kernel, bias), start=1):
+    for index, value in enumerate((kernel, bias), start=1):
         if is_network_tensor(value):
             value = types.operand(ctx, value, dtype, len(value.shape))
-            if place == 1 and len(value.shape) == 3:
+            if index == 1 and len(value.shape) == 3:
                 value = shape.unsqueeze(ctx, value, [3])
-            layer.set_input(place, value)
+            layer.set_input(index, value)
     return layer.get_output(0)
 
 

@@ -162,7 +162,7 @@ def _adaptive_average(
         for place, size in zip(places, sizes, strict=True)
         if size != 1 and tensor.shape[place] != size
     }
-    if rest and all(tensor.shape[place] % size == 0 for place, size in rest.items()):
+    if rest and all(tensor.shape[position] % size == 0 for position, size in rest.items()):
         steps = tuple(
             tensor.shape[place] // rest[place] if place in rest else 1 for place in places
         )

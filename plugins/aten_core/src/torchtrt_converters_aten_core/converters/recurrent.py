@@ -150,7 +150,7 @@ def _run(
                 collected.append(state)
         sequence = slicing.concatenate(ctx, outputs, 2)
     return sequence, [
-        slicing.concatenate(ctx, collected, 0) for place, collected in enumerate(last)
+        slicing.concatenate(ctx, collected, 0) for index, collected in enumerate(last)
     ]
 
 
@@ -184,7 +184,7 @@ def _direction(
     count = ctx.tensor(length)
     loop.add_trip_limit(count, trt.TripLimit.COUNT)
     element = loop.add_iterator(inputs, 0).get_output(0)
-    carried = [loop.add_recurrence(state) for place, state in enumerate(states)]
+    carried = [loop.add_recurrence(state) for index, state in enumerate(states)]
     before = [layer.get_output(0) for layer in carried]
     product = Formula(ctx, matmul.multiply(ctx, before[0], recurrent, transpose_second=True))
     if bias is not None:

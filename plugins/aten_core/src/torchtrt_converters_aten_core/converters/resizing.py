@@ -221,13 +221,13 @@ def resize(
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
     extents: list[Size] = []
-    for place, (known, scale) in enumerate(zip(result, scales, strict=True)):
+    for index, (known, scale) in enumerate(zip(result, scales, strict=True)):
         if isinstance(known, int):
             extents.append(known)
         elif output_size is not None:
-            extents.append(output_size[place])
+            extents.append(output_size[index])
         else:
-            extents.append(_scaled(ctx, sizes.size_of(ctx, tensor, place + 2), scale))
+            extents.append(_scaled(ctx, sizes.size_of(ctx, tensor, index + 2), scale))
     coordinates = "ALIGN_CORNERS" if align_corners else kind.coordinates
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
@@ -264,9 +264,9 @@ def _by_weights(
     target, op = types.node_of(ctx).target, arguments_of(types.node_of(ctx))
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(op, len(extents))
-    for place, extent in enumerate(extents):
-        weights = _weights(target, op, tensor.shape[place + 2], extent, place, scales)
-        tensor = resample(ctx, tensor, weights, place + 2)
+    for index, extent in enumerate(extents):
+        weights = _weights(target, op, tensor.shape[index + 2], extent, index, scales)
+        tensor = resample(ctx, tensor, weights, index + 2)
     return tensor
 
 

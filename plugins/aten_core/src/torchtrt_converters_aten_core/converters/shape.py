@@ -128,7 +128,7 @@ def move(
     places = [dim % rank for dim in _as_list(destination)]
     others = iter(dim for dim in range(rank) if dim not in sources)
     order = [
-        sources[places.index(place)] if place in places else next(others) for place in range(rank)
+        sources[places.index(index)] if index in places else next(others) for index in range(rank)
     ]
     return blocks.permute(ctx, self, order)
 
@@ -225,7 +225,7 @@ def repeat(
     symbols = ctx.symbolic_shape(tensor)
     repeated = [dim for dim in range(rank) if not sizes.same(sizes.symbol_of(ctx, counts[dim]), 1)]
     split = [dim for dim in repeated if not sizes.same(symbols[dim], 1)]
-    wide = blocks.unsqueeze(ctx, tensor, [dim + place for place, dim in enumerate(split)])
+    wide = blocks.unsqueeze(ctx, tensor, [dim + index for index, dim in enumerate(split)])
     copies: list[Size] = []
     for dim in range(rank):
         if dim in split:

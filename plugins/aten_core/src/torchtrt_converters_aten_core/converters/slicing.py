@@ -82,7 +82,7 @@ def narrow(
     dim = dim % rank
     if isinstance(start, int) and start < 0:
         start = blocks.wrap(ctx, start, sizes.size_of(ctx, self, dim))
-    starts = [start if place == dim else 0 for place in range(rank)]
+    starts = [start if index == dim else 0 for index in range(rank)]
     extents = sizes.sizes_of(ctx, self)
     extents[dim] = length
     return shape.slice_by(ctx, self, starts, extents, [1] * rank)
@@ -109,7 +109,7 @@ def select(ctx: ConversionContext, self: NetworkTensor, dim: int, index: Size) -
 def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, ...]:
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
-    return tuple(blocks.select(ctx, self, dim, place) for place in range(count))
+    return tuple(blocks.select(ctx, self, dim, index) for index in range(count))
 
 
 def _unknown_pieces(node: Node) -> str | None:
@@ -119,8 +119,8 @@ def _unknown_pieces(node: Node) -> str | None:
     pieces = [piece.shape[op.dim] for piece in node.meta["val"]]
     wanted = given if isinstance(given, (list, tuple)) else [given] * len(pieces)
     unknown = [
-        place
-        for place, (piece, size) in enumerate(zip(pieces, wanted, strict=True))
+        index
+        for index, (piece, size) in enumerate(zip(pieces, wanted, strict=True))
         if not isinstance(piece, int) and not sizes.same(value_of(size), piece)
     ]
     if unknown in ([], [len(pieces) - 1]):
@@ -153,9 +153,9 @@ def split(
     given = split_sizes if split_size is None else split_size
     pieces = types.output_value(ctx)
     extents: list[Size] = []
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         extent = piece.shape[dim]
-        wanted: Size | None = given[place] if isinstance(given, Sequence) else given
+        wanted: Size | None = given[index] if isinstance(given, Sequence) else given
         if isinstance(extent, int):
             extents.append(extent)
         elif wanted is not None and sizes.same(sizes.symbol_of(ctx, wanted), extent):

@@ -252,7 +252,7 @@ def _chosen(self: Tensor, dim: int, index: Tensor) -> Tensor:
 def _along(vector: Tensor, like: Tensor, dim: int) -> Tensor:
     """Returns a vector along one dimension of a tensor, in a shape that broadcasts to it."""
     rank = like.dim()
-    return vector.reshape([-1 if place == dim % rank else 1 for place in range(rank)])
+    return vector.reshape([-1 if index == dim % rank else 1 for index in range(rank)])
 
 
 @pack.decomposition(aten.index_copy.default)

@@ -65,8 +65,8 @@ def meshgrid(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Returns each vector along its own dimension of a common grid."""
     shape = [tensor.numel() for tensor in tensors]
     return [
-        tensor.reshape([-1 if dim == place else 1 for dim in range(len(shape))]).expand(shape)
-        for place, tensor in enumerate(tensors)
+        tensor.reshape([-1 if dim == index else 1 for dim in range(len(shape))]).expand(shape)
+        for index, tensor in enumerate(tensors)
     ]
 
 

@@ -77,7 +77,7 @@ def _spans(
         if ceil_mode and (windows - 1) * step >= length + pad:
             windows -= 1  # no window starts in the padding at the end
         starts = [window * step - pad for window in range(windows)]
-        places = [[start + gap * place for place in range(size)] for start in starts]
+        places = [[start + gap * index for index in range(size)] for start in starts]
         reach = [min(start + size, length + pad) - start for start in starts]
         spans.append(Span(places, length, reach))
     return spans
@@ -147,7 +147,7 @@ def _parts(self: Tensor, output_size: int | Sequence[int], count: int) -> list[S
         bounds = [(part * length // size, -(-(part + 1) * length // size)) for part in range(size)]
         widest = max(last - first for first, last in bounds)
         places = [
-            [place if place < last else -1 for place in range(first, first + widest)]
+            [index if index < last else -1 for index in range(first, first + widest)]
             for first, last in bounds
         ]
         spans.append(Span(places, length, [last - first for first, last in bounds]))

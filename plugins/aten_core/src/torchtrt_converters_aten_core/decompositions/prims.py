@@ -17,9 +17,9 @@ def broadcast_in_dim(
     a: Tensor, shape: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> Tensor:
     """Returns ``a``, whose dimensions stand at the given places, broadcast to a shape."""
-    for place in range(len(shape)):
-        if place not in broadcast_dimensions:
-            a = a.unsqueeze(place)
+    for index in range(len(shape)):
+        if index not in broadcast_dimensions:
+            a = a.unsqueeze(index)
     return a.expand(list(shape))
 
 

@@ -129,7 +129,7 @@ def _quantile(
     if keepdim and rank:
         kept = [1] * rank
         if dim is not None:
-            kept = [1 if place == dim % rank else size for place, size in enumerate(self.shape)]
+            kept = [1 if index == dim % rank else size for index, size in enumerate(self.shape)]
         result = result.reshape(-1, *kept)
     return result if several else result.squeeze(0)
 

@@ -59,7 +59,7 @@ def extract_distinct_blocks(
     """
     graph_module, modules = extract_blocks(program.graph_module, partition, program.mutated)
     first = _first_equals(modules, profiles, settings, watcher)
-    names = {name: f"block_{place}" for place, name in enumerate(dict.fromkeys(first.values()))}
+    names = {name: f"block_{index}" for index, name in enumerate(dict.fromkeys(first.values()))}
     levels: dict[str, tuple[int, ...]] = {}
     for level, name in zip(partition.blocks, modules, strict=True):
         new = names[first[name]]

@@ -30,7 +30,7 @@ def name_tensors(
     block = blocks[whole.name].graph
     own = [str(node.target) for node in whole.inputs]
     inputs = _checked("input_names", settings.input_names or own, own)
-    places = [f"result {place}" for place in range(len(whole.outputs))]
+    places = [f"result {index}" for index in range(len(whole.outputs))]
     outputs = (
         _checked("output_names", settings.output_names, places) if settings.output_names else ()
     )

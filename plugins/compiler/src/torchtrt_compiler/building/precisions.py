@@ -81,7 +81,7 @@ _CARRYING = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", *_POINTWISE)
 
 def _between_quantized(network: Any) -> set[str]:
     """Returns the names of the pointwise layers that lie between products of int8 and Quantize."""
-    layers = [network.get_layer(place) for place in range(network.num_layers)]
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
     after: set[str] = set()  # tensors that a product of int8 leads to
     for layer in layers:
         inputs, outputs = tensors_of(layer)
@@ -104,8 +104,8 @@ def _between_quantized(network: Any) -> set[str]:
 def _hold_single(layer: Any, halves: set[str], with_precision: bool) -> None:
     """Holds a layer's float32 outputs to float32 and, where asked, its arithmetic too."""
     single = trt.DataType.FLOAT
-    for place, output in enumerate(tensors_of(layer)[1]):
+    for index, output in enumerate(tensors_of(layer)[1]):
         if output.dtype == single and output.name not in halves:
-            layer.set_output_type(place, single)
+            layer.set_output_type(index, single)
             if with_precision:
                 layer.precision = single

@@ -32,10 +32,10 @@ def difference_beyond_rounding(
         rounded: Returns those of PyTorch where all numbers are rounded, several times. Only suspects need them.
     """
     pairs = zip(pytree.tree_leaves(actual), pytree.tree_leaves(expected), strict=True)
-    for place, (mine, theirs) in enumerate(pairs):
+    for index, (mine, theirs) in enumerate(pairs):
         if mine.shape != theirs.shape:
             return (
-                f"output {place} has the shape {list(mine.shape)} instead of {list(theirs.shape)}"
+                f"output {index} has the shape {list(mine.shape)} instead of {list(theirs.shape)}"
             )
         if not theirs.dtype.is_floating_point or not bool(theirs.float().isfinite().any()):
             continue
@@ -43,10 +43,10 @@ def difference_beyond_rounding(
         finite = theirs.float().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         largest = max(float(finite.abs().max()), _LEAST_SCALE)
         if wrong > LIMIT * largest and wrong > _MARGIN * max(
-            _distance(pytree.tree_leaves(each)[place], theirs) for each in rounded()
+            _distance(pytree.tree_leaves(each)[index], theirs) for each in rounded()
         ):
             return (
-                f"output {place} differs by {wrong:.3g}, and its largest element is {largest:.3g}"
+                f"output {index} differs by {wrong:.3g}, and its largest element is {largest:.3g}"
             )
     return ""
 

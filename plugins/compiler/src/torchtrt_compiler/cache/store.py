@@ -255,7 +255,9 @@ class EngineCache:
             if engine.stripped is not None:
                 engine.attributes = attributes_of(engine, request.followed)
             known = header["weights"]
-            changed = [each for each, digest in weights.items() if known.get(each) != digest]
+            changed = [
+                position for position, digest in weights.items() if known.get(position) != digest
+            ]
             if changed:
                 engine.reload(**engine_changes(engine, request.replaceable.__getitem__, changed))
         except (OSError, RefitError):
@@ -368,7 +370,7 @@ def _converted_by(block: GraphModule) -> dict[str, str]:
     """Returns for each node of a block the pack and version that converted it."""
     resolutions = {node.name: resolution_of(node) for node in block.graph.nodes}
     return {
-        name: each.chosen.pack.label
-        for name, each in resolutions.items()
-        if each is not None and each.chosen is not None
+        name: resolution.chosen.pack.label
+        for name, resolution in resolutions.items()
+        if resolution is not None and resolution.chosen is not None
     }

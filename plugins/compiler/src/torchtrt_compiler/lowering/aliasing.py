@@ -79,8 +79,8 @@ def writes_by_strides(graph_module: GraphModule) -> bool:
         return False
     memories = _memories(graph_module)
     return any(
-        _reads_by_strides(memories, node, nodes[place + 1 :])
-        for place, node in enumerate(nodes)
+        _reads_by_strides(memories, node, nodes[index + 1 :])
+        for index, node in enumerate(nodes)
         if mutates(node)
     )
 

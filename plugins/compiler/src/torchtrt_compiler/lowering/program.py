@@ -163,7 +163,7 @@ class _Opening:
         """Writes back what the program changes, and returns its other outputs."""
         values: Any = node.args[0]
         results = [self.copies[value] if isinstance(value, Node) else value for value in values]
-        given = {spec.arg.name: self.copies[each] for each, spec in self.specs.items()}
+        given = {spec.arg.name: self.copies[position] for position, spec in self.specs.items()}
         self.mutated, outputs = _write_back(
             self.graph, self.signature, results, self.attributes, given
         )

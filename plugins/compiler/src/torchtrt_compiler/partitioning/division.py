@@ -89,10 +89,10 @@ def _fitting_weights(nodes: Sequence[Node], most: int) -> int:
     """Returns how many first nodes of a block have at most ``most`` bytes of weights."""
     known: set[str] = set()
     total = 0
-    for place, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         total += _new_weight_bytes(node, known)
         if total > most:
-            return place
+            return index
     return len(nodes)
 
 
@@ -113,8 +113,8 @@ def _fitting_halves(nodes: Sequence[Node]) -> int:
             changes[number + 1] += 1
             changes[max(numbers.get(user, len(nodes)) for user in users) + 1] -= 1
     fitting = max(
-        place
-        for place, count in enumerate(itertools.accumulate(changes[: len(nodes) + 1]))
+        index
+        for index, count in enumerate(itertools.accumulate(changes[: len(nodes) + 1]))
         if count <= MOST_HALVES
     )
     return fitting if any(node.target in _PRODUCTS for node in nodes[:fitting]) else len(nodes)

@@ -110,7 +110,7 @@ class _Places(dict[Node, int]):
     """The places of nodes. Others come after them."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        super().__init__((node, place) for place, node in enumerate(nodes))
+        super().__init__((node, index) for index, node in enumerate(nodes))
 
     def __call__(self, node: Node) -> int:
         return self.get(node, len(self))

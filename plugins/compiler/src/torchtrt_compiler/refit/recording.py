@@ -177,17 +177,21 @@ class Recorder:
 
     def recipe_of(self, results: Mapping[str, torch.Tensor]) -> Recipe:
         """Returns how results follow from sources; those that do not are left out."""
-        wanted = {name: each for name, each in results.items() if self.follows(each)}
+        wanted = {name: result for name, result in results.items() if self.follows(result)}
         steps = slice_steps(self._steps, {_FIXED, *map(_memory, wanted.values())})
         numbers = {name: self._number(each) for name, each in wanted.items()}
         used = {*numbers.values(), *numbers_in(steps)}
         with self.paused():
             return Recipe(
-                {str(each): name for each, name in self._sources.items() if each in used},
                 {
-                    str(each): encode_tensor(value)
-                    for each, value in self._constants.items()
-                    if each in used
+                    str(position): name
+                    for position, name in self._sources.items()
+                    if position in used
+                },
+                {
+                    str(position): encode_tensor(value)
+                    for position, value in self._constants.items()
+                    if position in used
                 },
                 steps,
                 numbers,

@@ -175,7 +175,7 @@ def _check_equal(compiled: CompiledModule, weights: GivenWeights) -> None:
     if not recipe.results:
         return
     values = GraphAttributes(recipe, weights).values
-    digests = {name: digest(each) for name, each in values.items()}
+    digests = {name: digest(value) for name, value in values.items()}
     found = equal_digests(compiled.interface.processes, "the weights of a model", digests)
     if different := sorted(repr(name) for name, each in found.items() if each is None):
         raise RefitError(

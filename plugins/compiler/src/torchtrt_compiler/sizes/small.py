@@ -408,7 +408,7 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
 def _written(graph: Graph) -> set[Node]:
     """Returns the nodes that may share memory with what a graph writes to later, or in its next call."""
     groups: dict[Node, set[Node]] = {}
-    order = {node: place for place, node in enumerate(graph.nodes)}
+    order = {node: index for index, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         may_write_any = mutates(node) and node.kwargs
         sources = node.all_input_nodes if may_write_any else may_share(node)

@@ -256,15 +256,17 @@ def sizes_of_two_unknown(environment: Any) -> Iterator[None]:
         environment: The ``ShapeEnv`` of the sizes, or ``None``.
     """
     ranges = {} if environment is None else environment.var_to_range
-    twos = {symbol: each for symbol, each in ranges.items() if each.lower == each.upper == 2}
+    twos = {
+        symbol: range_ for symbol, range_ in ranges.items() if range_.lower == range_.upper == 2
+    }
     try:
         for symbol in twos:
             ranges[symbol] = ValueRanges(2, 3)
             environment._update_version_counter()
         yield
     finally:
-        for symbol, each in twos.items():
-            ranges[symbol] = each
+        for symbol, two in twos.items():
+            ranges[symbol] = two
             environment._update_version_counter()
 
 

@@ -50,7 +50,7 @@ def trace(
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
-    places = {source: place for place, source in enumerate(sources)}
+    places = {source: index for index, source in enumerate(sources)}
     nesting: list[Any] = []
 
     def traced(*values: Any) -> list[Any]:

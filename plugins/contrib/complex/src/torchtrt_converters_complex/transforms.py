@@ -55,15 +55,15 @@ class Transform:
     def run(self, value: Any, tables: Sequence[Tensor]) -> Any:
         """Returns the transform of a pair or of a real tensor: a pair, or a real tensor."""
         parts: Parts = (value.real, value.imag) if isinstance(value, Pair) else (value, None)
-        for place, (dim, step) in enumerate(self.steps):
-            is_last = place + 1 == len(self.steps)
+        for index, (dim, step) in enumerate(self.steps):
+            is_last = index + 1 == len(self.steps)
             real, imag = (None if part is None else part.movedim(dim, -1) for part in parts)
             assert real is not None
             if self.inverse_of_real and is_last:
                 assert imag is not None
                 real, imag = _whole(real, imag, self.length)
             real, imag = step((real, imag), tables)
-            if place == 0 and self.half is not None:
+            if index == 0 and self.half is not None:
                 real, imag = real.narrow(-1, 0, self.half), imag.narrow(-1, 0, self.half)
             parts = real.movedim(-1, dim), imag.movedim(-1, dim)
         real, imag = parts
@@ -124,8 +124,8 @@ def transform_of(node: Node) -> Transform:
         forward = op.forward
     else:
         forward, made.inverse_of_real, made.length = False, True, order[-1][1]
-    for place, (dim, length) in enumerate(order):
-        columns = made.half if place == 0 else None
+    for index, (dim, length) in enumerate(order):
+        columns = made.half if index == 0 else None
         made.steps.append((dim, _step(length, forward, made.tables, columns)))
     return made
 

@@ -39,8 +39,8 @@ def sizes_of(
         setting: _range(pipe, given, default, setting)
         for setting, given, default in (("heights", heights, height), ("widths", widths, width))
     }
-    for setting, each in sides.items():
-        _check_steps(pipe, setting, each, scale)
+    for setting, side in sides.items():
+        _check_steps(pipe, setting, side, scale)
     frames = None
     if has_frames:
         frames = _range(pipe, num_frames, _default(parameters, "num_frames"), "num_frames")

@@ -147,7 +147,7 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
 def _is_high(op: Any, support: Any, known: Collection[int]) -> bool:
     """Returns whether a converter comes before one that others registered: its priority is not kept otherwise."""
     entries = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS[op]
-    place = next(place for place, each in enumerate(entries) if each is support)
+    place = next(index for index, entry in enumerate(entries) if entry is support)
     return any(id(entry) not in known for entry in entries[place + 1 :])
 
 

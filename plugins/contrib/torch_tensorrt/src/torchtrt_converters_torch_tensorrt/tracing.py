@@ -115,8 +115,8 @@ def add_traced(
 
     def call(*given: Any) -> Any:
         filled = [
-            given[positions[place]] if place in positions else leaf
-            for place, leaf in enumerate(leaves)
+            given[positions[index]] if index in positions else leaf
+            for index, leaf in enumerate(leaves)
         ]
         positional, named = pytree.tree_unflatten(filled, tree)
         result = function(*positional, **named)

@@ -258,7 +258,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             folder,
             self,
             "CompiledForCausalLM",
-            {name: each for name, each in engines.items() if each is not None},
+            {name: engine for name, engine in engines.items() if engine is not None},
             {
                 "windowed": self.windowed,
                 "embeds": self.embeds,

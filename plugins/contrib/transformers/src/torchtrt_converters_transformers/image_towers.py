@@ -139,8 +139,8 @@ class PackedPatches(torch.nn.Module):
             indices: What ``PatchIndices.tensors`` returns.
         """
         given = {
-            name: each if name == "window_index" else each.flatten(0, 1)
-            for name, each in indices.items()
+            name: index if name == "window_index" else index.flatten(0, 1)
+            for name, index in indices.items()
         }
         output = self.tower(
             patches.flatten(0, 1),

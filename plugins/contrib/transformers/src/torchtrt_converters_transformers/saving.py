@@ -94,7 +94,7 @@ def write_folder(
             config.save_pretrained(path.parent)
     if tensors:
         with new.part(_TENSORS) as path:
-            torch.save({key: each.contiguous().cpu() for key, each in tensors.items()}, path)
+            torch.save({key: tensor.contiguous().cpu() for key, tensor in tensors.items()}, path)
     for name, write in (inner or {}).items():
         new.add(f"{name}/{DESCRIPTION}", write(new.path / name))
     content = {

@@ -201,8 +201,8 @@ class Step(torch.nn.Module):
     def stored(self, cache: StepCache) -> list[Tensor]:
         """Returns the new keys and values as they are stored."""
         return [
-            unscaled(each, self.cache_dtype, cache.scales(number // 2)[number % 2])
-            for number, each in enumerate(cache.states)
+            unscaled(state, self.cache_dtype, cache.scales(number // 2)[number % 2])
+            for number, state in enumerate(cache.states)
         ]
 
     def read(

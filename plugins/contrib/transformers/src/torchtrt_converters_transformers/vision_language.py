@@ -210,7 +210,7 @@ class CompiledVisionLanguage(CompiledClass):
             for part in (self.language, self.vision)
             for tensor in _tensors(part).values()
         }
-        kept = {name: each for name, each in _tensors(self).items() if id(each) not in inside}
+        kept = {name: tensor for name, tensor in _tensors(self).items() if id(tensor) not in inside}
         language: Any = self.base_model.language_model  # type: ignore[attr-defined]
         vision = self._vision
         write_folder(

@@ -45,7 +45,9 @@ class Refitter(Implementation):
         return self._engine._description.graph
 
     def _named(self, name: str) -> list[int]:
-        return [slot for slot, each in self._graph.weights_names.items() if each == name]
+        return [
+            slot for slot, weights_name in self._graph.weights_names.items() if weights_name == name
+        ]
 
     def set_named_weights(self, name: str, weights: Weights, location: Any = None) -> bool:  # noqa: ARG002
         """Gives new values to named weights; returns whether name, type and count fit."""
@@ -54,7 +56,11 @@ class Refitter(Implementation):
     def set_weights(self, layer_name: str, role: Any, weights: Weights) -> bool:
         """Gives new values to weights by layer and role; returns whether layer, role, type and count fit."""
         wanted = (layer_name, role.name)
-        slots = [slot for slot, each in self._graph.weights_roles.items() if each == wanted]
+        slots = [
+            slot
+            for slot, weights_role in self._graph.weights_roles.items()
+            if weights_role == wanted
+        ]
         return self._give(slots, f"{role.name} weights of layer {layer_name!r}", weights)
 
     def _give(self, slots: list[int], what: str, weights: Weights) -> bool:

@@ -49,8 +49,8 @@ def make_tensor_matcher(values: Sequence[Any], exact: Collection[int] = ()) -> C
         return never_matches
     sizes = [list(value.shape) for value in values]
     strides = [
-        list(value.stride()) if place in exact else significant_strides(value)
-        for place, value in enumerate(values)
+        list(value.stride()) if index in exact else significant_strides(value)
+        for index, value in enumerate(values)
     ]
     guards = tensor_guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
     return guards.check  # type: ignore[no-any-return]

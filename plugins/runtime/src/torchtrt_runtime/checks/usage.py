@@ -147,22 +147,22 @@ class UsageChecks:
         if not (self.trains or wanting):
             return outputs
         memories = {
-            place: storage_of(value)
-            for place, value in enumerate(outputs)
+            index: storage_of(value)
+            for index, value in enumerate(outputs)
             if isinstance(value, torch.Tensor) and value.is_floating_point()
         }
         if not wanting.isdisjoint(memories.values()):
             message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
             raise InputError(message)
         given = set(map(storage_of, tensors))  # the caller's, as in eager
-        places = [place for place, memory in memories.items() if memory not in given]
+        places = [position for position, memory in memories.items() if memory not in given]
         # Of the inputs: code that computes their gradients alone must come here as well.
         sources = sources or [torch.empty(0, requires_grad=True)]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             len(sources), *sources, *(_no_view(outputs[place]) for place in places)
         )
         found = dict(zip(places, tracked, strict=True))
-        return [found.get(place, value) for place, value in enumerate(outputs)]
+        return [found.get(index, value) for index, value in enumerate(outputs)]
 
 
 def _autocast() -> tuple[torch.dtype | None, torch.dtype | None]:

@@ -58,8 +58,8 @@ def _read_outside_engines(graph_module: GraphModule) -> frozenset[int]:
     modules = graph_module._modules
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     return frozenset(
-        place
-        for place, node in enumerate(placeholders)
+        index
+        for index, node in enumerate(placeholders)
         for user in node.users
         if user.op != "call_module" or not isinstance(modules.get(str(user.target)), EngineModule)
     )

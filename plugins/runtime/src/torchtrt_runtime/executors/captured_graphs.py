@@ -36,12 +36,12 @@ class CapturedGraph:
     ) -> None:
         self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
         self.addresses = [
-            (place, leaf.data_ptr())
-            for place, leaf in enumerate(leaves)
-            if isinstance(leaf, Tensor) and place not in moved
+            (index, leaf.data_ptr())
+            for index, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and index not in moved
         ]
         buffers = dict(self.buffers)
-        read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
+        read = [buffers.get(index, leaf) for index, leaf in enumerate(leaves)]
         self.replay, self.outputs = capture.capture_graph(lambda: run(read))
         storages = {}
         for output in self.outputs:
@@ -109,16 +109,16 @@ class CapturedShapes:
 
     def count(self, leaves: Sequence[Any]) -> None:
         """Counts a call with copied inputs, which stay where they were or move."""
-        for place, (address, calls) in self._stays.items():
-            now = leaves[place].data_ptr()
-            self._stays[place] = now, calls + 1 if now == address else 1
+        for position, (address, calls) in self._stays.items():
+            now = leaves[position].data_ptr()
+            self._stays[position] = now, calls + 1 if now == address else 1
 
     def _settled_now(self, leaves: Sequence[Any]) -> set[int]:
         """Returns the copied inputs that are where they were in so many calls that they are read there from now on."""
         return {
-            place
-            for place, (address, calls) in self._stays.items()
-            if calls >= _STAYS and leaves[place].data_ptr() == address
+            position
+            for position, (address, calls) in self._stays.items()
+            if calls >= _STAYS and leaves[position].data_ptr() == address
         }
 
     def add(self, captured: CapturedGraph, is_copied: bool) -> None:
@@ -131,7 +131,7 @@ class CapturedShapes:
     def note(self, leaves: Sequence[Any]) -> None:
         """Notices inputs that have moved or settled, and drops the captured graphs that read where they were."""
         now = addresses_of(leaves)
-        moved = {place for place, address in enumerate(now) if address != self.last[place]}
+        moved = {index for index, address in enumerate(now) if address != self.last[index]}
         settled = self._settled_now(leaves)
         self.last = now
         if settled or not moved <= self.moved:

@@ -321,9 +321,9 @@ def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
 def _key(leaves: Sequence[Any], exact: Collection[int]) -> tuple[Any, ...]:
     """Returns what a captured graph depends on, but for addresses."""
     kinds = []
-    for place, leaf in enumerate(leaves):
+    for index, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
-            strides = tuple(leaf.stride() if place in exact else significant_strides(leaf))
+            strides = tuple(leaf.stride() if index in exact else significant_strides(leaf))
             leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
         kinds.append(leaf)
     return *kinds, torch.is_inference_mode_enabled()

@@ -333,7 +333,7 @@ def _whole_engine(graph_module: GraphModule) -> str | None:
     name = str(engines[0].target)
     engine: Any = graph_module._modules[name]
     returned: Any = graph.output_node().args[0]
-    outputs = [(engines[0], place) for place in range(len(engine.outputs))]
+    outputs = [(engines[0], index) for index in range(len(engine.outputs))]
     if not all(getattr(node, "target", None) is getitem for node in returned):
         return None
     return name if [node.args for node in returned] == outputs else None

@@ -151,19 +151,21 @@ class _Execution:
 
     def _find_caches(self) -> dict[int, int]:
         """Returns the outputs that are updated caches, each with the input that is the cache, by their places."""
-        places = {known.name: place for place, known in enumerate(self.inputs)}
+        places = {known.name: index for index, known in enumerate(self.inputs)}
         names = (output.name for output in self.outputs)
         sources = map(self.loaded.engine.get_aliased_input_tensor, names)
-        return {place: places[name] for place, name in enumerate(sources) if name}
+        return {index: places[name] for index, name in enumerate(sources) if name}
 
     def _share_caches(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
         """Gives each cache to the engine as a copy in the memory of its output, into which the engine writes."""
-        for place, source in self.caches.items():
-            outputs[place].copy_(inputs[source])
+        for position, source in self.caches.items():
+            outputs[position].copy_(inputs[source])
             known = self.inputs[source]
-            self.context.set_tensor_address(known.name, outputs[place].data_ptr() or self.nowhere)
+            self.context.set_tensor_address(
+                known.name, outputs[position].data_ptr() or self.nowhere
+            )
             known.address = -1
 
     def __del__(self) -> None:

@@ -115,8 +115,8 @@ def _describe_input(
         "sizes": [to_json(size, symbol) for size in check.sizes],
         "profiles": [
             {
-                bound: [size[place] for size in sizes]
-                for place, bound in enumerate(("min", "opt", "max"))
+                bound: [size[index] for size in sizes]
+                for index, bound in enumerate(("min", "opt", "max"))
             }
             for sizes in profile.profiles
         ],
@@ -130,13 +130,13 @@ def _describe_outputs(
     names = list(engine.outputs)
     results: Any = compiled.graph_module.graph.output_node().args[0]
     described = []
-    for node, place in zip(results, whole.outputs, strict=True):
+    for node, output in zip(results, whole.outputs, strict=True):
         value = node.meta.get("val")
         sizes = [_size(size, symbol) for size in value.shape] if value is not None else None
         described.append(
             {
-                "name": names[place],
-                **_dtypes(engine.outputs[names[place]]),
+                "name": names[output],
+                **_dtypes(engine.outputs[names[output]]),
                 "layout": "row-major",
                 "shape": sizes and [size if isinstance(size, int) else -1 for size in sizes],
                 "sizes": sizes,

@@ -148,14 +148,14 @@ def _checks_of(tensors: PlanTensors) -> InputChecks:
     """Returns the checks of inputs whose sizes vary independently."""
     symbols: dict[tuple[int, int], Any] = {}
     inputs: list[tuple[str, Any]] = []
-    for number, each in enumerate(tensors.inputs):
-        for dim, size in enumerate(each.shape):
+    for number, input_ in enumerate(tensors.inputs):
+        for dim, size in enumerate(input_.shape):
             if size == -1:
                 name = f"s{len(symbols)}"
                 symbols[number, dim] = sympy.Symbol(name, integer=True, nonnegative=True)
-        sizes = tuple(symbols.get((number, dim), size) for dim, size in enumerate(each.shape))
-        check = TensorCheck(each.name, each.dtype, torch.strided, sizes)
-        inputs.append((each.name, check))
+        sizes = tuple(symbols.get((number, dim), size) for dim, size in enumerate(input_.shape))
+        check = TensorCheck(input_.name, input_.dtype, torch.strided, sizes)
+        inputs.append((input_.name, check))
     count = len(tensors.inputs[0].profiles)
     profiles: tuple[Profile, ...] = tuple(
         {
@@ -200,7 +200,7 @@ def _adopt(
         each["name"]: _agreed_dtype(each, tensors.outputs[each["name"]])
         for each in described["outputs"]
     }
-    places = {name: place for place, name in enumerate(known)}
+    places = {name: index for index, name in enumerate(known)}
     engine.profiles = tuple(
         tuple(profile[places[name]] for name in names) for profile in tensors.profiles
     )
@@ -224,7 +224,9 @@ def _profiles(symbols: SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
     """
     profiles = symbols.profiles_from(sizes)
     missing = [
-        name for name, each in symbols.items() if any(each not in profile for profile in profiles)
+        name
+        for name, symbol in symbols.items()
+        if any(symbol not in profile for profile in profiles)
     ]
     if missing or not profiles:
         raise UnreadableFileError(f"its entry 'sizes' lacks {', '.join(missing) or 'a profile'}")
@@ -267,7 +269,7 @@ def _as_module(
 ) -> CompiledModule:
     """Returns an engine as a compiled model of nothing else."""
     graph = Graph()
-    inputs = [graph.placeholder(f"input_{place}") for place in range(len(engine.inputs))]
+    inputs = [graph.placeholder(f"input_{index}") for index in range(len(engine.inputs))]
     call = graph.call_module("engine", tuple(inputs))
     places = [list(engine.outputs).index(name) for name in names]
     graph.output(tuple(graph.call_function(getitem, (call, place)) for place in places))

@@ -39,7 +39,7 @@ def read_tensors(engine: Any) -> PlanTensors:
     Raises:
         EngineError: It has no inputs, or has some that PyTorch's tensors cannot be.
     """
-    names = [engine.get_tensor_name(place) for place in range(engine.num_io_tensors)]
+    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
     outputs = [name for name in names if name not in inputs]
     if not inputs:

@@ -64,16 +64,16 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
 def _of_results(graph_module: GraphModule) -> Iterator[str]:
     """Yields why an output of the model is not the output of an engine."""
     places: Counter[Any] = Counter()
-    for place, returned in enumerate(_results(graph_module)):
+    for index, returned in enumerate(_results(graph_module)):
         result = returned
         while isinstance(result, Node) and result.target is torch.ops.aten.clone.default:
             result = result.args[0]  # a copy, so that results share no memory with the model
         if not isinstance(result, Node):
-            yield f"Result {place} is always {result!r}, and no tensor"
+            yield f"Result {index} is always {result!r}, and no tensor"
         elif result.op == "placeholder":
-            yield f"Result {place} is the input {str(result.target)!r}"
+            yield f"Result {index} is the input {str(result.target)!r}"
         elif result.op == "get_attr":
-            yield f"Result {place} is the constant or the buffer {str(result.target)!r}"
+            yield f"Result {index} is the constant or the buffer {str(result.target)!r}"
         else:
             places[result] += 1
     for result, count in places.items():

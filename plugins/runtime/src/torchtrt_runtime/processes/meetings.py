@@ -264,7 +264,9 @@ def _exchange(
     try:
         store.set(keys[rank], json.dumps(message))
         store.wait(list(keys.values()), store.timeout)  # once, for no more than the timeout
-        return {each: _Message.from_json(store.get(key).decode()) for each, key in keys.items()}
+        return {
+            position: _Message.from_json(store.get(key).decode()) for position, key in keys.items()
+        }
     except Exception as error:
         missing = _missing(store, keys)
         raise SharedFailureError(

@@ -170,7 +170,9 @@ class _Lifting:
         if not isinstance(value, torch.Tensor):  # a graph of its own, such as a branch
             self.env[node] = self.graph.node_copy(node)
             return
-        known = next((each for each, (_, known) in self.kinds.items() if known == name), None)
+        known = next(
+            (position for position, (_, known) in self.kinds.items() if known == name), None
+        )
         if known is not None:
             self.env[node] = known
             return

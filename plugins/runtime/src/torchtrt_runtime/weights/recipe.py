@@ -78,7 +78,9 @@ class Recipe:
         for op, args, kwargs, outputs in reversed(self.steps):
             if op != SAME and wanted.intersection(outputs):
                 wanted.update(numbers_in([args, kwargs]))
-        names = sorted(repr(name) for each, name in self.sources.items() if int(each) in wanted)
+        names = sorted(
+            repr(name) for position, name in self.sources.items() if int(position) in wanted
+        )
         return RefitError(
             f"Values that follow from {', '.join(names)} are compiled into {what} as numbers, and would be others with "
             "these weights. Nothing was changed. Compile the model with the new weights."
@@ -111,9 +113,11 @@ class Recipe:
             if needed.intersection(outputs) or (op == SAME and read & following):
                 needed |= read
                 steps.append(step)
-        sources = {number: each for number, each in self.sources.items() if int(number) in needed}
+        sources = {
+            number: source for number, source in self.sources.items() if int(number) in needed
+        }
         constants = {
-            number: each for number, each in self.constants.items() if int(number) in needed
+            number: constant for number, constant in self.constants.items() if int(number) in needed
         }
         return Recipe(sources, constants, steps[::-1], results)
 
@@ -202,7 +206,7 @@ def decode(data: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
         ):
             return getattr(torch, name)
         case {"dict": dict(values)}:
-            return {name: decode(each, tensor) for name, each in values.items()}
+            return {name: decode(value, tensor) for name, value in values.items()}
         case list():
             return [decode(each, tensor) for each in data]
         case None | bool() | int() | float() | str():

@@ -33,7 +33,7 @@ def product_over(self: Pair, dim: int, keepdim: bool = False, dtype: Any = None)
     dim %= self.real.dim()
     value = self
     if not count:
-        shape = [1 if place == dim else size for place, size in enumerate(self.real.shape)]
+        shape = [1 if index == dim else size for index, size in enumerate(self.real.shape)]
         value = Pair(self.real.new_ones(shape), self.real.new_zeros(shape))
     while count > 1:
         half = count // 2

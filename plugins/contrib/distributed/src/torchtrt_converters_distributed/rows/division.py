@@ -155,7 +155,7 @@ class _Search:
         self.division = Division(group, len(ranks), place)
         self.rows = self.division.rows
         self.equal = equal_in(graph_module, group, examples)
-        places = {node: place for place, node in enumerate(self.nodes)}
+        places = {node: index for index, node in enumerate(self.nodes)}
         self.divisible = {each for each in divisible if each.args[2] == group}
         for each in divisible:
             if each not in self.divisible:

@@ -111,7 +111,7 @@ def _compared(
     given |= {_name_of(node): _digest_of_call(node) for node in calls if node.op not in _OUTSIDE}
     processes = Processes.of(graph_module)
     digests = equal_digests(processes, "the weights of a model", given, group)
-    return {name for name, each in digests.items() if each is not None}
+    return {name for name, digest in digests.items() if digest is not None}
 
 
 def _written(graph_module: GraphModule) -> set[Node]:

@@ -67,7 +67,7 @@ def divide_rows(graph_module: GraphModule, division: Division) -> None:
     """
     _Rewriting(graph_module, division).run()
     shifts = graph_module.graph.find_nodes(op="call_function", target=SHIFT, sort=True)
-    exchanges = {f"{place}": _description(node) for place, node in enumerate(shifts)}
+    exchanges = {f"{index}": _description(node) for index, node in enumerate(shifts)}
     processes = Processes.of(graph_module)
     found = equal_digests(processes, "the rows of a model", exchanges, division.group)
     if None in found.values():

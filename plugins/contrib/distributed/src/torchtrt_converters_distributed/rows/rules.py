@@ -203,9 +203,9 @@ def _reshaped(node: Node, known: Known) -> Rows | None:
     if any(size is None or size == 0 for size in (*sizes, *wanted)):
         return None
     ahead, count = math.prod(filter(None, sizes[: known[source]])), 1
-    for place, size in enumerate(filter(None, wanted)):
+    for index, size in enumerate(filter(None, wanted)):
         if count == ahead and size != 1:
-            return Rows(place)
+            return Rows(index)
         count *= size
     return None
 

@@ -108,13 +108,13 @@ def _substitute(matrix: Tensor, right: Tensor, upper: bool, unit: bool = False) 
     batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
     rest = right.expand(*batch, *right.shape[-2:])
     down = _places(count, matrix).unsqueeze(1)
-    for place in reversed(range(count)) if upper else range(count):
-        row = rest[..., place : place + 1, :]
+    for index in reversed(range(count)) if upper else range(count):
+        row = rest[..., index : index + 1, :]
         if not unit:
-            row = row / matrix[..., place : place + 1, place : place + 1]
-        reduced = rest - matrix[..., place : place + 1] * row
-        rest = torch.where(down < place if upper else down > place, reduced, rest)
-        rest = torch.where(down == place, row, rest)
+            row = row / matrix[..., index : index + 1, index : index + 1]
+        reduced = rest - matrix[..., index : index + 1] * row
+        rest = torch.where(down < index if upper else down > index, reduced, rest)
+        rest = torch.where(down == index, row, rest)
     return rest
 
 

@@ -49,9 +49,9 @@ WITHOUT_HALF = [op for op in RANGES if any(part in op for part in ("erfcx", "ndt
 
 CASES = [
     *[
-        decomposition_case(f"aten.{op}", values, label=f"range{place or ''}")
+        decomposition_case(f"aten.{op}", values, label=f"range{index or ''}")
         for op, ranges in RANGES.items()
-        for place, values in enumerate(ranges)
+        for index, values in enumerate(ranges)
     ],
     *[
         decomposition_case(

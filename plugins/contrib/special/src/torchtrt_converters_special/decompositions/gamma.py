@@ -130,7 +130,7 @@ def _derivative_of_cotangent(n: int) -> list[float]:
     """Returns the ``n``-th derivative of ``cot(t)`` as a polynomial in ``cot(t)``, highest coefficient first."""
     coefficients = [0.0, 1.0]  # lowest first
     for _ in range(n):
-        slope = [place * value for place, value in enumerate(coefficients)][1:]
+        slope = [index * value for index, value in enumerate(coefficients)][1:]
         coefficients = [0.0] * (len(slope) + 2)
         for place, value in enumerate(slope):
             coefficients[place] -= value

@@ -50,7 +50,7 @@ def roi_align(
     _, channels, height, width = input.shape
     boxes = rois.to(torch.float32)
     left, top, right, bottom = (
-        boxes[:, place] * spatial_scale - (0.5 if aligned else 0.0) for place in range(1, 5)
+        boxes[:, index] * spatial_scale - (0.5 if aligned else 0.0) for index in range(1, 5)
     )
     box_width, box_height = right - left, bottom - top
     if not aligned:
@@ -86,7 +86,7 @@ def ps_roi_align(
     count, _, height, width = input.shape
     channels, mapping = _channels(input, rois, pooled_height, pooled_width)
     boxes = rois.to(torch.float32)
-    left, top, right, bottom = (boxes[:, place] * spatial_scale - 0.5 for place in range(1, 5))
+    left, top, right, bottom = (boxes[:, index] * spatial_scale - 0.5 for index in range(1, 5))
     y = _points(top, bottom - top, pooled_height, sampling_ratio)
     x = _points(left, right - left, pooled_width, sampling_ratio)
     y = y.reshape(-1, pooled_height, sampling_ratio, 1, 1)
@@ -121,7 +121,7 @@ def roi_pool(
     levels_y, levels_x = _levels(input)
     count, _, height, width = input.shape
     boxes = rois.to(torch.float32)
-    left, top, right, bottom = (_round(boxes[:, place] * spatial_scale) for place in range(1, 5))
+    left, top, right, bottom = (_round(boxes[:, index] * spatial_scale) for index in range(1, 5))
     start_y, stop_y = _cells(top, bottom - top + 1, pooled_height, height)
     start_x, stop_x = _cells(left, right - left + 1, pooled_width, width)
     values, places = _table(input, levels_y, levels_x)
@@ -159,7 +159,7 @@ def ps_roi_pool(
     channels, mapping = _channels(input, rois, pooled_height, pooled_width)
     number = pooled_height * pooled_width
     boxes = rois.to(torch.float32)
-    left, top, right, bottom = (_round(boxes[:, place] * spatial_scale) for place in range(1, 5))
+    left, top, right, bottom = (_round(boxes[:, index] * spatial_scale) for index in range(1, 5))
     start_y, stop_y = _cells(top, bottom - top, pooled_height, height - 1)
     start_x, stop_x = _cells(left, right - left, pooled_width, width - 1)
     # Each cell looks into images of its own, (n, cell) of them.

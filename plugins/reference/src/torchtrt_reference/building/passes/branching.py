@@ -81,7 +81,7 @@ def _exclusive(graph: Graph, outputs: list[Node], index: int) -> list[Node]:
         """Returns whether a node that reads a slot belongs to the branch, or chooses the slot for it alone."""
         if id(reader) in inside:
             return True
-        places = {place for place, read in enumerate(reader.inputs) if read == slot}
+        places = {index for index, read in enumerate(reader.inputs) if read == slot}
         return id(reader) in choosing and places == {index}
 
     for node in reversed(graph.nodes):
