@@ -26,8 +26,8 @@ def parallel_blocks(mesh, factor=1.0):
     torch.manual_seed(4)
     whole = nn.Sequential(Block(), Block()).eval()
     with torch.no_grad():
-        for each in whole.parameters():
-            each.mul_(factor)
+        for parameter in whole.parameters():
+            parameter.mul_(factor)
     return parallelize_module(copy.deepcopy(whole), mesh, PLAN), whole
 
 
@@ -203,7 +203,7 @@ def check_the_order_of_parts(mesh, folder):
         torch.testing.assert_close(module(x), whole(x))
         nodes = module.graph_module.graph.nodes
         letters = {"shift": "s", "wait_tensor": "w", "call_module": "e"}
-        steps = "".join(letters.get(getattr(each.target, "_opname", each.op), "") for each in nodes)
+        steps = "".join(letters.get(getattr(node.target, "_opname", node.op), "") for node in nodes)
         # An engine runs during each exchange but the last one, whose rows the model returns.
         assert "sw" not in steps.removesuffix("sw")
         assert steps.count("s") == steps.count("w") == 8

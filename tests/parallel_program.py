@@ -75,7 +75,9 @@ def check_a_block_is_one_engine(mesh, folder):
     compiled = compiled_for(parallel, sizes, require_full_compilation=True)
     assert len(compiled.report.blocks) == 1
     assert [2] == [
-        len(each.nodes) for each in compiled.report.layers if "COLLECTIVES" in str(each.capability)
+        len(layer.nodes)
+        for layer in compiled.report.layers
+        if "COLLECTIVES" in str(layer.capability)
     ]
     torchtrt.save(compiled, f"{folder}/block-{rank}.pt2")
     dist.barrier()
@@ -127,7 +129,7 @@ def check_each_collective(mesh, folder):
             ops.all_reduce((x * 9).long(), "max", group),
             ops.all_reduce(x.half(), "sum", group),
         ]
-        return [ops.wait_tensor(each) * 2 for each in calls]
+        return [ops.wait_tensor(call) * 2 for call in calls]
 
     sizes = torchtrt.Input(min_shape=(4, 3), opt_shape=(4, 3), max_shape=(8, 3))
     for given, rows in ((torch.rand(4, 3), (4,)), (sizes, (4, 8, 6))):

@@ -65,10 +65,10 @@ def imported_at_once(path: Path) -> Iterator[str]:
     """Yields what importing a file imports: the statements outside of functions."""
     tree = ast.parse(path.read_text())
     inside = {
-        id(each)
+        id(node)
         for function in ast.walk(tree)
         if isinstance(function, ast.FunctionDef)
-        for each in ast.walk(function)
+        for node in ast.walk(function)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and id(node) not in inside:
@@ -85,7 +85,7 @@ def test_imports_run_from_the_core_up(name):
         reads = imported_at_once if module.startswith(IN_A_COMPILATION) else imported
         names = {*reads(path), *named_modules(path)}
         if CASES.fullmatch(module):
-            names = {each for each in names if each.split(".")[0] != TEST_KIT}
+            names = {name for name in names if name.split(".")[0] != TEST_KIT}
         wrong += [f"{module}: {each}" for each in sorted(names) if foreign(each, name)]
 
     assert [] == wrong
@@ -117,7 +117,7 @@ def test_the_test_kit_has_no_cases_of_its_own():
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("op_case", "TensorSpec"))
     ]
 
-    assert set() == {each.partition(":")[0] for each in tables} - {"cases.py", "op_info.py"}
+    assert set() == {table.partition(":")[0] for table in tables} - {"cases.py", "op_info.py"}
 
 
 def test_warnings_name_the_line_of_the_program_that_called():
@@ -182,7 +182,7 @@ def private_names(path: Path) -> set[str]:
             found.add(node.attr)
         elif isinstance(node, ast.AnnAssign | ast.Assign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {each.id for each in targets if isinstance(each, ast.Name)}
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
     return {name for name in found if name.startswith("_") and not name.startswith("__")}
 
 

@@ -23,8 +23,8 @@ OP = "torchtrt_cache_updates::write"
 def written(cache, rows, starts):
     """Returns a cache with rows written at each sequence's position."""
     result = cache.clone()
-    for place, start in enumerate(starts.tolist()):
-        result[place, :, start : start + rows.shape[2]] = rows[place]
+    for index, start in enumerate(starts.tolist()):
+        result[index, :, start : start + rows.shape[2]] = rows[index]
     return result
 
 

@@ -141,7 +141,7 @@ def test_a_decomposition_that_is_asked_for_is_used(name: str, version: str) -> N
     )
 
     ops = {each.op for each in compiled.report.converted}
-    assert not [each for each in ops if "attention" in each]
+    assert not [op for op in ops if "attention" in op]
     assert {"aten.bmm.default", "aten._softmax.default"} <= ops
     torch.testing.assert_close(compiled(x), ATTENTION[name](x))
 

@@ -53,7 +53,9 @@ def test_a_program_is_quantized_as_torchao_quantizes_it(name, dtype):
     make, inputs = TINY[name]
     torch.manual_seed(0)
     model = without_batch_norms(make().eval()).eval().to(dtype)
-    given = tuple(each.to(dtype) if each.is_floating_point() else each for each in inputs(2))
+    given = tuple(
+        input_.to(dtype) if input_.is_floating_point() else input_ for input_ in inputs(2)
+    )
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with torch.no_grad():

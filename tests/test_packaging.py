@@ -79,13 +79,15 @@ def test_a_wheel_says_whose_it_is_and_what_it_is_for(wheels, folder):
 
     assert message["License-Expression"] == "Apache-2.0"
     assert message["Author"] == "The authors of torchtrt"
-    assert [each for each in classifiers if each.startswith("Development Status :: ")]
+    assert [
+        classifier for classifier in classifiers if classifier.startswith("Development Status :: ")
+    ]
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)} <= {
         *classifiers
     }
     assert ("Framework :: Pytest" in classifiers) == (name == "torchtrt-testing")
     # A licence expression takes the place of the classifier, and indexes refuse both.
-    assert not [each for each in classifiers if each.startswith("License :: ")]
+    assert not [classifier for classifier in classifiers if classifier.startswith("License :: ")]
     with zipfile.ZipFile(path) as archive:
         (licence,) = (each for each in archive.namelist() if each.endswith("/licenses/LICENSE"))
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()

@@ -76,7 +76,7 @@ def report(
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         REPORTS[name] = Report(
             lambda: Model(function, **parts()),
-            lambda: [make_inputs(*each) for each in sizes],
+            lambda: [make_inputs(*size) for size in sizes],
             **options,
         )
         return function
@@ -444,13 +444,15 @@ def dynamic_shapes(calls: Sequence[tuple[Any, ...]], checks_sizes: bool) -> Any:
         if not isinstance(tensors[0], Tensor):
             return None
         shapes = zip(*(tensor.shape for tensor in tensors), strict=True)
-        varying = {place: sizes for place, sizes in enumerate(shapes) if len({*sizes}) > 1}
-        limits = {place: {"min": min(sizes), "max": max(sizes)} for place, sizes in varying.items()}
+        varying = {index: sizes for index, sizes in enumerate(shapes) if len({*sizes}) > 1}
+        limits = {
+            position: {"min": min(sizes), "max": max(sizes)} for position, sizes in varying.items()
+        }
         if checks_sizes:
             return {place: Dim.AUTO(**limits[place]) for place in varying}
         for place, sizes in varying.items():
             dims.setdefault(sizes, Dim(f"d{len(dims)}", **limits[place]))
-        return {place: dims[sizes] for place, sizes in varying.items()} or None
+        return {position: dims[sizes] for position, sizes in varying.items()} or None
 
     shapes = tuple(of(*each) for each in zip(*calls, strict=True))
     return (shapes,) if any(shapes) else None

@@ -23,8 +23,8 @@ def similarities(vectors):
 
 def moved(model, inputs, by):
     """Returns the similarities of a model whose embeddings are larger by a small part; it is left as it was."""
-    tables = [each for each in model.modules() if isinstance(each, torch.nn.Embedding)]
-    kept = [each.weight.clone() for each in tables]
+    tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    kept = [table.weight.clone() for table in tables]
     for each in tables:
         each.weight.mul_(1 + by)
     result = similarities(model(*inputs))

@@ -92,9 +92,9 @@ def selections() -> Sequence[Selection]:
             found.append(Selection(case, dims, case.dimensions[name][MAXIMUM]))
         if not names:
             shapes = [tensor.shape for tensor in case.inputs(MAXIMUM)]
-            first = next((place for place, shape in enumerate(shapes) if len(shape)), None)
+            first = next((index for index, shape in enumerate(shapes) if len(shape)), None)
             if first is not None:
-                dims = tuple(0 if place == first else None for place in range(len(shapes)))
+                dims = tuple(0 if index == first else None for index in range(len(shapes)))
                 found.append(Selection(case, dims, shapes[first][0]))
     return [each for each in found if str(each.case) not in LEFT_OUT]
 
@@ -156,7 +156,7 @@ def faults(selection: Selection) -> Iterator[str]:
 def test_what_a_mask_chose_is_computed_as_in_pytorch(part: int) -> None:
     """None, one, some or all: each op is right, or stays in PyTorch for a rule."""
     torch.set_num_threads(1)
-    found = [fault for each in selections()[part::PARTS] for fault in faults(each)]
+    found = [fault for selection in selections()[part::PARTS] for fault in faults(selection)]
     assert not found, "\n".join(found)
 
 

@@ -485,6 +485,6 @@ def test_a_call_leaves_its_inputs_as_they_are_and_returns_them_so():
         for _ in range(2):
             results = fast(x)
             torch.testing.assert_close(results, model(x))
-            assert [each.requires_grad for each in results] == [False, True, True]
+            assert [result.requires_grad for result in results] == [False, True, True]
         assert (results[0] is x) is x.is_contiguous()  # what was contiguous in the example is so
         assert (x.requires_grad, x._version) == (False, version)

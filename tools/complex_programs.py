@@ -293,7 +293,7 @@ def generate(seed: int, lines: int = 8) -> Program:
         program.results.append(name)
         if value.dim() == 2:
             (program.complex_names if value.is_complex() else program.real_names).append(name)
-    last = [each for each in program.complex_names[-3:] if each != "w"]
+    last = [complex_name for complex_name in program.complex_names[-3:] if complex_name != "w"]
     program.results = list(
         dict.fromkeys([*chosen.sample(program.results, min(3, len(program.results))), *last])
     )

@@ -84,9 +84,9 @@ def case_names() -> Iterator[str]:
     """Yields the cases: a dtype, whether sizes vary, the place of the case and its label."""
     for dtype in DTYPES:
         for size in SIZES:
-            for place, case in enumerate(all_cases()):
+            for index, case in enumerate(all_cases()):
                 if chosen(case, dtype) is not None and (size == "fixed" or case.varies):
-                    yield f"{dtype} {size} {place} {case.label}"
+                    yield f"{dtype} {size} {index} {case.label}"
 
 
 def exported_case(name: str) -> Iterator[ExportedProgram]:

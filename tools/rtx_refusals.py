@@ -40,8 +40,8 @@ def _mixture_of_experts(trt: Any, network: Any, _: Any) -> Any:
     experts = network.add_input("experts", trt.int32, (1, 8, 2))
     scores = network.add_input("scores", trt.float16, (1, 8, 2))
     weights = [
-        network.add_input(f"weight_{place}", trt.float16, shape)
-        for place, shape in enumerate([(4, 128, 64), (4, 128, 64), (4, 64, 128)])
+        network.add_input(f"weight_{index}", trt.float16, shape)
+        for index, shape in enumerate([(4, 128, 64), (4, 128, 64), (4, 64, 128)])
     ]
     layer = network.add_moe(hidden, experts, scores)
     layer.set_gated_weights(*weights, trt.MoEActType.SILU)
@@ -108,8 +108,8 @@ def words(fill: Fill) -> str:
         config = builder.create_builder_config()
         with contextlib.suppress(RuntimeError):
             layer = fill(trt, network, config)
-            for place in range(layer.num_outputs):
-                network.mark_output(layer.get_output(place))
+            for index in range(layer.num_outputs):
+                network.mark_output(layer.get_output(index))
             builder.build_serialized_network(network, config)
         return shortened(log.text())
 

@@ -18,10 +18,10 @@ def ways():
         pytest.param(
             architecture,
             varying,
-            marks=() if varying or place % FIXED_IN == 0 else pytest.mark.slow,
+            marks=() if varying or index % FIXED_IN == 0 else pytest.mark.slow,
             id=f"{architecture.name}-{'varying' if varying else 'fixed'}",
         )
-        for place, architecture in enumerate(ZOO)
+        for index, architecture in enumerate(ZOO)
         for varying in (False, True)
     ]
 

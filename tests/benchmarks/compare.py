@@ -81,7 +81,7 @@ class Row:
     def shown(self, seconds: Sequence[float]) -> str:
         """Returns the median, the lowest and the highest."""
         unit, scale = self.unit
-        scaled = [each * scale / max(1, self.nodes) for each in seconds]
+        scaled = [second * scale / max(1, self.nodes) for second in seconds]
         middle, low, high = (
             f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
             for value in (statistics.median(scaled), min(scaled), max(scaled))

@@ -96,7 +96,7 @@ def memory(
     version: str, model: torch.nn.Module, compiled: Any, inputs: tuple[torch.Tensor, ...]
 ) -> tuple[float, float]:
     """Returns the peak memory of the reference over that of eager PyTorch, and the latter in KiB."""
-    (engine,) = [each for each in compiled.modules() if isinstance(each, EngineModule)]
+    (engine,) = [module for module in compiled.modules() if isinstance(module, EngineModule)]
     with tempfile.TemporaryDirectory() as folder:
         torch.save(model, Path(folder, "model.pt"))
         torch.save(inputs, Path(folder, "inputs.pt"))

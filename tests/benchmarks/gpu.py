@@ -142,7 +142,8 @@ class Work:
                 torch.nn.init.normal_(parameter, std=0.02)
         inputs = spec.inputs(self.batch)
         return model, tuple(
-            each.half().cuda() if each.is_floating_point() else each.cuda() for each in inputs
+            input_.half().cuda() if input_.is_floating_point() else input_.cuda()
+            for input_ in inputs
         )
 
     def settings(self) -> dict[str, Any]:
@@ -254,8 +255,8 @@ def _with_builders(count: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for each in helpers:
-            each.wait()
+        for helper in helpers:
+            helper.wait()
 
 
 def build(work: Work) -> None:
@@ -303,8 +304,8 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
     types = {"HALF": torch.float16, "FLOAT": torch.float32, "INT32": torch.int32}
     held: list[Any] = [runtime, engine]
     given, results = iter(inputs), []
-    for place in range(engine.num_io_tensors):
-        name = engine.get_tensor_name(place)
+    for index in range(engine.num_io_tensors):
+        name = engine.get_tensor_name(index)
         dtype = types[engine.get_tensor_dtype(name).name]
         if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
             tensor = next(given).to(dtype).contiguous()

@@ -71,7 +71,7 @@ def compile_measured(
         before, start = kilobytes("VmRSS"), time.perf_counter()
         compiled = torchtrt.compile(model, [x], min_block_size=1, **settings)
         seconds = time.perf_counter() - start
-    weights = sum(each.nbytes for each in model.parameters())
+    weights = sum(parameter.nbytes for parameter in model.parameters())
     plans = sum(block.plan_bytes for block in compiled.report.blocks)
     peak = kilobytes("VmHWM")
     gc.collect()

@@ -71,7 +71,7 @@ class Peer:
         """Returns the network of a lowered graph for inputs of these sizes, and what owns its weights."""
         interpreter = self.conversion.TRTInterpreter(
             graph_module,
-            [self.torch_tensorrt.Input.from_tensor(each) for each in inputs],
+            [self.torch_tensorrt.Input.from_tensor(input_) for input_ in inputs],
             output_dtypes=self.conversion._conversion.infer_module_output_dtypes(graph_module),
             compilation_settings=self.settings,
         )

@@ -103,16 +103,16 @@ class _UnetBlock(nn.Module):
         x = x + self.convolutions[1](F.silu(self.norms[1](hidden)))
         batch, channels, height, width = x.shape
         tokens = self.norms[2](x).flatten(2).transpose(1, 2)
-        for place, source in enumerate((None, words)):
-            normed = self.layer_norms[place](tokens)
+        for index, source in enumerate((None, words)):
+            normed = self.layer_norms[index](tokens)
             source = normed if source is None else source
-            key, value = self.keys[place](source).chunk(2, -1)
+            key, value = self.keys[index](source).chunk(2, -1)
             query, key, value = (
                 part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                for part in (self.queries[place](normed), key, value)
+                for part in (self.queries[index](normed), key, value)
             )
             seen = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
-            tokens = tokens + self.outputs[place](seen)
+            tokens = tokens + self.outputs[index](seen)
         gate, up = self.gate(self.layer_norms[2](tokens)).chunk(2, -1)
         tokens = tokens + self.down(up * F.gelu(gate))
         return x + tokens.transpose(1, 2).reshape(batch, channels, height, width)

@@ -136,8 +136,8 @@ class Work:
                 nn.init.normal_(parameter, std=0.02)
         model = without_batch_norms(model).eval().half().to(self.device)
         given = tuple(
-            (each.half() if each.is_floating_point() else each).to(self.device)
-            for each in inputs(self.batch)
+            (input_.half() if input_.is_floating_point() else input_).to(self.device)
+            for input_ in inputs(self.batch)
         )
         return model, given
 

@@ -99,7 +99,7 @@ def measure(form: str, layers: int, tensorrt: str) -> dict[str, Any]:
     model = (
         nn.Sequential(*(Layer(FORMATS[form]) for _ in range(layers))).eval().requires_grad_(False)
     )
-    for norm in (each for each in model.modules() if isinstance(each, nn.RMSNorm)):
+    for norm in (module for module in model.modules() if isinstance(module, nn.RMSNorm)):
         norm.half()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     x = torch.randn(1, 8, WIDTH).half()
@@ -110,7 +110,7 @@ def measure(form: str, layers: int, tensorrt: str) -> dict[str, Any]:
         result = compiled(x)
     assert bool(result.isfinite().all())
     return {
-        "weights": sum(each.numel() for each in model.buffers()),
+        "weights": sum(buffer.numel() for buffer in model.buffers()),
         "plan": plan / 2**20,
         "model": before / 2**10,
         "compiling": after / 2**10,

@@ -229,7 +229,7 @@ class Measurement:
             built=what,
             seconds=round(time.perf_counter() - start, 1),
             engines=len(compiled.report.blocks),
-            calls=sum(each.calls for each in compiled.report.blocks),
+            calls=sum(block.calls for block in compiled.report.blocks),
             divided=len(compiled.report.splits),
             rows=compiled.report.divided,
             stages={name: round(value, 1) for name, value in compiled.report.seconds.items()},
@@ -300,7 +300,7 @@ class Measurement:
             if has_step:
                 result["step_ms"] = self._milliseconds(lambda: step(*session.step))
         self.tokens[phase] = tokens
-        others = {name: each == tokens for name, each in self.tokens.items() if name != phase}
+        others = {name: token == tokens for name, token in self.tokens.items() if name != phase}
         self.tell(
             result=CONTENDERS[phase],
             **result,

@@ -66,7 +66,7 @@ def assert_steps(eager, source, run, steps=LENGTH, **tolerance):
     """Checks results and buffers, step after step, and that the buffers stay where they are."""
     places = [buffer.data_ptr() for buffer in source.buffers()]
     with torch.no_grad():
-        for place in range(steps):
-            torch.testing.assert_close(run(*step(place)), eager(*step(place)), **tolerance)
+        for index in range(steps):
+            torch.testing.assert_close(run(*step(index)), eager(*step(index)), **tolerance)
             torch.testing.assert_close(source.state_dict(), eager.state_dict(), **tolerance)
     assert places == [buffer.data_ptr() for buffer in source.buffers()]

@@ -96,7 +96,7 @@ def write_into_results(
     """
     written = []
     constant = [tensor.clone() for tensor in state(source)]
-    for place, (theirs, ours) in enumerate(zip(*results, strict=True)):
+    for index, (theirs, ours) in enumerate(zip(*results, strict=True)):
         before = [tensor.clone() for tensor in (*results[1], *inputs[1])]
         if any(
             shares(ours, tensor) and shares(theirs, other)
@@ -104,17 +104,17 @@ def write_into_results(
         ):
             continue
         try:
-            theirs.fill_(100.0 + place)
+            theirs.fill_(100.0 + index)
         except RuntimeError:
             continue  # an expanded tensor
-        ours.fill_(100.0 + place)
+        ours.fill_(100.0 + index)
         written.append(ours)
         assert_equal("the result written to", [theirs], [ours])
         assert_equal("the model", constant, state(source))
         after = zip((*results[0], *inputs[0]), (*results[1], *inputs[1]), before, strict=True)
         for expected, actual, unchanged in after:
             assert bool(((actual == unchanged) | (actual == expected)).all()), (
-                f"writing into result {place} changed what it does not change in eager PyTorch"
+                f"writing into result {index} changed what it does not change in eager PyTorch"
             )
     return written
 
@@ -132,9 +132,9 @@ def state(model: torch.nn.Module) -> list[Tensor]:
 def assert_equal(what: str, expected: Sequence[Tensor], actual: Sequence[Tensor]) -> None:
     """Checks tensors, one by one, to the last bit."""
     assert len(expected) == len(actual), what
-    for place, (mine, others) in enumerate(zip(expected, actual, strict=True)):
-        assert mine.shape == others.shape, f"{what}, {place}"
-        assert torch.equal(mine, others), f"{what}, {place}: {mine.tolist()} != {others.tolist()}"
+    for index, (mine, others) in enumerate(zip(expected, actual, strict=True)):
+        assert mine.shape == others.shape, f"{what}, {index}"
+        assert torch.equal(mine, others), f"{what}, {index}: {mine.tolist()} != {others.tolist()}"
 
 
 def ahead_of_time(model: Interpreted, program: Program) -> Run:

@@ -210,7 +210,7 @@ class Interpreted(nn.Module):
                 continue
             result = _BINARY[name](*operands) if name in _BINARY else _UNARY[name](operands[0])
             values.extend(result if isinstance(result, tuple) else [result])
-        return tuple(values[place % len(values)] for place in self.program.outputs)
+        return tuple(values[output % len(values)] for output in self.program.outputs)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Interpreted:
         made = Interpreted(self.program)

@@ -153,8 +153,8 @@ def test_a_batch_that_varies_writes_to_its_rows():
 
     assert tuple(source.keys.shape) not in copied(compiled)
     with torch.no_grad():
-        for place, size in enumerate((1, 3, 2, 1)):
-            x, position = step(place, 3)
+        for index, size in enumerate((1, 3, 2, 1)):
+            x, position = step(index, 3)
             torch.testing.assert_close(compiled(x[:size], position), eager(x[:size], position))
             torch.testing.assert_close(source.state_dict(), eager.state_dict())
 
@@ -172,8 +172,8 @@ def test_parts_survive_saving(write, tmp_path):
         for loaded in (torchtrt.load(path), torch.export.load(path).module()):
             mine = copy.deepcopy(eager)
             with torch.no_grad():
-                for place in range(4):
-                    torch.testing.assert_close(loaded(*step(place)), mine(*step(place)))
+                for index in range(4):
+                    torch.testing.assert_close(loaded(*step(index)), mine(*step(index)))
     assert tuple(source.keys.shape) not in copied(torchtrt.load(path))
 
 
@@ -186,8 +186,8 @@ def test_parts_survive_a_refit():
     refitted = torchtrt.refit_module_weights(compiled, eager.state_dict())
 
     with torch.no_grad():
-        for place in range(3):
-            torch.testing.assert_close(refitted(*step(place)), eager(*step(place)))
+        for index in range(3):
+            torch.testing.assert_close(refitted(*step(index)), eager(*step(index)))
 
 
 @pytest.mark.parametrize("write", [by_index_copy, by_index], ids=lambda write: write.__name__)

@@ -218,9 +218,9 @@ def test_transformers_static_cache_is_written_in_part():
         program = torch.export.export(source, (), inputs(0), strict=True)
         compiled = torchtrt.compile(program, min_block_size=1)
         places = [buffer.data_ptr() for buffer in source.buffers()]
-        for place in range(LENGTH):
+        for index in range(LENGTH):
             torch.testing.assert_close(
-                compiled(**inputs(place)), eager(**inputs(place)), rtol=1e-4, atol=1e-4
+                compiled(**inputs(index)), eager(**inputs(index)), rtol=1e-4, atol=1e-4
             )
             torch.testing.assert_close(
                 dict(source.named_buffers()), dict(eager.named_buffers()), rtol=1e-4, atol=1e-4

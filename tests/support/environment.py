@@ -18,10 +18,10 @@ class Environment:
     def __init__(self, folder: Path, distributions: list[str]) -> None:
         self.path = folder
         installed = Path(sysconfig.get_paths()["purelib"])
-        for each in installed.iterdir():
-            is_ours = re.match(r"_?_?(editable.*)?torchtrt", each.name) or each.suffix == ".pth"
+        for path in installed.iterdir():
+            is_ours = re.match(r"_?_?(editable.*)?torchtrt", path.name) or path.suffix == ".pth"
             if not is_ours:
-                (folder / each.name).symlink_to(each)
+                (folder / path.name).symlink_to(path)
         for name in distributions:
             metadata: Path = importlib.metadata.distribution(name)._path  # type: ignore[attr-defined]
             (folder / metadata.name).symlink_to(metadata)

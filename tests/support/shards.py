@@ -50,7 +50,7 @@ def some(rows: Iterable[Any], one_in: int) -> list[Any]:
     return [
         pytest.param(
             *(row if isinstance(row, tuple) else (row,)),
-            marks=pytest.mark.slow if place % one_in else (),
+            marks=pytest.mark.slow if index % one_in else (),
         )
-        for place, row in enumerate(rows)
+        for index, row in enumerate(rows)
     ]

@@ -93,9 +93,9 @@ class Rank(torch.fx.Interpreter):
         return Rank(self.fetch_attr(target), self.rank, self.exchange, self.pending).run(*args)
 
     def check(self, args):
-        for each in torch.utils._pytree.tree_leaves(args):
-            if isinstance(each, torch.Tensor):
-                assert each.untyped_storage()._cdata not in self.pending
+        for leaf in torch.utils._pytree.tree_leaves(args):
+            if isinstance(leaf, torch.Tensor):
+                assert leaf.untyped_storage()._cdata not in self.pending
 
 
 def results(modules, inputs):
@@ -113,8 +113,8 @@ def results(modules, inputs):
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(modules))]
     for each in threads:
         each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     for each in found:
         if isinstance(each, Exception) and not isinstance(each, threading.BrokenBarrierError):
             raise each
@@ -169,10 +169,10 @@ def check_same_results(models, *inputs, monkeypatch):
         partition = partition_nodes(
             program.graph_module.graph, CompilationSettings(min_block_size=1)
         )
-        assert all(len(set(map(group_of, each))) == 1 for each in partition.blocks.values())
+        assert all(len(set(map(group_of, block))) == 1 for block in partition.blocks.values())
         split, _ = extract_blocks(program.graph_module, partition, program.mutated)
         wait_before_engines(split)
         blocks.append(split)
-    for modules in ([each.graph_module for each in programs], blocks):
+    for modules in ([program.graph_module for program in programs], blocks):
         torch.testing.assert_close(results(modules, inputs), expected)
     return programs

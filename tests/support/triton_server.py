@@ -92,7 +92,7 @@ class TritonServer:
         self.environment = {
             **os.environ,
             **environment,
-            "LD_LIBRARY_PATH": ":".join(str(each) for each in libraries if each),
+            "LD_LIBRARY_PATH": ":".join(str(library) for library in libraries if library),
             "OMP_NUM_THREADS": "1",
         }
         with socket.socket() as found:

@@ -45,7 +45,7 @@ def main() -> None:
             print(json.dumps(search(seed, options.kind, is_loud=True)["outcome"]))
         return
     end = time.monotonic() + options.seconds
-    done = [each["seed"] for each in outcomes(options.out)]
+    done = [outcome["seed"] for outcome in outcomes(options.out)]
     seed = max(done, default=options.first - 1) + 1
     while time.monotonic() < end:
         with options.out.open("a", encoding="utf-8") as file:

@@ -98,8 +98,8 @@ def _key(outcome: Outcome) -> tuple[str, str]:
 
 def _smaller(program: Program) -> Iterator[Program]:
     """Yields programs with a part less."""
-    for place, statement in enumerate(program.body):
-        before, after = program.body[:place], program.body[place + 1 :]
+    for index, statement in enumerate(program.body):
+        before, after = program.body[:index], program.body[index + 1 :]
         yield dataclasses.replace(program, body=(*before, *after))
         lines = statement.splitlines()
         for line in range(1, len(lines) if len(lines) > 2 else 0):
@@ -169,7 +169,7 @@ def _compiled(model: torch.nn.Module, program: Program) -> Any:
             return torchtrt.compile(model, program.arguments(usual, 0), **options)
         if program.how == "input":
             return torchtrt.compile(
-                model, [_input(program, each) for each in program.inputs], **options
+                model, [_input(program, input_) for input_ in program.inputs], **options
             )
         shapes = _dims(program)
         example = program.arguments({name: max(size, 2) for name, size in usual.items()}, 0)
@@ -195,8 +195,8 @@ def _input(program: Program, spec: Any) -> Any:
         return spec.value
     ranges = [
         tuple(
-            spec.sizes({name: bounds[place] for name, bounds in profile.items()})
-            for place in range(3)
+            spec.sizes({name: bounds[index] for name, bounds in profile.items()})
+            for index in range(3)
         )
         for profile in program.profiles
     ]
@@ -213,8 +213,8 @@ def _dims(program: Program) -> Any:
     by_input = []
     for spec in program.inputs:
         sizes = {
-            place: eval(size.replace("*n", "*n"), {}, dims)
-            for place, size in enumerate(spec.shape)
+            index: eval(size.replace("*n", "*n"), {}, dims)
+            for index, size in enumerate(spec.shape)
             if not size.isdecimal() and dims
         }
         by_input.append(sizes if spec.dtype else None)
@@ -228,9 +228,9 @@ def _difference(wanted: _Result, found: _Result, is_half: bool) -> str:
         others, other_tree = pytree.tree_flatten(other)
         if tree != other_tree:
             return f"{name} nest as {other_tree}, not as {tree}"
-        for place, (leaf, actual) in enumerate(zip(leaves, others, strict=True)):
+        for index, (leaf, actual) in enumerate(zip(leaves, others, strict=True)):
             if text := _leaf_difference(leaf, actual, is_half):
-                return f"{name}[{place}]: {text}"
+                return f"{name}[{index}]: {text}"
     return ""
 
 

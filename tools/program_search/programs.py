@@ -116,7 +116,7 @@ class Program:
 
     def arguments(self, sizes: Mapping[str, int], seed: int) -> list[Any]:
         """Returns inputs for values of the symbols."""
-        return [spec.tensor(sizes, seed + place) for place, spec in enumerate(self.inputs)]
+        return [spec.tensor(sizes, seed + index) for index, spec in enumerate(self.inputs)]
 
     def calls(self) -> Iterator[dict[str, int]]:
         """Yields the values of the symbols to call a model with: the usual, the extremes, odd ones, and mixed."""
@@ -130,8 +130,8 @@ class Program:
             }
             if len(profile) > 1:
                 yield {
-                    name: bounds[2 * (place % 2)]
-                    for place, (name, bounds) in enumerate(profile.items())
+                    name: bounds[2 * (index % 2)]
+                    for index, (name, bounds) in enumerate(profile.items())
                 }
 
     def is_half(self) -> bool:
@@ -223,7 +223,7 @@ class _Generator:
                 inputs.append(InputSpec("", value=choose.choice((2, 0.5, None, True))))
             else:
                 inputs.append(InputSpec(choose.choice(self.dtypes), choose.choice(shapes)))
-        used = re.findall(r"[nm]", " ".join(" ".join(each.shape) for each in inputs))
+        used = re.findall(r"[nm]", " ".join(" ".join(input_.shape) for input_ in inputs))
         ranges = {name: bounds for name, bounds in ranges.items() if name in used}
         profiles: list[Mapping[str, Range]] = [ranges]
         if choose.random() < 0.15:
@@ -249,8 +249,8 @@ class _Generator:
         """Returns a region with one to three statements, and perhaps a region inside of it."""
         header = self.fill(self.random.choice(grammar.REGIONS))
         lines = [header]
-        for place in range(self.random.randint(1, 3)):
-            nested = place and self.random.random() < 0.3
+        for index in range(self.random.randint(1, 3)):
+            nested = index and self.random.random() < 0.3
             statement = self.draw_block(families) if nested else self.draw_in(header, families)
             lines += [textwrap.indent(statement, "    ")] if statement else []
         return "\n".join(lines) if len(lines) > 1 else ""
@@ -312,7 +312,7 @@ class _Generator:
 
     def runs(self, statement: str) -> bool:
         """Returns whether eager PyTorch runs a statement at all sizes; its effects stay if so."""
-        before = [dict(each) for each in self.environments]
+        before = [dict(environment) for environment in self.environments]
         for environment in self.environments:
             try:
                 exec(statement, environment)

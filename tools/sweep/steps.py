@@ -59,7 +59,7 @@ class Step:
         device = "cuda" if is_real() else "cpu"
         floats = [hidden, angles.cos(), angles.sin()]
         return [
-            *(each.to(device, self.dtype) for each in floats),
+            *(float_.to(device, self.dtype) for float_ in floats),
             allowed.to(device),
             past.to(device, self.dtype),
         ]
@@ -72,7 +72,7 @@ class Step:
         """
         torch.manual_seed(0)
         sizes = ((1, 1), (BATCH, NEW if self.varies else 1))
-        low, high = (self.inputs(*each) for each in sizes)
+        low, high = (self.inputs(*size) for size in sizes)
         model = _Model(self).eval().to(high[0].device, self.dtype)
         compiled = torchtrt.compile(
             model, between(low, high), require_full_compilation=True, **settings

@@ -34,8 +34,8 @@ def extremes() -> dict[str, Callable[[], None]]:
     from torchtrt.testing import first_party_cases
 
     return {
-        f"{place} {case.label} {name}": functools.partial(_check_extreme, case, name)
-        for place, case in enumerate(first_party_cases())
+        f"{index} {case.label} {name}": functools.partial(_check_extreme, case, name)
+        for index, case in enumerate(first_party_cases())
         if case.varies and not case.rejected
         for name in ("one", "maximum", "from-one")
     }

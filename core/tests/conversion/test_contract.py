@@ -96,7 +96,7 @@ def test_one_function_serves_ops_that_differ() -> None:
     @pack.converter(aten.sum.default, aten.sum.dim_IntList)
     def total(ctx: Any, self: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> None: ...
 
-    assert [CallingConvention.SCHEMA] * 2 == [each.convention for each in pack.converters]
+    assert [CallingConvention.SCHEMA] * 2 == [converter.convention for converter in pack.converters]
 
 
 def test_an_op_without_a_schema_gives_its_arguments_by_position() -> None:

@@ -170,12 +170,12 @@ def test_every_function_of_pytorchs_sizes_is_one_of_a_file():
     """Those that PyTorch defines for sizes, and those that it computes sizes by."""
     defined = {
         name
-        for name, each in vars(functions).items()
-        if inspect.isclass(each)
-        and issubclass(each, sympy.Basic)
-        and each.__module__ == functions.__name__
+        for name, var in vars(functions).items()
+        if inspect.isclass(var)
+        and issubclass(var, sympy.Basic)
+        and var.__module__ == functions.__name__
     }
-    computed = {each.__name__ for each in interp.handlers()}
+    computed = {handler.__name__ for handler in interp.handlers()}
     tensors_only = {each.__name__ for each in (sympy.exp, sympy.log, *TRIGONOMETRIC)}
 
     assert defined - {"MinMaxBase"} <= FUNCTIONS.keys()

@@ -194,7 +194,7 @@ class Site(RuleBasedStateMachine):
         }
         assert +expected == Counter(problem.code for problem in problems)
         for op, order in orders.items():
-            assert order == [each.pack.name for each in registry.candidates(OPS[op])]
+            assert order == [candidate.pack.name for candidate in registry.candidates(OPS[op])]
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_the_modules_of_a_named_pack_fill_it_in_their_order(
     result, problems = load_object("pack", more, arguments=", modules=('c', 'a', 'b')", **modules)
 
     assert problems == []
-    assert [each.name for each in result.loaded[0].pack.lowering_passes] == ["own", "c", "a", "b"]
+    assert [pass_.name for pass_ in result.loaded[0].pack.lowering_passes] == ["own", "c", "a", "b"]
 
 
 def test_a_named_pack_may_have_hooks(load_object: Callable[..., Loaded]) -> None:
@@ -130,7 +130,7 @@ def torchtrt_check(): ...
     assert problems == []
     loaded = result.loaded[0]
     assert loaded.check is not None
-    assert {each.name for each in loaded.pack.lowering_passes} == {"a", "hook"}
+    assert {pass_.name for pass_ in loaded.pack.lowering_passes} == {"a", "hook"}
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_a_pack_cannot_register_in_another(site: Any, source_of_pack: Callable[.
     assert ("aa", "hook-failed") == (problem.pack, problem.code)
     assert "Pack 'aa' registers something in pack 'zz'" in problem.what
     (entry, _) = result.loaded
-    assert ["aten.gelu.default"] == [str(each.target) for each in entry.pack.converters]
+    assert ["aten.gelu.default"] == [str(converter.target) for converter in entry.pack.converters]
 
 
 @pytest.mark.parametrize("argument", ["torch", "tensorrt"])

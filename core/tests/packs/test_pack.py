@@ -249,15 +249,17 @@ def test_a_table_passes_each_op_its_value() -> None:
         return kind
 
     kinds = {
-        str(each.target): each.support.converter_implementation(None, None)  # type: ignore[operator]
-        for each in pack.converters
+        str(converter.target): converter.support.converter_implementation(None, None)  # type: ignore[operator]
+        for converter in pack.converters
     }
     assert kinds == {
         "aten.cos.default": "COS",
         "aten.sin.default": "SIN",
         "aten.tan.default": "TAN",
     }
-    names = {each.support.converter_implementation.__qualname__ for each in pack.converters}  # type: ignore[union-attr]
+    names = {
+        converter.support.converter_implementation.__qualname__ for converter in pack.converters
+    }  # type: ignore[union-attr]
     assert names == {function.__qualname__}
 
 
@@ -283,12 +285,12 @@ def test_a_check_receives_the_tables_value_if_it_has_the_parameter() -> None:
         reject_if=(never, unlike_cosine),
     )(lambda ctx, self, kind: self)
 
-    validators = {str(each.target): each.validate for each in pack.converters}
+    validators = {str(converter.target): converter.validate for converter in pack.converters}
     assert validators["aten.cos.default"]("x", None) is None  # type: ignore[misc]
     assert validators["aten.sin.default"]("x", None) == "SIN of x"  # type: ignore[misc]
-    assert {check_names(each.support.capability_validator) for each in pack.converters} == {
-        ("never", "unlike_cosine")
-    }
+    assert {
+        check_names(converter.support.capability_validator) for converter in pack.converters
+    } == {("never", "unlike_cosine")}
 
 
 def test_a_sealed_pack_refuses_registrations() -> None:
@@ -366,4 +368,4 @@ def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:
 
     pack.seal()
 
-    assert [each.name for each in pack.lowering_passes] == ["later", "earlier"]
+    assert [pass_.name for pass_ in pack.lowering_passes] == ["later", "earlier"]

@@ -275,7 +275,7 @@ def test_decompositions_conflict_as_converters_do(
 
     assert ("decomposition", ["zebra", "vision"]) == (
         conflict.kind,
-        [each.pack.name for each in conflict.candidates],
+        [candidate.pack.name for candidate in conflict.candidates],
     )
     assert "TORCHTRT_PACKS_PREFER" in str(conflict)
     assert "converter_preferences" not in str(conflict)

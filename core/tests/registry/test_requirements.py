@@ -144,7 +144,7 @@ def test_a_converter_that_requires_a_capability_is_passed_over_without_it(
     with use_tensorrt("reference@11.4.0"):
         new = registry.resolve(call(relu))
 
-    assert ["tensorrt-capability"] == [each.code for each in old.rejections]
+    assert ["tensorrt-capability"] == [rejection.code for rejection in old.rejections]
     assert (
         "this converter needs the dtype INT64, which TensorRT has from version 10.0 on; "
         "the one in use is reference@8.6.0"

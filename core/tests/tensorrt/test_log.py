@@ -22,5 +22,5 @@ def test_the_level_of_the_logger_selects_tensorrts_messages(version, caplog, lea
             logger().log(getattr(torchtrt.trt.ILogger.Severity, name), f"about {name}")
 
     expected = [(level, f"about {name}") for name, level in LEVELS.items() if level >= least]
-    assert expected == [(each.levelno, each.message) for each in caplog.records]
+    assert expected == [(record.levelno, record.message) for record in caplog.records]
     assert ["about ERROR", "about INTERNAL_ERROR"] == errors.errors

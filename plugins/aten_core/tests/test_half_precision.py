@@ -71,7 +71,7 @@ def test_what_has_no_deconvolution_of_bfloat16_computes_it_in_float32(layers):
     with torchtrt.use_tensorrt("reference@11.4.0"):
         actual = torchtrt.compile(model.eval(), [x], require_full_compilation=True, **lacks)(x)
 
-    (layer,) = (each for each in layers if each.type.name == "DECONVOLUTION")
+    (layer,) = (layer for layer in layers if layer.type.name == "DECONVOLUTION")
     assert layer.get_output(0).dtype.name == "FLOAT"
     torch.testing.assert_close(actual, model(x), rtol=2e-2, atol=2e-2)
 
@@ -93,7 +93,7 @@ def test_half_precision_is_scattered_without_a_loop_where_float32_is(version, la
 
     compiled = torchtrt.compile(exported, require_full_compilation=True)
 
-    assert "ITERATOR" not in {each.type.name for each in layers}
+    assert "ITERATOR" not in {layer.type.name for layer in layers}
     torch.testing.assert_close(run_compiled(compiled, *inputs), AddsRows()(*inputs))
 
 
@@ -104,8 +104,8 @@ def test_no_reshape_reads_an_iterator_of_a_loop_over_sources(version, layers, mo
     inputs = (x, torch.tensor([0, 2, 2, 4]), rows)
     compiled = compile_everything(AddsRows().eval(), *inputs)
 
-    elements = {each.get_output(0).name for each in layers if each.type.name == "ITERATOR"}
-    reshaped = {each.get_input(0).name for each in layers if each.type.name == "SHUFFLE"}
+    elements = {layer.get_output(0).name for layer in layers if layer.type.name == "ITERATOR"}
+    reshaped = {layer.get_input(0).name for layer in layers if layer.type.name == "SHUFFLE"}
     assert elements
     assert not elements & reshaped
     torch.testing.assert_close(run_compiled(compiled, *inputs), x.index_add(0, *inputs[1:]))

@@ -63,7 +63,7 @@ def test_no_product_for_scores_has_one_row_on_a_weakly_typed_tensorrt(function, 
         Model(function).eval(), inputs(1, 7, torch.float32), min_block_size=1, **settings
     )
     products = [layer for layer in layers if layer.type.name == "MATRIX_MULTIPLY"]
-    scores = next(each.get_output(0) for each in products)
+    scores = next(product.get_output(0) for product in products)
 
     assert tuple(scores.shape)[-2:] == (
         (1, 7) if supports(Capability.SINGLE_ROW_PRODUCTS) else (7, 1)

@@ -109,8 +109,8 @@ def test_an_empty_batch_where_the_matrix_varies(varying):
     high = {name: 9 if name in varying else size for name, size in sizes.items()}
     ends = (low, sizes, high)
     inputs = [
-        torchtrt.Input(ranges=[[(each["n"], 3, 4, each["depth"]) for each in ends]]),
-        torchtrt.Input(ranges=[[(each["depth"], each["width"]) for each in ends]]),
+        torchtrt.Input(ranges=[[(end["n"], 3, 4, end["depth"]) for end in ends]]),
+        torchtrt.Input(ranges=[[(end["depth"], end["width"]) for end in ends]]),
     ]
     model = OfTwoInputs().eval()
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
@@ -148,7 +148,7 @@ def test_rows_of_several_sizes_that_vary(layers, model, rank):
     """TensorRT 8.6 may mix them up; there they are the rows of one product, of which there may be none."""
     sizes = [{"least": 0, "usual": 3, "most": 7}, {"least": 0, "usual": 2, "most": 5}]
     shapes = [
-        (*(each[limit] for each in sizes), *range(2, rank - 1), 6)
+        (*(size[limit] for size in sizes), *range(2, rank - 1), 6)
         for limit in ("least", "usual", "most")
     ]
     spec = torchtrt.Input(min_shape=shapes[0], opt_shape=shapes[1], max_shape=shapes[2])
@@ -197,7 +197,7 @@ def test_masked_attention_of_a_batch_that_varies(layers, queries, dtype):
 def test_rows_of_several_dynamic_sizes_and_a_matrix_of_another():
     """There may be no rows, and the number of columns does not follow from no elements."""
     ranges = [[(0, 0, 6), (3, 2, 6), (7, 5, 6)]], [[(6, 1), (6, 4), (6, 9)]]
-    inputs = [torchtrt.Input(ranges=each) for each in ranges]
+    inputs = [torchtrt.Input(ranges=range_) for range_ in ranges]
     model = OfTwoInputs().eval()
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
     for batch, rows, columns in ((3, 2, 4), (0, 2, 9), (7, 0, 1), (1, 1, 1)):

@@ -104,5 +104,5 @@ def test_the_order_of_a_contraction_fixes_no_size(monkeypatch):
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
     monkeypatch.undo()
     for count in (1, 4, 6):
-        tensors = [torch.rand(count, *each) for each in sizes]
+        tensors = [torch.rand(count, *size) for size in sizes]
         torch.testing.assert_close(compiled(*tensors), model(*tensors))

@@ -69,7 +69,7 @@ def test_repeated_heads_are_read_where_they_are(version, repeat):
 
     compiled = compiled_on(version, model, (*inputs(), mask), dynamic_shapes=shapes)
 
-    assert (version != "8.6.0") == any(PASS in each for each in compiled.report.passes)
+    assert (version != "8.6.0") == any(PASS in pass_ for pass_ in compiled.report.passes)
     for sizes in ((1, 1), (9, 9), (2, 5)):
         given = (*inputs(*sizes), torch.rand(sizes[0], 1, sizes[1], sizes[1]) > 0.3)
         torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
@@ -82,7 +82,7 @@ def test_what_is_no_repetition_stays(repeat):
 
     compiled = compiled_on("11.4.0", model, inputs())
 
-    assert not any(PASS in each for each in compiled.report.passes)
+    assert not any(PASS in pass_ for pass_ in compiled.report.passes)
     torch.testing.assert_close(compiled(*inputs()), model(*inputs()), rtol=1e-5, atol=1e-5)
 
 

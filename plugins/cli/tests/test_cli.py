@@ -186,7 +186,7 @@ def test_a_preference_for_an_op_is_marked_and_comes_first(
     assert lines[0].startswith("aten.gelu.default  aten_core preferred, zebra HIGH, vision HIGH")
     assert ["STANDARD, preferred", "HIGH", "HIGH"] == [row[2] for row in details]
     assert [("aten_core", True), ("zebra", False), ("vision", False)] == [
-        (each["pack"], each["preferred"]) for each in candidates
+        (candidate["pack"], candidate["preferred"]) for candidate in candidates
     ]
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_written_is_an_error_before_anything_is_built(
     program, tmp_path, capsys, arguments, said
 ):
     """And leaves no file."""
-    given = [each.format(program=program, folder=tmp_path) for each in arguments]
+    given = [argument.format(program=program, folder=tmp_path) for argument in arguments]
     assert main(["compile", str(program), *given]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -175,7 +175,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(
-    "name", [each.name for each in dataclasses.fields(torchtrt.CompilationSettings)]
+    "name", [field.name for field in dataclasses.fields(torchtrt.CompilationSettings)]
 )
 def test_every_setting_can_be_given_as_text(name):
     """By its type."""
@@ -237,7 +237,7 @@ def test_a_record_is_kept_with_the_profile(program, tmp_path, capsys, command):
     arguments = [command, str(program), "--keep", str(tmp_path), "--set", "min_block_size=1"]
     assert main(arguments) == 0
     assert "profile.trace.json" in capsys.readouterr().out
-    files = {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.*")}
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
     assert {"compilation.log", "layers/block_0.json", "profile.trace.json"} <= files
     assert main(arguments) == 2
     printed = capsys.readouterr()

@@ -157,7 +157,7 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert commands.pop(0) == "pip install . ./plugins/testing"  # they are there
     assert "python -m build" in commands
     # An isolated build would download hatchling.
-    commands = [each.replace("-m build", "-m build --no-isolation") for each in commands]
+    commands = [command.replace("-m build", "-m build --no-isolation") for command in commands]
     coverage = re.search(r"^`(src/\S+/coverage\.json)`:\n\n```json\n(.*?)```", PAGE, re.M | re.S)
     write_coverage = f"cat > {coverage[1]} <<'END'\n{coverage[2]}END"
     commands.insert(commands.index("torchtrt coverage vision.snake"), write_coverage)

@@ -28,7 +28,7 @@ def distribution(name, version="1.0", *requires, entry_points=None):
     """Returns the files of a distribution."""
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Dist: {each}" for each in requires]
+    lines += [f"Requires-Dist: {capability}" for capability in requires]
     files = {f"{folder}/METADATA": "\n".join(lines) + "\n"}
     return files | ({} if entry_points is None else {f"{folder}/entry_points.txt": entry_points})
 
@@ -188,7 +188,7 @@ def test_an_untested_pytorch_is_named_with_what_that_means(site, install):
     done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
 
     problems = json.loads(done.stdout)["problems"]
-    (problem,) = (each for each in problems if each["code"] == "requirement")
+    (problem,) = (problem for problem in problems if problem["code"] == "requirement")
     assert "it requires torch<2.9.1,>=2.9, and 2." in problem["what"]
     assert "No test has run with this PyTorch" in problem["hint"]
 

@@ -124,15 +124,17 @@ def network_of(model):
     graph = description.graph
     nodes = [
         (
-            each.operation,
-            each.inputs,
-            each.outputs,
-            sorted(each.attributes.items()),
-            each.output_types,
+            node.operation,
+            node.inputs,
+            node.outputs,
+            sorted(node.attributes.items()),
+            node.output_types,
         )
-        for each in graph.nodes
+        for node in graph.nodes
     ]
-    constants = {slot: (each.dtype, each.tolist()) for slot, each in graph.constants.items()}
+    constants = {
+        slot: (constant.dtype, constant.tolist()) for slot, constant in graph.constants.items()
+    }
     return repr((nodes, constants, [port.slot for port in graph.inputs + graph.outputs])), owner
 
 
@@ -150,7 +152,7 @@ def test_programs_with_one_key_have_one_network(tmp_path, first, second):
         (entry,) = EngineCache(folder).entries()
         networks.setdefault(entry.key, set()).add(network_of(model)[0])
 
-    assert all(1 == len(each) for each in networks.values())
+    assert all(1 == len(network) for network in networks.values())
 
 
 def changed_weight():

@@ -37,7 +37,7 @@ def wrong_together(monkeypatch):
         results = forward(self, *inputs)
         shapes.append(tuple(inputs[0].shape))
         is_wrong = {"sin", "cos"} <= set(self.converted_by) and inputs[0].shape[0] > 2
-        return tuple(each + 1 for each in results) if is_wrong else results
+        return tuple(result + 1 for result in results) if is_wrong else results
 
     monkeypatch.setattr(EngineModule, "forward", wrong)
     return shapes
@@ -162,7 +162,7 @@ def test_rounding_that_grows_is_no_mistake(monkeypatch, is_wrong):
 
     def rounded(self, x):
         results = forward(self, x * 1.0003)
-        return tuple(each * 1e4 for each in results) if is_wrong else results
+        return tuple(result * 1e4 for result in results) if is_wrong else results
 
     monkeypatch.setattr(EngineModule, "forward", rounded)
     settings = {"min_block_size": 1, "verify": "engines", "torch_executed_on_failure": True}

@@ -235,7 +235,9 @@ def test_a_profile_counts_each_call():
     compiled = compiled_for(model, X)
     profile = torchtrt.profile(compiled, X, calls=2)
 
-    counts = {each.place: each.calls for each in profile.entries if each.place.startswith("block")}
+    counts = {
+        entry.place: entry.calls for entry in profile.entries if entry.place.startswith("block")
+    }
     assert counts["block_1"] == 2 * counts["block_0"] == 2
 
 
@@ -276,9 +278,9 @@ def test_a_recording_keeps_the_context_of_each_call():
     assert_same(compiled, model, *inputs)
     (engine,) = engines_of(compiled)
     assert engine.calls == 2
-    for each in inputs:
-        kept = engine._to_record(each.device, [each.shape], 0)
-        assert kept.shapes == [each.shape]
+    for input_ in inputs:
+        kept = engine._to_record(input_.device, [input_.shape], 0)
+        assert kept.shapes == [input_.shape]
 
 
 def test_the_report_shows_how_often_an_engine_runs():

@@ -80,7 +80,7 @@ def test_a_disabled_pass_does_not_run():
     for disabled in ((), (name,), ()):
         model, expected = Step().eval(), Step().eval()
         compiled = torchtrt.compile(model, [x], min_block_size=1, disabled_passes=disabled)
-        ran = [each.partition(" ")[0] for each in compiled.report.passes]
+        ran = [pass_.partition(" ")[0] for pass_ in compiled.report.passes]
 
         assert ("partial_writes" in ran) is (not disabled)
         torch.testing.assert_close(compiled(x), expected(x))
@@ -89,7 +89,7 @@ def test_a_disabled_pass_does_not_run():
 
 def test_all_passes_can_be_disabled():
     """None has to run for a model of plain ops."""
-    model, names = Mapped().eval(), [each.qualified_name for each in lowering_passes()]
+    model, names = Mapped().eval(), [pass_.qualified_name for pass_ in lowering_passes()]
     inputs = torch.randn(2, 3, 4), torch.rand(4)
     compiled = torchtrt.compile(model, inputs, min_block_size=1, disabled_passes=names)
     assert [] == compiled.report.passes

@@ -67,13 +67,13 @@ def test_weights_are_elsewhere_during_a_build_and_the_same_after_it(while_buildi
     row = model.first.weight.detach()[2]  # which only the test holds
     values = {name: each.clone() for name, each in model.state_dict().items()}
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
-    versions = {name: each._version for name, each in tensors.items()}
-    storages = {name: each.untyped_storage() for name, each in tensors.items()}
-    addresses = {name: each._cdata for name, each in storages.items()}
+    versions = {name: tensor._version for name, tensor in tensors.items()}
+    storages = {name: tensor.untyped_storage() for name, tensor in tensors.items()}
+    addresses = {name: storage._cdata for name, storage in storages.items()}
     seen = []
 
     def look():
-        seen.append({name: each.nbytes() for name, each in storages.items()})
+        seen.append({name: storage.nbytes() for name, storage in storages.items()})
         for name, tensor in tensors.items():
             torch.testing.assert_close(tensor, values[name], rtol=0, atol=0)
         assert model.tied.weight is model.first.weight

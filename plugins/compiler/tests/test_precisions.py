@@ -36,8 +36,8 @@ def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
         network, config = shims.create_network(builder), builder.create_builder_config()
         no_operation = trt.MatrixOperation.NONE
         products = []
-        for place, dtype in enumerate((trt.float16, trt.float32)):
-            x = network.add_input(f"x{place}", dtype, (2, 2))
+        for index, dtype in enumerate((trt.float16, trt.float32)):
+            x = network.add_input(f"x{index}", dtype, (2, 2))
             products.append(network.add_matrix_multiply(x, no_operation, x, no_operation))
 
         allow_precisions(network, config)

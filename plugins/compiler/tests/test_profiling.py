@@ -185,6 +185,6 @@ def test_mistakes_on_the_command_line(tmp_path, capsys, arguments, message):
     torch.export.save(exported, files["program"])
     torchtrt.save(torchtrt.compile(exported, min_block_size=1), files["saved"])
 
-    assert 2 == main(["profile", *(each.format(**files) for each in arguments)])
+    assert 2 == main(["profile", *(argument.format(**files) for argument in arguments)])
 
     assert message in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_graphs_are_files_before_and_after_each_pass_that_changes_one(tmp_path):
     """Named after the pack and the pass; the others are lines."""
     lines = recorded(tmp_path, lambda x: x @ x.T, autocast=torch.float16)
 
-    names = sorted(each.name for each in (tmp_path / "graphs").iterdir())
+    names = sorted(path.name for path in (tmp_path / "graphs").iterdir())
     assert names == [
         "00-exported.txt",
         "01-opened.txt",
@@ -155,10 +155,10 @@ def test_the_trace_of_a_call_has_its_parts_in_their_order():
 
     parts = [each for each in trace["traceEvents"] if each["ph"] == "X"]
     rows = {each["tid"]: each["args"]["name"] for each in trace["traceEvents"] if each["ph"] == "M"}
-    places = [rows[each["tid"]] for each in parts]
+    places = [rows[part["tid"]] for part in parts]
     assert places.index("block_0") < places.index("PyTorch") < places.index("block_1")
     for first, second in itertools.pairwise(parts):
         assert second["ts"] == pytest.approx(first["ts"] + first["dur"])
-    assert sum(each["dur"] for each in parts) == pytest.approx(
-        1e3 * sum(each.milliseconds for each in profile.entries)
+    assert sum(part["dur"] for part in parts) == pytest.approx(
+        1e3 * sum(entry.milliseconds for entry in profile.entries)
     )

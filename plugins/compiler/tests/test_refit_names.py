@@ -163,7 +163,7 @@ def test_tensors_in_containers_are_the_same_or_refused_by_name():
     ):
         torchtrt.refit_module_weights(model, new)
 
-    new.inner.scales = [each.clone() for each in old.inner.scales]
+    new.inner.scales = [scale.clone() for scale in old.inner.scales]
     agree(new, torchtrt.refit_module_weights(model, new))
 
 

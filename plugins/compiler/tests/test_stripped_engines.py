@@ -234,7 +234,7 @@ def test_writes_in_inference_mode_are_noticed(saved):
 
 
 def without(model, name):
-    return {each: value for each, value in model.state_dict().items() if each != name}
+    return {position: value for position, value in model.state_dict().items() if position != name}
 
 
 @pytest.mark.parametrize(

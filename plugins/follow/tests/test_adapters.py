@@ -53,7 +53,7 @@ def followed(*names, **options):
 
 def layers(model):
     """Returns the layers with adapters."""
-    return [each for each in model.modules() if isinstance(each, peft.tuners.lora.LoraLayer)]
+    return [module for module in model.modules() if isinstance(module, peft.tuners.lora.LoraLayer)]
 
 
 def agree(model):
@@ -78,7 +78,7 @@ def test_scaling_and_merging_refit():
         lambda each: each.unmerge(),
     ):
         change(model[0])
-        assert {id(each) for each in programs} == {id(each) for each in agree(model)}
+        assert {id(program) for program in programs} == {id(each) for each in agree(model)}
 
 
 @pytest.mark.slow  # each state of the adapters is exported
@@ -103,8 +103,8 @@ def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs
         lambda each: each.enable_adapters(True),
         lambda each: (each.merge(), each.set_scale("one", 2), each.unmerge()),
     ):
-        for each in layers(model):
-            change(each)
+        for layer in layers(model):
+            change(layer)
         programs = agree(model)
         assert 2 == len(programs)
         assert plain in programs
@@ -118,8 +118,8 @@ def test_switching_back_exports_nothing(monkeypatch):
         follower, "bind", lambda *args: exported.append(args) or programs.bind(*args)
     )
     for names in (["one"], ["two"], ["one"], ["two"], ["one"]):
-        for each in layers(model):
-            each.set_adapter(list(names))
+        for layer in layers(model):
+            layer.set_adapter(list(names))
         before = agree(model)
     assert 2 == len(exported)
     assert 1 == len(before)
@@ -141,9 +141,9 @@ def test_weights_of_an_adapter_are_enough():
     agree(model)
     for each in layers(model):
         each.unmerge()
-    model.load_state_dict({name: each * 3 for name, each in weights.items()}, strict=False)
-    for each in layers(model):
-        each.merge()
+    model.load_state_dict({name: weight * 3 for name, weight in weights.items()}, strict=False)
+    for layer in layers(model):
+        layer.merge()
     agree(model)
 
 
@@ -160,8 +160,8 @@ def test_other_ranks_and_several_adapters_are_other_programs():
     assert 3 == len(agree(model))
     dora = followed("one", use_dora=True)
     agree(dora)
-    for each in layers(dora):
-        each.set_scale("one", 0.5)
+    for layer in layers(dora):
+        layer.set_scale("one", 0.5)
     agree(dora)
 
 

@@ -231,13 +231,13 @@ def test_what_has_no_programs_is_not_saved(tmp_path):
 
 def test_a_program_that_writes_to_weights_is_not_saved(folder):
     """The buffer is the model's own, and a file has none of it. What the folder had stays."""
-    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     model = torchtrt.follow(Counter().eval(), min_block_size=1)
     with torch.no_grad():
         model(X)
     with pytest.raises(InputError, match=r"writes to its weights \(calls\)"):
         model.torchtrt.save(folder)
-    assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(

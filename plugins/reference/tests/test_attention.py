@@ -95,9 +95,9 @@ def test_a_mixture_of_experts_weighs_what_its_experts_compute(
     layer = n.net.add_moe(n.input(hidden), n.input(chosen), n.input(scores))
     layer.set_gated_weights(*[n.const(each) for each in (gate, up, down)], n.trt.MoEActType.SILU)
     if biased:
-        layer.set_gated_biases(*[n.const(each) for each in biases])
+        layer.set_gated_biases(*[n.const(bias) for bias in biases])
     expected = torch.zeros_like(hidden)
-    zero = [torch.zeros_like(each) for each in biases]
+    zero = [torch.zeros_like(bias) for bias in biases]
     b_gate, b_up, b_down = biases if biased else zero
     for b, s, k in np.ndindex(2, 3, 2):
         x, e = hidden[b, s], int(chosen[b, s, k])

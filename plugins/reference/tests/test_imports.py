@@ -96,7 +96,7 @@ def test_every_file_under_operations_is_a_family() -> None:
     families = {
         module for module in files if not PACKAGE.modules()[module].name.startswith("__init__")
     }
-    listed = {each.__name__: each.OPERATIONS for each in operations.families()}
+    listed = {family.__name__: family.OPERATIONS for family in operations.families()}
 
     assert families == listed.keys()
     assert [] == [name for name, operations_of_it in listed.items() if not operations_of_it]

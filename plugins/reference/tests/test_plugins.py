@@ -41,7 +41,7 @@ def double(trt: Any, **changes: Any) -> tuple[Any, Any]:
             return Double(self.rows)
 
         def get_output_data_types(self, input_types: Any) -> Any:
-            calls.append(("types", [each.name for each in input_types]))
+            calls.append(("types", [input_type.name for input_type in input_types]))
             return input_types[:1]
 
         def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:

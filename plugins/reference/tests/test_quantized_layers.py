@@ -59,7 +59,7 @@ def test_the_values_of_four_bits_are_those_of_their_formats(new: str, bench: Any
     magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     wanted = {
         "INT4": [*range(8), *range(-8, 0)],
-        "FP4": [*magnitudes, *(-each for each in magnitudes)],
+        "FP4": [*magnitudes, *(-magnitude for magnitude in magnitudes)],
     }
     for kind, values in wanted.items():
         n = bench(new)
@@ -68,7 +68,7 @@ def test_the_values_of_four_bits_are_those_of_their_formats(new: str, bench: Any
             data, n.input(torch.zeros(1, 16)), n.trt.ElementWiseOperation.SUM
         )
         (result,) = n.run(only(added))
-        assert values[:8] + [2 * each for each in values[8:]] == result[0].tolist()
+        assert values[:8] + [2 * value for value in values[8:]] == result[0].tolist()
 
 
 @pytest.mark.parametrize("new", NEWER)

@@ -60,11 +60,11 @@ def rows():
 
     ``make test`` builds every second of the other cases in each dtype.
     """
-    for place, (label, case) in enumerate(sorted(sample().items())):
+    for index, (label, case) in enumerate(sorted(sample().items())):
         for dtype in DTYPES if label in ALWAYS else DTYPES[:2]:
             name = f"{label}-{str(dtype).removeprefix('torch.')}"
             made = case if dtype is torch.float32 else in_dtype(case, dtype)
-            is_slow = label not in ALWAYS and (place + DTYPES.index(dtype)) % 2
+            is_slow = label not in ALWAYS and (index + DTYPES.index(dtype)) % 2
             if made is not None:
                 yield pytest.param(made, id=name, marks=pytest.mark.slow if is_slow else ())
 

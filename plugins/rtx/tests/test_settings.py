@@ -33,7 +33,7 @@ def compiled(**settings):
 
 def engine_of(model):
     """Returns the engine of a model that has one."""
-    return next(each for each in model.modules() if isinstance(each, EngineModule))
+    return next(module for module in model.modules() if isinstance(module, EngineModule))
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def configured(monkeypatch):
 
         def recorded(builder, network, config):
             targets = [
-                config.get_compute_capability(place).name
-                for place in range(config.num_compute_capabilities)
+                config.get_compute_capability(index).name
+                for index in range(config.num_compute_capabilities)
             ]
             flags = [
                 name

@@ -113,5 +113,5 @@ def test_what_is_no_regular_file_is_kept(tmp_path):
     ):
         with pytest.raises(UnwritableFileError, match=message):
             write(tmp_path / name)
-    assert {"pipe", "device", "loop"} == {each.name for each in tmp_path.iterdir()}
+    assert {"pipe", "device", "loop"} == {path.name for path in tmp_path.iterdir()}
     assert (tmp_path / "device").is_symlink()

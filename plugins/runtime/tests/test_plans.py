@@ -54,7 +54,7 @@ def names_in(plan, tensorrt):
     """Returns the names in a plan, as TensorRT itself returns them."""
     with torchtrt.use_tensorrt(tensorrt):
         engine = trt.Runtime(logger()).deserialize_cuda_engine(plan.read_bytes())
-        return [engine.get_tensor_name(place) for place in range(engine.num_io_tensors)]
+        return [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
 
 
 def test_a_plan_has_its_names_and_computes_what_the_model_does(every_tensorrt, tmp_path):

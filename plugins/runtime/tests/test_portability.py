@@ -250,7 +250,7 @@ def test_a_budget_is_shared_by_the_engines_and_returns_with_the_block(streaming)
         for budget in (0, 100, total // 2, total):
             weights.device_budget = budget
             assert budget == weights.device_budget == sum(budgets(made))
-            assert all(each <= size for each, size in zip(budgets(made), sizes, strict=True))
+            assert all(budget <= size for budget, size in zip(budgets(made), sizes, strict=True))
             torch.testing.assert_close(made(X), model(X))
     assert sizes == budgets(made)
     torch.testing.assert_close(made(X), model(X))

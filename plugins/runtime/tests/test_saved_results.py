@@ -210,7 +210,9 @@ def test_notes_of_passes_and_front_ends_stay_out_of_a_file(tmp_path):
     x, note = torch.rand(3, 3), object()
     ops = {"higher_order.cond"}
     compiled = torchtrt.compile(Model().eval(), [x], min_block_size=1, torch_executed_ops=ops)
-    graphs = [each.graph for each in compiled.modules() if isinstance(each, torch.fx.GraphModule)]
+    graphs = [
+        module.graph for module in compiled.modules() if isinstance(module, torch.fx.GraphModule)
+    ]
     nodes = [node for graph in graphs for node in graph.nodes]
     for node in nodes:
         node.meta.update(dict.fromkeys(("custom", "from_node", "torch_fn", "notes"), note))

@@ -85,16 +85,16 @@ def test_each_process_receives_what_the_one_behind_it_passes(count, no_gpu, monk
         processes.place.rank = rank
         buffers = shifts._Buffers("group", CPU)
         for distance in range(1, count):
-            for each in inputs:
-                passed = each + rank
-                found[rank].append((distance, each, buffers.shift(passed, distance)))
+            for input_ in inputs:
+                passed = input_ + rank
+                found[rank].append((distance, input_, buffers.shift(passed, distance)))
         assert len(buffers._buffers) == 3
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
     for each in threads:
         each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
 
     for rank in range(count):
         assert len(found[rank]) == 4 * (count - 1)

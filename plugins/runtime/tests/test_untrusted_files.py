@@ -112,7 +112,7 @@ def test_a_function_that_an_op_would_call_is_refused(
 ):
     """PyTorch's reader finds any function for an op on graphs."""
     monkeypatch.chdir(tmp_path)
-    inputs = [("", {"as_operator": function}), *(("", each) for each in arguments)]
+    inputs = [("", {"as_operator": function}), *(("", argument) for argument in arguments)]
     change = replacing("torch.ops.higher_order.strict_mode", inputs, WHOLE)
     evil = rewritten(path, tmp_path / "evil.pt2", PROGRAM, change)
 

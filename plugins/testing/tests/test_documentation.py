@@ -28,8 +28,8 @@ def test_every_name_is_documented():
 
 def test_the_examples_run(tmp_path):
     """As they stand on the page, with warnings as errors."""
-    for place, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE, re.S)):
-        (tmp_path / f"test_{place}.py").write_text(block)
+    for index, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE, re.S)):
+        (tmp_path / f"test_{index}.py").write_text(block)
     (tmp_path / "pyproject.toml").touch()
     shutil.copy(ROOT / "plugins/contrib/quantization/README.md", tmp_path)
 

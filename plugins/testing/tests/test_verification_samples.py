@@ -40,7 +40,10 @@ def check(items):
 
 def kinds(findings):
     """Returns the outcome of each sample of each item."""
-    return {name: [each[index].kind for index in sorted(each)] for name, each in findings.items()}
+    return {
+        name: [finding[index].kind for index in sorted(finding)]
+        for name, finding in findings.items()
+    }
 
 
 def with_second(items, name, function):

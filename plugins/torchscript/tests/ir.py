@@ -110,8 +110,8 @@ def tensors_of(args: Sequence[Any]) -> list[torch.Tensor]:
         items = value.value if isinstance(value, Typed) else value
         if isinstance(items, (list, tuple)):
             found += [
-                item.make(len(found) + place)
-                for place, item in enumerate(items)
+                item.make(len(found) + index)
+                for index, item in enumerate(items)
                 if isinstance(item, T)
             ]
     return found

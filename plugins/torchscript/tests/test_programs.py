@@ -171,7 +171,9 @@ def check_program(tmp_path_factory, source):
         assert path.name in refusal, f"no line in {refusal}"
         return
     for inputs in calls():
-        given_to_compiled, given_to_eager = ([each.clone() for each in inputs] for _ in range(2))
+        given_to_compiled, given_to_eager = (
+            [input_.clone() for input_ in inputs] for _ in range(2)
+        )
         actual = compiled(*given_to_compiled)
         expected = program(*given_to_eager)
         torch.testing.assert_close(

@@ -54,7 +54,7 @@ def compiled(model, *inputs, **settings):
 
 def engines_of(made):
     """Returns the engines of a compiled model."""
-    return [each for each in made.graph_module.modules() if isinstance(each, EngineModule)]
+    return [module for module in made.graph_module.modules() if isinstance(module, EngineModule)]
 
 
 def saved(path, *arguments, tensorrt=None, **settings):
@@ -112,8 +112,8 @@ def test_the_configuration_follows_from_the_file(relu, tmp_path):
 
     assert CONFIG == added.config.read_text()
     assert "python" == added.backend
-    assert ["1", "config.pbtxt"] == sorted(each.name for each in added.config.parent.iterdir())
-    assert {"model.py", "model.pt2"} == {each.name for each in added.folder.iterdir()}
+    assert ["1", "config.pbtxt"] == sorted(path.name for path in added.config.parent.iterdir())
+    assert {"model.py", "model.pt2"} == {path.name for path in added.folder.iterdir()}
     assert relu.read_bytes() == (added.folder / "model.pt2").read_bytes()
 
 
@@ -126,10 +126,12 @@ def test_an_engine_of_tensorrt_needs_no_python(real, tmp_path):
     assert 'platform: "tensorrt_plan"\nmax_batch_size: 16\n' in text
     assert "kind: KIND_GPU" in text
     assert "dynamic_batching {\n}" in text
-    assert ["model.plan"] == [each.name for each in added.folder.iterdir()]
+    assert ["model.plan"] == [path.name for path in added.folder.iterdir()]
     (engine,) = engines_of(compiled(nn.ReLU(), ROWS))
     assert len(engine.plan) == (added.folder / "model.plan").stat().st_size
-    assert ["input"] == [each.name for each in added.interface.inputs] == [engine.inputs[0].name]
+    assert (
+        ["input"] == [input_.name for input_ in added.interface.inputs] == [engine.inputs[0].name]
+    )
     assert 'name: "input"' in text
 
     python = add_model(real, tmp_path, "other", options=ServingOptions(backend="python"))
@@ -251,7 +253,7 @@ def test_a_batch_is_the_first_size_of_everything(tmp_path, function, inputs, bat
     if reason:
         with pytest.raises(SettingsError, match="Triton cannot batch requests"):
             add_model(path, tmp_path, options=ServingOptions(dynamic_batching=True))
-        assert {"model.pt2", "repository"} == {each.name for each in tmp_path.iterdir()}
+        assert {"model.pt2", "repository"} == {path.name for path in tmp_path.iterdir()}
 
 
 class Counter(nn.Module):
@@ -290,7 +292,7 @@ def test_outputs_have_the_names_of_their_containers(tmp_path, function, names):
     """With the characters of Python's names, each once."""
     path = saved(tmp_path / "model.pt2", function, torch.rand(2, 4))
 
-    found = [each.name for each in add_model(path, tmp_path / "repository").interface.outputs]
+    found = [output.name for output in add_model(path, tmp_path / "repository").interface.outputs]
 
     assert len({*found}) == len(found)
     if "___" in names:
@@ -330,7 +332,7 @@ def test_a_new_version_keeps_the_configuration(relu, tmp_path):
     assert text == first.config.read_text()
     with pytest.raises(UnwritableFileError, match="a version 7 already"):
         add_model(relu, tmp_path, "relu", version=7)
-    names = sorted(each.name for each in (tmp_path / "relu").iterdir())
+    names = sorted(path.name for path in (tmp_path / "relu").iterdir())
     assert ["1", "2", "7", "8", "config.pbtxt"] == names
 
 

@@ -179,7 +179,7 @@ def test_composite_views_are_views_whatever_the_strides(target):
     of_real = [torch.view_as_real(each)[..., 0] for each in of_complex]
     inputs = of_complex if target is aten.imag.default else of_real + of_complex
     if target is aten.matrix_H.default:
-        inputs = [each[0] for each in inputs]
+        inputs = [input_[0] for input_ in inputs]
     for each in inputs:
         results = torch.utils._pytree.tree_leaves(target(each, *VIEWS[target]))
         places = {result.untyped_storage().data_ptr() for result in results}

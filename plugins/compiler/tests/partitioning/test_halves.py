@@ -68,7 +68,7 @@ def engines(make, count, version="8.6.0", dtype=torch.float16):
     return [
         (
             sum(spec.dtype == dtype for spec in module.inputs),
-            sum(each == dtype for each in module.outputs.values()),
+            sum(output == dtype for output in module.outputs.values()),
         )
         for module in modules
     ]

@@ -62,7 +62,7 @@ def test_a_profile_of_which_guards_refuse_each_size_is_left_out():
     profiles = [{A: SizeRange(4, 6, 8)}, {A: SizeRange(1, 1, 1)}, {A: SizeRange(6, 6, 12)}]
     found = accepted_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
 
-    assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [each[A] for each in found.profiles]
+    assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [profile[A] for profile in found.profiles]
     assert {A: [1, 7]} == found.refused
 
 

@@ -42,7 +42,7 @@ class Branches(nn.Module):
 
     def __init__(self, conditions, unifier):
         super().__init__()
-        self.conditions = [compile(each, "<condition>", "eval") for each in conditions]
+        self.conditions = [compile(condition, "<condition>", "eval") for condition in conditions]
         self.unifier = compile(unifier, "<unifier>", "eval")
 
     def forward(self, x, y):

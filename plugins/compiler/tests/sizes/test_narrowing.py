@@ -163,7 +163,7 @@ def test_engines_are_for_the_sizes_that_can_be_called():
     compiled, row = compiled_with_warning(Half(), [ranged(2, 5, 8)])
 
     assert ((2, 8), (4, 5), ()) == (row.asked, row.compiled, row.excluded)
-    assert [(4, 5, 5)] == [tuple(*each.values()) for each in compiled.checks.profiles]
+    assert [(4, 5, 5)] == [tuple(*profile.values()) for profile in compiled.checks.profiles]
     assert_only_calls(compiled, Half(), {4, 5}, range(2, 9))
     with pytest.raises(InputError, match=r"You asked for 2 to 8, but .* for 4 to 5 only"):
         compiled(torch.rand(6, 2))

@@ -58,7 +58,7 @@ def test_rotary_embeddings_given_as_complex_inputs_are_one_engine(version):
         model, inputs, dynamic_shapes=shapes, require_full_compilation=True, min_block_size=1
     )
 
-    assert 1 == len([each for each in compiled.modules() if isinstance(each, EngineModule)])
+    assert 1 == len([module for module in compiled.modules() if isinstance(module, EngineModule)])
     for count in (2, 5, 9):
         given = torch.randn(2, count, 16), numbers(count, 2)
         torch.testing.assert_close(run_compiled(compiled, *given), model(*given), **CLOSE)

@@ -51,7 +51,7 @@ def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tm
     compiled.torchtrt.save(tmp_path)
     loaded = load_compiled_pipeline(tmp_path, pipe)
     models.assert_same_images(loaded, pipe, **options(32, 16, 0.7))
-    assert all(not hasattr(each, "torchtrt") for each in pipe.controlnet.modules())
+    assert all(not hasattr(module, "torchtrt") for module in pipe.controlnet.modules())
     if nets > 1:
         compiled.controlnet.nets[0] = pipe.controlnet.nets[0]
     compiled.unet = None
@@ -61,7 +61,7 @@ def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tm
     assert nets == 1 or "another module is in its place" in report[places[0]].reason
     compiled.torchtrt.save(tmp_path / "rest")
     assert ["controlnet.nets.1"][: nets - 1] == [
-        each.name for each in (tmp_path / "rest").rglob("controlnet.nets*")
+        path.name for path in (tmp_path / "rest").rglob("controlnet.nets*")
     ]
 
 

@@ -181,4 +181,4 @@ def test_pipelines_of_images_are_compiled_ahead(name):
             options["mask_image"] = (torch.rand(1, 1, height, width) > 0.5).float()
         models.assert_same_images(compiled, pipe, **options)
     assert before == counts(compiled)
-    assert all(1 == before[each] for each in components)
+    assert all(1 == before[component] for component in components)

@@ -146,8 +146,8 @@ def test_two_threads_share_engines(pair):
     threads = [threading.Thread(target=run, args=each) for each in enumerate("ab")]
     for each in threads:
         each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     for seed in (0, 1):
         assert 5 == len(found[seed])
         for image in found[seed]:
@@ -213,7 +213,7 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
     compiled = compile_pipeline(
         pipe, heights=16, widths=16, components=["vae"], fallback=True, compile_now=False
     )
-    assert [] == [each for rows in programs(compiled).values() for each in rows]
+    assert [] == [row for rows in programs(compiled).values() for row in rows]
     for height in (16, 32):
         models.assert_same_images(compiled, pipe, height=height, width=16)
     assert 1 <= len(programs(compiled)["vae.decoder"]) <= 2

@@ -142,7 +142,7 @@ def test_a_row_that_the_model_takes_is_exchanged_alone(monkeypatch):
 
     for program in programs:
         shifts = program.graph_module.graph.find_nodes(op="call_function", target=SHIFT)
-        assert [tuple(each.meta["val"].shape) for each in shifts] == [(3, 4), (1, 4)]
+        assert [tuple(shift.meta["val"].shape) for shift in shifts] == [(3, 4), (1, 4)]
 
 
 def test_inductor_computes_during_exchanges(two_ranks):

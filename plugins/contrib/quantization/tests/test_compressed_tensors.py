@@ -149,7 +149,7 @@ def test_a_layer_computes_what_compressed_tensors_computes(scheme, dtype):
     assert ops == quantizing(compiled)
     for result in (model(x), compiled(x)):
         assert (result - expected).norm() <= DTYPES[dtype][1] * expected.norm()
-    plan = sum(len(each.plan) for each in compiled.modules() if hasattr(each, "plan"))
+    plan = sum(len(module.plan) for module in compiled.modules() if hasattr(module, "plan"))
     assert plan < 256 * 384 * size * 1.2 + 16_000
 
 

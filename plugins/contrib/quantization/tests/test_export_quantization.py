@@ -101,7 +101,7 @@ def test_nvidias_builder_accepts_the_networks(autocast):
             target_compute_capabilities="8.9",
         )
 
-    assert any(isinstance(each, EngineModule) for each in compiled.modules())
+    assert any(isinstance(module, EngineModule) for module in compiled.modules())
 
 
 def test_products_of_matrices_may_be_left_out():

@@ -150,8 +150,8 @@ def test_what_follows_int8_is_float32_beside_float16(tensorrt):
     with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
     expected = model(x)
-    for place, result in enumerate(run_compiled(compiled, x)[:3]):
-        torch.testing.assert_close(result, expected[place], rtol=1e-5, atol=1e-5)
+    for index, result in enumerate(run_compiled(compiled, x)[:3]):
+        torch.testing.assert_close(result, expected[index], rtol=1e-5, atol=1e-5)
 
 
 class TestQuantization(PackConformance):

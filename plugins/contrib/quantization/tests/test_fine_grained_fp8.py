@@ -102,7 +102,7 @@ def test_a_checkpoint_computes_in_its_blocks_without_a_gpu(tmp_path):
     counts = {row.op.split(".")[1]: row.count for row in compiled.report.converted}
     assert counts["dequantize_fp8"] == counts["fake_quantize_fp8"] == 7
     assert (compiled(IDS).logits - expected).norm() < 2e-2 * expected.norm()
-    plan = sum(len(each.plan) for each in compiled.modules() if hasattr(each, "plan"))
+    plan = sum(len(module.plan) for module in compiled.modules() if hasattr(module, "plan"))
     assert plan < BYTES * 1.1 + 2 * 4 * 64 * 256 + 40_000
 
 

@@ -47,7 +47,9 @@ def test_weights_of_8_bits_of_quanto_stay_packed(form, dtype):
     assert f"torchtrt_quantization.dequantize_{form}.default" in ops
     error = (compiled(x).float() - model(x).float()).norm() / model(x).float().norm()
     assert error < {torch.float32: 1e-6, torch.float16: 1e-3}[dtype]
-    assert sum(len(each.plan) for each in compiled.modules() if hasattr(each, "plan")) < 20_000
+    assert (
+        sum(len(module.plan) for module in compiled.modules() if hasattr(module, "plan")) < 20_000
+    )
 
 
 class Nibbles(nn.Module):

@@ -123,7 +123,9 @@ def round_trip(quantize, dequantize, *options):
     """Returns a function that quantizes and dequantizes."""
 
     def function(model, x):
-        given = [getattr(model, each) if isinstance(each, str) else each for each in options]
+        given = [
+            getattr(model, option) if isinstance(option, str) else option for option in options
+        ]
         return dequantize(quantize(x, *given), *given)
 
     return function
@@ -236,7 +238,7 @@ def test_products_of_int8_have_no_casts_for_sums_in_float32(version, monkeypatch
         torchtrt.compile(Function(function).eval(), [WIDE], min_block_size=1, use_fp32_acc=True)
 
     (network,) = networks
-    kinds = {network.get_layer(place).type.name for place in range(network.num_layers)}
+    kinds = {network.get_layer(index).type.name for index in range(network.num_layers)}
     assert "MATRIX_MULTIPLY" in kinds
     assert "CAST" not in kinds
 

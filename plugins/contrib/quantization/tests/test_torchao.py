@@ -56,7 +56,7 @@ def quantized(config, dtype):
 
 def plan_size(compiled):
     """Returns the bytes of all plans."""
-    return sum(len(each.plan) for each in compiled.modules() if hasattr(each, "plan"))
+    return sum(len(module.plan) for module in compiled.modules() if hasattr(module, "plan"))
 
 
 @pytest.mark.parametrize("version", NEWER)

@@ -96,7 +96,7 @@ def cases_of(targets: set[Any]) -> Iterator[tuple[Any, OpCase]]:
 def main() -> None:
     """Prints how many ops are right, and every case that is not."""
     pack = adopt_torch_tensorrt()
-    targets = {each.target for each in pack.converters}
+    targets = {converter.target for converter in pack.converters}
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for target, case in cases_of(targets):
         for varying in (False, True):

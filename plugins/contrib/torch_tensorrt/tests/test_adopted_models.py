@@ -167,7 +167,7 @@ def test_their_converters_give_pytorchs_values(theirs, name, varies, version):
 
     torch.testing.assert_close(compiled(*tensors), model(*tensors), rtol=1e-3, atol=1e-3)
     if varies:
-        tensors = [torch.cat([each, each[:3]]) for each in tensors]
+        tensors = [torch.cat([tensor, tensor[:3]]) for tensor in tensors]
         torch.testing.assert_close(compiled(*tensors), model(*tensors), rtol=1e-3, atol=1e-3)
     (row,) = compiled.report.converted
     assert (row.pack.split()[0], row.converter.partition(":")[0]) == (

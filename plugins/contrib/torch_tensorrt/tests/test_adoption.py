@@ -161,7 +161,7 @@ def test_a_pack_can_be_filled(tmp_path, monkeypatch):
     pack = ConverterPack("filled")
 
     assert pack is adopt("their_filling", into=pack)
-    assert ["adopted.legacy.default"] == [str(each.target) for each in pack.converters]
+    assert ["adopted.legacy.default"] == [str(converter.target) for converter in pack.converters]
 
 
 def test_threads_adopt_one_pack(tmp_path, monkeypatch):

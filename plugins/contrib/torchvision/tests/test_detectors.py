@@ -190,5 +190,5 @@ def test_what_comes_behind_a_two_stage_detector_compiles_whole(images, version):
     compiled = torchtrt.compile(program, require_full_compilation=True)
 
     for size in (len(inputs[0]), 7, 1):
-        some = tuple(each[:size].clone() for each in inputs)
+        some = tuple(input_[:size].clone() for input_ in inputs)
         assert_all_near(compiled(*some), final(*some))

@@ -326,7 +326,7 @@ DEFORMED = {
 def test_deformable_convolution_reads_where_its_offsets_say(name, dtype, version):
     """Between pixels and outside of the image too."""
     function, inputs = deformed(**DEFORMED[name])
-    inputs = tuple(each.to(dtype) for each in inputs)
+    inputs = tuple(input_.to(dtype) for input_ in inputs)
 
     engine = compiled(function, inputs)
 
@@ -341,5 +341,5 @@ def test_deformable_convolution_of_a_batch_that_varies(version):
     engine = compiled(function, inputs, ({0: count}, {0: count}, {0: count}))
 
     for size in (1, 2):
-        some = tuple(each[:size].clone() for each in inputs)
+        some = tuple(input_[:size].clone() for input_ in inputs)
         torch.testing.assert_close(engine(*some), function(*some), rtol=1e-4, atol=1e-4)

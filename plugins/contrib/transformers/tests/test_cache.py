@@ -14,7 +14,7 @@ def test_keys_and_values_of_every_shape_stay_where_the_memory_is_divided_anew():
     states = [torch.randn(shape) for shape in shapes]
 
     for start, end in ((0, 60), (60, 61), (61, 70), (70, 130), (130, 200)):
-        cache.append([each[:, :, :, start:end] for each in states])
+        cache.append([state[:, :, :, start:end] for state in states])
         expected = (states[0][0], states[1][0], states[0][1], states[2][0])
         for tensor, wanted in zip(cache.tensors, expected, strict=True):
             assert tensor.is_contiguous()

@@ -173,7 +173,7 @@ def test_the_source_is_read_once(t5):
 
     assert ["source"] == calls
     assert 7 == len(places)
-    assert all(each == places[0] for each in places)
+    assert all(place == places[0] for place in places)
 
 
 def test_prompts_of_the_decoder_are_read_at_once(t5):
@@ -350,7 +350,9 @@ def test_what_whisper_cannot_do_here_has_its_reason(recordings):
 
 def test_the_compiled_model_holds_no_weights(t5):
     """Engines do; the modules around them only describe them."""
-    around = [each for each in t5.compiled.parameters() if each.device.type == "meta"]
+    around = [
+        parameter for parameter in t5.compiled.parameters() if parameter.device.type == "meta"
+    ]
 
     assert around
     assert "CompiledT5ForConditionalGeneration" == type(t5.compiled).__name__

@@ -295,17 +295,17 @@ def test_the_model_is_left_as_it_was():
     """Weights, configuration, mode and attention; and a model that trains is compiled as it infers."""
     model = model_of(transformers.LlamaConfig(**ONE)).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    config, identities = model.config.to_json_string(), [id(each) for each in model.modules()]
+    config, identities = model.config.to_json_string(), [id(module) for module in model.modules()]
 
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(model, max_length=20, prefill_engine=False, **REAL)
 
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert config == model.config.to_json_string()
-    assert identities == [id(each) for each in model.modules()]
+    assert identities == [id(module) for module in model.modules()]
     assert "sdpa" == model.config._attn_implementation
-    assert all(each.training for each in model.modules())
-    assert not any(each.training for each in compiled.modules())
+    assert all(module.training for module in model.modules())
+    assert not any(module.training for module in compiled.modules())
 
 
 @BOTH

@@ -459,7 +459,7 @@ def test_what_pytorch_runs_gets_the_given_weights_too(immutable, tmp_path):
     weights = (pair.model if immutable else other).state_dict()
     wrong = {"dtype": weights[name].half(), "other values": weights[name] + 1}
     for reason in ("dtype", "other values") if immutable else ("dtype", "missing"):
-        bad = {key: each for key, each in weights.items() if key != name}
+        bad = {key: weight for key, weight in weights.items() if key != name}
         bad |= {name: wrong[reason]} if reason in wrong else {}
         with pytest.raises(
             torchtrt.errors.RefitError, match=f"embed_tokens.*{reason[-6:]}|float16"

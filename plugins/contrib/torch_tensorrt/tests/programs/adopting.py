@@ -27,9 +27,9 @@ assert pack is adopt_torch_tensorrt()
 print(info.name, info.distribution, info.version, len(pack.converters))
 seen = AdoptedContext.over(ConversionContext(net=None))
 for theirs, answers in ((Settings, seen.compilation_settings), (Context, seen)):
-    missing = [each.name for each in fields(theirs) if not hasattr(answers, each.name)]
+    missing = [field.name for field in fields(theirs) if not hasattr(answers, field.name)]
     assert not missing, missing
-preferences = {each.target: pack.name for each in pack.converters}
+preferences = {converter.target: pack.name for converter in pack.converters}
 
 
 def compiled_by_theirs(program, inputs, model):
@@ -37,8 +37,8 @@ def compiled_by_theirs(program, inputs, model):
     compiled = torchtrt.compile(
         program, converter_preferences=preferences, require_full_compilation=True
     )
-    for each in inputs:
-        torch.testing.assert_close(compiled(each), model(each), rtol=1e-4, atol=1e-4)
+    for input_ in inputs:
+        torch.testing.assert_close(compiled(input_), model(input_), rtol=1e-4, atol=1e-4)
     return [row.op for row in compiled.report.converted if row.pack.startswith(pack.name)]
 
 
@@ -79,7 +79,7 @@ with torch.no_grad():
         compiled = torchtrt.compile(program, converter_preferences=preferences, min_block_size=1)
         assert all(not row.pack.startswith(pack.name) for row in compiled.report.converted)
         (node,) = (
-            each for each in program.graph.nodes if each.target is torch.ops.aten.sum.default
+            node for node in program.graph.nodes if node.target is torch.ops.aten.sum.default
         )
         settings = torchtrt.CompilationSettings(converter_preferences=preferences)
         print(torchtrt.DYNAMO_CONVERTERS.resolve(node, settings).explain().splitlines()[1].strip())

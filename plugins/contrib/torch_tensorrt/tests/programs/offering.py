@@ -52,7 +52,7 @@ def results(interpreter, inputs):
         config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     engine = trt.Runtime(logger()).deserialize_cuda_engine(plan)
-    names = [engine.get_tensor_name(place) for place in range(engine.num_io_tensors)]
+    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
     for given in inputs:
         context = engine.create_execution_context()
         context.set_input_shape(names[0], tuple(given.shape))
@@ -91,7 +91,7 @@ def cases():
 with torch.no_grad():
     for name, model, program, inputs in cases():
         graph = peer.lower(program)
-        low, usual, high = (tuple(each.shape) for each in inputs)
+        low, usual, high = (tuple(input_.shape) for input_ in inputs)
         given = peer.torch_tensorrt.Input(
             min_shape=low, opt_shape=usual, max_shape=high, dtype=inputs[0].dtype
         )
@@ -109,4 +109,4 @@ with torch.no_grad():
         print(name, len(ours) == len(calls))
 
 pack = adopt_torch_tensorrt()
-assert torch.ops.aten.cummax.default not in {each.target for each in pack.converters}
+assert torch.ops.aten.cummax.default not in {converter.target for converter in pack.converters}

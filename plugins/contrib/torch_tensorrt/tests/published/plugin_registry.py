@@ -19,7 +19,9 @@ def blend(ctx: ConversionContext, target, args, kwargs, name):
         [trt.PluginField("share", np.array([args[2]], np.float32), trt.PluginFieldType.FLOAT32)]
     )
     plugin = creator.create_plugin(name=name, field_collection=fields)
-    inputs = [get_trt_tensor(ctx, each, f"{name}_{place}") for place, each in enumerate(args[:2])]
+    inputs = [
+        get_trt_tensor(ctx, argument, f"{name}_{index}") for index, argument in enumerate(args[:2])
+    ]
     layer = ctx.net.add_plugin_v2(inputs, plugin)
     set_layer_name(layer, target, name)
     return layer.get_output(0)
