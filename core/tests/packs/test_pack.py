@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchtrt.contract import check_names
+from torchtrt.contract import RejectIf, check_names
 from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
 from torchtrt.packs import (
     CallingConvention,
@@ -325,8 +325,8 @@ def test_a_pack_carries_decompositions_and_passes() -> None:
     """Everything that a distribution contributes is in one object, in order of registration."""
     pack = ConverterPack("vision")
 
-    pack.decomposition("aten.silu")(convert)
-    pack.decomposition("aten.gelu", enabled=False)(convert)
+    pack.decomposition("aten.silu")(lambda self: self)
+    pack.decomposition("aten.gelu", enabled=False)(lambda self: self)
     pack.lowering_pass()(convert)
     pack.lowering_pass("fold_boxes")(convert)
 
@@ -369,3 +369,60 @@ def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:
     pack.seal()
 
     assert [pass_.name for pass_ in pack.lowering_passes] == ["later", "earlier"]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda self: self, "has 2 positional arguments, and the function takes 1"),
+        (lambda self, other: self, "has the argument 'alpha', which the function does not take"),
+        (
+            lambda self, other, alpha: self,
+            "may be called without 'alpha', for which the function has no default",
+        ),
+    ],
+)
+def test_a_decomposition_that_cannot_be_called_as_its_op_is_refused(
+    function: Any, reason: str
+) -> None:
+    """When it is registered, with the op's schema."""
+    pack = ConverterPack("vision")
+
+    with pytest.raises(ConverterSignatureError, match=reason) as caught:
+        pack.decomposition("aten.add.Tensor")(function)
+    assert "aten::add.Tensor(Tensor self" in str(caught.value)
+    assert not pack.decompositions
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda self, other, alpha=1: self, lambda self, *_, **rest: self],
+)
+def test_a_decomposition_of_its_ops_form_is_registered(function: Any) -> None:
+    """With names, or taking the rest."""
+    pack = ConverterPack("vision")
+
+    pack.decomposition("aten.add.Tensor")(function)
+
+    assert len(pack.decompositions) == 1
+
+
+def test_a_table_with_a_misspelt_parameter_names_the_one_that_is_meant() -> None:
+    """Which the function has."""
+    pack = ConverterPack("vision")
+
+    with pytest.raises(ConverterSignatureError, match="Did you mean 'kind'"):
+        pack.converter(table={"kindd": {"aten.cos.default": 1}})(lambda ctx, self, kind: self)
+
+
+@pytest.mark.parametrize("answer", [3, True, "", 0.5])
+def test_the_answer_of_a_check_that_is_no_reason_names_the_check(answer: Any) -> None:
+    """And not the checks beside it."""
+
+    def small(node: Any) -> Any:
+        return answer
+
+    def never(node: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"of small: a reason or None is meant"):
+        RejectIf(never, small)("node", None)

@@ -34,8 +34,13 @@ def converter(where: str) -> Callable[..., Any]:
 
     def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None: ...
 
-    convert.__module__, convert.__qualname__ = where.split(":")
-    return convert
+    return at(where, convert)
+
+
+def at(where: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that seems to be at ``module:function``."""
+    function.__module__, function.__qualname__ = where.split(":")
+    return function
 
 
 def example() -> PackSet:
@@ -59,10 +64,11 @@ def example() -> PackSet:
         priority=ConverterPriority.HIGH,
         tensorrt=">=10",
     )
-    core.decomposition("aten.silu.default")(
-        converter("torchtrt_converters_aten_core.decompositions:silu")
-    )
-    vision.decomposition("aten.silu.default")(converter("torchtrt_converters_vision.silu:silu"))
+    for pack, name in (
+        (core, "torchtrt_converters_aten_core.decompositions:silu"),
+        (vision, "torchtrt_converters_vision.silu:silu"),
+    ):
+        pack.decomposition("aten.silu.default")(at(name, lambda self: self))
     vision.lowering_pass("fold")(converter("torchtrt_converters_vision.passes:fold"))
     vision.add(
         "aten::nonzero",
@@ -112,7 +118,7 @@ problem: Converter packs (torchtrt_converters_odd-1.0.dist-info, /site): the
     metadata of a pack cannot be read: UnicodeDecodeError. Uninstall the
     distribution and install it again.
 
-not in this PyTorch: vision.fold.default
+not in this PyTorch, of vision: vision.fold.default
 
 Converters, in the order in which they are tried
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from core.tests.conftest import session_site, site, source_of_pack
-from plugins.cli.tests.example import accepts, convert, fold
+from plugins.cli.tests.example import accepts, convert, decompose, fold
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
@@ -23,7 +23,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
     high = {"priority": ConverterPriority.HIGH}
     core = ConverterPack("aten_core", summary="ATen [all of it]", tensorrt=">=8.6")
     core.add("aten.gelu", convert, supports_dynamic_shapes=True, tensorrt=">=10")
-    core.decomposition("aten.silu")(convert)
+    core.decomposition("aten.silu")(decompose)
     loaded = [
         LoadedPack(
             PackInfo("aten_core", "torchtrt-converters-aten-core", "0.1.0", "/site", 0), core
@@ -33,7 +33,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
         pack = ConverterPack(name)
         pack.add("aten.gelu", convert, capability_validator=accepts, **high)
         pack.add("nosuch::op", convert)
-        pack.decomposition("aten.silu.default", priority=ConverterPriority.HIGH)(convert)
+        pack.decomposition("aten.silu.default", priority=ConverterPriority.HIGH)(decompose)
         if name == "vision":
             pack.lowering_pass("fold")(fold)
         loaded.append(

@@ -71,7 +71,7 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
         "conflict: aten.gelu.default is claimed with a HIGH converter by zebra and vision; zebra comes first."
         in output
     )
-    assert "not in this PyTorch: nosuch.op.default" in output
+    assert "not in this PyTorch, of vision: nosuch.op.default" in output
 
 
 def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None:
@@ -82,7 +82,7 @@ def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None
 
     for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
         assert re.search(f"{close} PyTorch .* Did you mean 'aten.(relu|add)", output), output
-    assert "not in this PyTorch: nosuch.op.default\n" in output
+    assert "not in this PyTorch, of vision: nosuch.op.default\n" in output
 
 
 def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:
@@ -118,7 +118,7 @@ def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) ->
         {"op": f"aten.{op}.default", "kind": kind, "packs": ["zebra", "vision"]}
         for op, kind in (("gelu", "converter"), ("silu", "decomposition"))
     ]
-    assert answer["missing_ops"] == ["nosuch.op.default"]
+    assert list(answer["missing_ops"]) == ["nosuch.op.default"]
     assert [problem["code"] for problem in answer["problems"]] == ["import-failed"]
 
 
@@ -220,7 +220,7 @@ def test_converters_as_json_has_decompositions_passes_and_conflicts(
 
     answer = json.loads(output)
     whose = {"distribution": "torchtrt-converters-vision", "version": "1.0"}
-    where = f"{convert.__module__}:convert"
+    where = f"{convert.__module__}:decompose"
     assert answer["decompositions"]["aten.silu.default"][1] == {
         "pack": "vision", **whose, "priority": "HIGH", "function": where, "shadowed_by": 1
     }  # fmt: skip

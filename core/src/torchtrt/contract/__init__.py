@@ -3,6 +3,7 @@
 from torchtrt.contract.arguments import (
     SchemaArguments,
     arguments_of,
+    check_decomposition,
     constant_of,
     named_arguments,
     value_of,
@@ -41,6 +42,7 @@ __all__ = [
     "accept_every_node",
     "arguments_of",
     "calling_convention",
+    "check_decomposition",
     "check_names",
     "constant_of",
     "declared_dtypes",

@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from torchtrt.contract.converters import Converter
 from torchtrt.contract.functions import (
+    is_variadic,
     keywords_of,
     network_parameters,
     positional_names,
@@ -59,7 +60,7 @@ class SchemaArguments:
                     converter, target, f"has no argument {name!r}, which the converter takes"
                 )
         for name in () if keywords.takes_rest else names:
-            if name not in keywords.required and name not in keywords.optional:
+            if name not in keywords.names:
                 text = f"has the argument {name!r}, which the converter does not take"
                 self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
         self._names = names
@@ -110,6 +111,36 @@ def _converted(
 
 def _as_parameter(name: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
+
+
+def check_decomposition(function: Callable[..., Any], target: Any) -> None:
+    """Checks that a decomposition can be called as its op: with all arguments, and without those that have defaults.
+
+    Raises:
+        ConverterSignatureError: It cannot.
+    """
+    schema = getattr(target, "_schema", None)
+    if schema is None or is_variadic(function):
+        return
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
+    by_name = [argument for argument in schema.arguments if argument.kwarg_only]
+    always = {argument.name for argument in by_name if not argument.has_default_value()}
+    always_count = sum(not argument.has_default_value() for argument in positional)
+    names, keywords = positional_names(function), keywords_of(function)
+    required = [name for name in keywords.required if name not in {*names[:always_count], *always}]
+    lacking = [argument.name for argument in by_name if argument.name not in keywords.names]
+    if len(names) < len(positional):
+        what = f"has {len(positional)} positional arguments, and the function takes {len(names)}"
+    elif lacking:
+        what = f"has the argument {lacking[0]!r}, which the function does not take"
+    elif required:
+        what = f"may be called without {required[0]!r}, for which the function has no default"
+    else:
+        return
+    raise ConverterSignatureError(
+        f"The decomposition {qualified_function(function)} does not fit {qualified_name(target)}: the op {what}.\n"
+        f"  schema  {schema}"
+    )
 
 
 def arguments_of(node: Node) -> Any:

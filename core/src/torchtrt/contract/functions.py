@@ -85,6 +85,11 @@ class Keywords(NamedTuple):
     optional: tuple[str, ...]
     takes_rest: bool
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all."""
+        return (*self.required, *self.optional)
+
 
 @functools.lru_cache(maxsize=256)
 def keywords_of(function: Callable[..., Any]) -> Keywords:
@@ -144,6 +149,5 @@ def network_parameters(function: Callable[..., Any]) -> frozenset[str]:
         hints = typing.get_type_hints(plain)
     except Exception:  # a name that only type checkers import
         hints = getattr(plain, "__annotations__", {})
-    required, optional, _ = keywords_of(function)
-    names = (*required, *optional)
+    names = keywords_of(function).names
     return frozenset(name for name in names if not _CONSTANT.search(str(hints.get(name))))

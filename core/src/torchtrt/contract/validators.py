@@ -53,11 +53,12 @@ def to_rejection(answer: object) -> Reject | None:
         if not isinstance(answer.reason, str) or not isinstance(answer.advice, str):
             raise TypeError(f"{answer!r:.200}, whose reason and advice are not both strings")
         return answer
-    if isinstance(answer, str):
+    if isinstance(answer, str) and answer:
         return Reject(answer)
     if answer is False:
         return Reject("")
-    message = f"a {type(answer).__name__} where True, False, None, Reject(...) or a reason is meant"
+    kind = "an empty string" if answer == "" else f"a {type(answer).__name__}"
+    message = f"{kind} where True, False, None, Reject(...) or a reason is meant"
     raise TypeError(message)
 
 
@@ -81,10 +82,14 @@ class RejectIf:
             answer = check(node, settings) if takes_settings else check(node)
             if answer is None:
                 continue
-            if isinstance(answer, bool) and check is not self._validator:
-                raise TypeError(f"{answer} of {check_names(check)[0]}: a reason or None is meant")
-            if answer is not True:
+            if check is self._validator:
+                if answer is not True:
+                    return answer
+            elif isinstance(answer, Reject) or (isinstance(answer, str) and answer):
                 return answer
+            else:
+                name = check_names(check)[0]
+                raise TypeError(f"{answer!r:.200} of {name}: a reason or None is meant")
         return None
 
 

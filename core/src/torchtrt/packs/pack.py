@@ -16,11 +16,12 @@ from torchtrt.contract import (
     ConverterPriority,
     ConverterSupport,
     Validator,
+    check_decomposition,
     looks_like_converter,
     qualified_function,
 )
 from torchtrt.contract.functions import keywords_of, with_value
-from torchtrt.errors import ConverterSignatureError, PackError, UnknownTargetError
+from torchtrt.errors import ConverterSignatureError, PackError, UnknownTargetError, did_you_mean
 from torchtrt.lazy import import_part
 from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.packs.registrations import (
@@ -233,16 +234,22 @@ class ConverterPack:
                 PyTorch's ``register_decomposition``.
             enabled: With ``False`` the function is not registered.
             priority: ``HIGH`` puts it before every ``STANDARD`` one of any pack.
+
+        Raises:
+            ConverterSignatureError: The function cannot be called as the op.
+            PackError: The pack is already loaded, or an argument is of the wrong kind.
         """
 
         def register(function: Function) -> Function:
-            if enabled:
-                self._check_open()
-                self.decompositions += tuple(
-                    Decomposition(op, function, self._priority(priority, target))
-                    for op in _functional_targets(target)
-                )
-                self._changed()
+            if not enabled:
+                return function
+            self._check_open()
+            targets = _functional_targets(target)
+            for op in targets:
+                check_decomposition(function, op)
+            order = self._priority(priority, target)
+            self.decompositions += tuple(Decomposition(op, function, order) for op in targets)
+            self._changed()
             return function
 
         return register
@@ -389,22 +396,19 @@ def _registrations(
     for target in targets:
         yield target, function, checks
     for name, values in table.items():
-        if not _has_parameter(function, name):
+        parameters = keywords_of(function).names
+        if name not in parameters:
+            advice = did_you_mean(name, parameters, f"Write `def convert(ctx, self, *, {name})`.")
             raise ConverterSignatureError(
                 f"The converter {qualified_function(function)} is registered with the table {{{name!r}: ...}} and has "
-                f"no parameter {name!r}. Write `def convert(ctx, self, *, {name})`."
+                f"no parameter {name!r}. {advice}"
             )
         for op, value in values.items():
             bound = [
-                with_value(check, name, value) if _has_parameter(check, name) else check
+                with_value(check, name, value) if name in keywords_of(check).names else check
                 for check in checks
             ]
             yield op, with_value(function, name, value), bound
-
-
-def _has_parameter(function: Callable[..., Any], name: str) -> bool:
-    keywords = keywords_of(function)
-    return name in keywords.required or name in keywords.optional
 
 
 def _is_module_name(name: object) -> bool:

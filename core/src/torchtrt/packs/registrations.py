@@ -100,13 +100,14 @@ def checks_of(reject_if: Any, pack: str) -> tuple[Validator, ...]:
     Raises:
         PackError: They are no functions.
     """
-    checks = (reject_if,) if callable(reject_if) else reject_if
-    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        raise PackError(
-            f"Pack {pack!r}: reject_if={reject_if!r} is no function, and no sequence of functions, that return a "
-            "reason or None."
-        )
-    return tuple(checks)
+    checks = tuple(reject_if) if isinstance(reject_if, (list, tuple)) else (reject_if,)
+    for check in checks:
+        if not callable(check):
+            raise PackError(
+                f"Pack {pack!r}: reject_if has {check!r}, which is no function. Write one function or a list of "
+                "functions that return a reason or None."
+            )
+    return checks
 
 
 def joined_checks(validator: Validator | None, checks: Sequence[Validator]) -> Validator:

@@ -155,9 +155,9 @@ def _pack_lines(table: Table, problems: Sequence[Problem]) -> Iterator[str]:
             yield from ("", *_wrapped("", f"problem: {problem}"))
     for conflict in table.conflicts:
         yield from ("", *_wrapped("", f"conflict: {conflict}"))
-    if table.pending:
-        missing = ", ".join(sorted(table.pending))
-        yield from ("", *_wrapped("", f"not in this PyTorch: {missing}"))
+    for name in dict.fromkeys(name for names in table.pending.values() for name in names):
+        missing = ", ".join(sorted(op for op, names in table.pending.items() if name in names))
+        yield from ("", *_wrapped("", f"not in this PyTorch, of {name}: {missing}"))
 
 
 def _converter_lines(table: Table) -> Iterator[str]:

@@ -226,8 +226,8 @@ class ConverterRegistry:
         """Returns every op that has a converter."""
         return frozenset(self._current_table().candidates)
 
-    def missing_targets(self) -> frozenset[str]:
-        """Returns the names of ops that have a converter but that this PyTorch does not have."""
+    def missing_targets(self) -> Mapping[str, tuple[str, ...]]:
+        """Returns the names of ops that packs convert but that this PyTorch does not have, with the packs' names."""
         return self._current_table().pending
 
     def get_all_converters_with_target(

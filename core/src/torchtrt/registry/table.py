@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,8 @@ class Table:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are tried.
         depends_on_tensorrt: Whether any candidate needs a version or a capability of TensorRT.
-        pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet).
+        pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet), each with the
+            names of these packs.
     """
 
     def __init__(self, packs: PackSet) -> None:
@@ -52,7 +53,7 @@ class Table:
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
-        self.pending = frozenset(_missing_ops(packs))
+        self.pending = _missing_ops(packs)
         self.depends_on_tensorrt = any(
             candidate.tensorrt or candidate.support.requires
             for entries in registered.values()
@@ -151,15 +152,17 @@ def _op_or_name(target: Target | str) -> Target | str:
     return target_or_name(target) if isinstance(target, str) else target
 
 
-def _missing_ops(packs: PackSet) -> Iterator[str]:
-    """Yields the names of ops that packs convert, decompose or keep, and that no library has added."""
+def _missing_ops(packs: PackSet) -> Mapping[str, tuple[str, ...]]:
+    """Returns the names of ops that packs convert, decompose or keep, and that no library has added, with the packs."""
+    missing: dict[str, tuple[str, ...]] = {}
     for loaded in packs.loaded:
         pack = loaded.pack
         converted = (registration.target for registration in pack.converters)
         decomposed = (decomposition.target for decomposition in pack.decompositions)
         for target in map(_op_or_name, (*converted, *decomposed, *pack.never_folded)):
-            if isinstance(target, str):
-                yield target
+            if isinstance(target, str) and pack.name not in missing.get(target, ()):
+                missing[target] = (*missing.get(target, ()), pack.name)
+    return MappingProxyType(missing)
 
 
 def _in_order(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch.fx import Node
 
 from torchtrt.contract import Validator
+from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack
 from torchtrt_blocks.checks import (
     COMPUTE_DTYPES,
@@ -39,7 +40,7 @@ class CheckedPack(ConverterPack):
         *targets: Any,
         table: Mapping[str, Mapping[Any, Any]] | None = None,
         reject_if: Validator | Sequence[Validator] = (),
-        dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
+        dtypes: Collection[torch.dtype] = COMPUTE_DTYPES,
         supports_empty: bool = False,
         supports_dynamic_shapes: bool = True,
         **options: Any,
@@ -57,17 +58,22 @@ class CheckedPack(ConverterPack):
             **options: The other arguments of ``torchtrt.packs.ConverterPack.converter``.
 
         Raises:
-            PackError: As of ``torchtrt.packs.ConverterPack.converter``.
+            PackError: ``dtypes`` has something else than dtypes, or as of ``torchtrt.packs.ConverterPack.converter``.
         """
+        if not isinstance(dtypes, Collection) or not all(
+            isinstance(dtype, torch.dtype) for dtype in dtypes
+        ):
+            message = f"Pack {self.name!r}: dtypes={dtypes!r} is no set of dtypes; write {{torch.float32}}."
+            raise PackError(message)
         return super().converter(
             *targets,
             table=table,
             reject_if=(
-                tensor_limits(dtypes, supports_empty),
+                tensor_limits(frozenset(dtypes), supports_empty),
                 constants_within_32_bits,
                 numbers_within_32_bits,
                 self._sizes_known_before_data,
-                *((reject_if,) if callable(reject_if) else reject_if),
+                *(reject_if if isinstance(reject_if, (list, tuple)) else (reject_if,)),
             ),
             supports_dynamic_shapes=supports_dynamic_shapes,
             **options,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchtrt import __version__
@@ -29,13 +29,13 @@ class Installed:
         rows: Every installed pack, in pack order.
         problems: What is wrong.
         conflicts: The ops that two third parties claim with HIGH.
-        missing: The names of ops that this PyTorch does not have.
+        missing: The names of ops that this PyTorch does not have, each with the names of the packs that convert it.
     """
 
     rows: Sequence[PackRow]
     problems: Sequence[Problem]
     conflicts: Sequence[Conflict] = ()
-    missing: Sequence[str] = ()
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,7 +72,7 @@ def loaded(watch: Watch = nullcontext) -> Installed:
     load_packs(watch)
     conflicts, missing = DYNAMO_CONVERTERS.conflicts(), DYNAMO_CONVERTERS.missing_targets()
     found = problems()
-    return Installed(list_packs(current_packs(), found), found, conflicts, sorted(missing))
+    return Installed(list_packs(current_packs(), found), found, conflicts, missing)
 
 
 def show(found: Installed) -> None:
@@ -94,21 +94,26 @@ def show(found: Installed) -> None:
             out.print(line)
 
 
-def _told_missing(names: Sequence[str]) -> Iterator[str]:
+def _told_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yields facts about ops that are not here: about each of a library that is, and then about those of others."""
     from torchtrt.errors import UnknownTargetError
     from torchtrt.targets import parse_target
     from torchtrt.torch_internals import registered_ops
 
     libraries = {name.partition("::")[0] for name in registered_ops()}
-    misspelt = [name for name in names if name.partition(".")[0] in libraries]
-    for name in misspelt:
+    later: dict[str, list[str]] = {}
+    for name, packs in sorted(missing.items()):
+        if name.partition(".")[0] not in libraries:
+            for pack in packs:
+                later.setdefault(pack, []).append(name)
+            continue
         try:
             parse_target(name)
         except UnknownTargetError as error:
-            yield str(error)
-    if others := [name for name in names if name not in misspelt]:
-        yield f"not in this PyTorch: {', '.join(others)}"
+            yield f"{', '.join(packs)}: {error}"
+    for pack, names in later.items():
+        yield f"not in this PyTorch, of {pack}: {', '.join(names)}"
+    if later:
         yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"
 
 
@@ -132,7 +137,7 @@ def as_json(found: Installed) -> dict[str, Any]:
             }
             for row in found.rows
         ],
-        "missing_ops": list(found.missing),
+        "missing_ops": {name: list(packs) for name, packs in sorted(found.missing.items())},
         "conflicts": [conflict_as_json(conflict) for conflict in found.conflicts],
         "problems": [problem_as_json(problem) for problem in found.problems],
     }
