@@ -193,4 +193,4 @@ def test_weights_keep_the_models_names_in_the_engine():
     model = compiled(made(Half, 0))
     (engine,) = engines_of(model)
 
-    assert {"linear.weight", "linear.bias"} <= set(engine.weights["results"])
+    assert {"linear.weight", "linear.bias"} <= set(engine.recipe.results)

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.watchers import ProgramWatcher
-from torchtrt_runtime.weights.given_weights import inner_tensors
+from torchtrt_runtime.weights.forms import inner_tensors
 
 OFFLOADED = frozenset({"cuda"})
 """The types of the devices whose memory is freed."""

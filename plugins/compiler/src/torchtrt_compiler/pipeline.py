@@ -221,9 +221,9 @@ class Compilation:
             _signature(self.model, program),
             Processes.of(graph_module),
         )
-        recipes = watcher.attributes(program.graph_module)
+        recorded = watcher.weights(program.graph_module)
         return CompiledModule(
-            graph_module, interface, self.report, self.settings, executor_for, recipes
+            graph_module, interface, self.report, self.settings, executor_for, recorded
         )
 
     def _verify(self, compiled: CompiledModule, built: Built, sizes: CompiledSizes) -> None:

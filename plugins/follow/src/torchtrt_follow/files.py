@@ -134,7 +134,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
         with files.open(f"program-{number}.pt2") as file:
             compiled = load(file, weights={**own, **constants} if row["stripped"] else None)
         release(compiled)
-        if compiled.weight_recipes is None and (other := sorted(digests.keys() - same)):
+        if compiled.weights is None and (other := sorted(digests.keys() - same)):
             raise InputError(
                 f"The engines in {folder} have weights compiled in, and {other[0]!r} of the model is another. Compile "
                 "the model, or save engines with immutable_weights=False, which take other weights."

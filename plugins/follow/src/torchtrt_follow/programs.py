@@ -25,7 +25,7 @@ from torchtrt_follow.state import ModelState
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
-from torchtrt_runtime.weights.given_weights import copied_attributes, written_attributes
+from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
 from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
 
 

@@ -251,7 +251,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         interpreted.context.requires_output_allocator,
         request.name,
         interpreted.converted_by,
-        weights=watcher.recipe(),
+        recipe=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),

@@ -38,7 +38,6 @@ from torchtrt_compiler.cache.engines import (
 from torchtrt_compiler.cache.files import UNFINISHED, open_regular, write_complete
 from torchtrt_compiler.cache.key import engine_key
 from torchtrt_compiler.refit.refitting import engine_changes
-from torchtrt_compiler.refit.stripping import attributes_of
 from torchtrt_runtime.reports.report import BlockReport
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
@@ -253,7 +252,9 @@ class EngineCache:
             description = {**description, "name": name, "converted_by": _converted_by(block)}
             engine = load_engine(description, plan)
             if engine.stripped is not None:
-                engine.attributes = attributes_of(engine, request.followed)
+                engine.stripped = engine.stripped.with_values(
+                    {name: request.followed[name] for name in engine.followed_attributes}
+                )
             known = header["weights"]
             changed = [
                 position for position, digest in weights.items() if known.get(position) != digest

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
+from torchtrt_runtime.weights.model_weights import ModelWeights
+from torchtrt_runtime.weights.recipe import Recipe
 
 
 class BlockWatcher(WeightRecorder, Protocol):
     """Watches the conversion of one block."""
 
-    def recipe(self) -> Mapping[str, Any] | None:
-        """Returns how the engine's weights follow from the block's attributes, as data."""
+    def recipe(self) -> Recipe | None:
+        """Returns how the engine's weights follow from the block's attributes."""
         ...
 
     def followed(self) -> Mapping[str, torch.Tensor]:
@@ -43,8 +45,8 @@ class ProgramWatcher(Protocol):
         """Returns what watches the conversion of a block."""
         ...
 
-    def attributes(self, graph_module: GraphModule, /) -> Mapping[str, Any] | None:
-        """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
+    def weights(self, graph_module: GraphModule, /) -> ModelWeights | None:
+        """Returns the model's weights, and how the attributes of the lowered graph follow from them."""
         ...
 
 
@@ -79,5 +81,5 @@ class UnwatchedProgram:
         del block
         return UnwatchedBlock()
 
-    def attributes(self, graph_module: GraphModule) -> None:
+    def weights(self, graph_module: GraphModule) -> None:
         """Returns ``None``: no weight can be replaced."""

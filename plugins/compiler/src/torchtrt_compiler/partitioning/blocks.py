@@ -23,7 +23,7 @@ from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.partitioning.data_sizes import has_unbounded_size
-from torchtrt_runtime.weights.given_weights import written_attributes
+from torchtrt_runtime.weights.graph_attributes import written_attributes
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from torchtrt_compiler.torch_internals import (
     is_functorch_wrapped_tensor,
 )
 from torchtrt_runtime.dtype_names import dtype_to_json
-from torchtrt_runtime.weights.given_weights import inner_tensors
+from torchtrt_runtime.weights.forms import inner_tensors
+from torchtrt_runtime.weights.model_weights import ModelWeights, WeightForm
 from torchtrt_runtime.weights.recipe import (
     SAME,
     NoFormError,
@@ -322,25 +323,24 @@ class ProgramRecorder(Recorder):
         kept = {
             name for name in tensors if name in optional and _memory(tensors[name]) not in others
         }
-        self.weights = {
-            name: {
-                "dtype": dtype_to_json(tensor.dtype),
-                "shape": list(tensor.shape),
-                "default": encode_tensor(tensor) if name in kept else None,
-            }
+        self._forms = {
+            name: WeightForm(
+                dtype_to_json(tensor.dtype),
+                list(tensor.shape),
+                encode_tensor(tensor) if name in kept else None,
+            )
             for name, tensor in tensors.items()
         }
 
-    def attributes(self, graph_module: GraphModule) -> dict[str, Any]:
-        """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
-        values = _tensors_of(graph_module)
-        return {
-            "weights": self.weights,
-            "shared": [names for names in self._names.values() if len(names) > 1],
-            "overlapping": self._overlapping,
-            "recipe": self.recipe_of(values).to_json(),
-            "equal": self.recipe_of(self._equal).to_json(),
-        }
+    def weights(self, graph_module: GraphModule) -> ModelWeights:
+        """Returns the model's weights, and how the attributes of the lowered graph follow from them."""
+        return ModelWeights(
+            self._forms,
+            [names for names in self._names.values() if len(names) > 1],
+            self._overlapping,
+            self.recipe_of(_tensors_of(graph_module)),
+            self.recipe_of(self._equal),
+        )
 
     def keep_equal(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Notes weights that have to be equal in all processes, whatever their values."""
@@ -401,8 +401,8 @@ class BlockRecorder(Recorder):
         elif not is_constant:
             self.fix(tensor)
 
-    def recipe(self) -> dict[str, Any]:
-        """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
+    def recipe(self) -> Recipe:
+        """Returns how the engine's weights, by their names, follow from the block's attributes.
 
         Some values of the network may have been made unobserved, as in another thread. Attributes whose
         reads were not observed may have led to them, and must stay unchanged.
@@ -415,7 +415,7 @@ class BlockRecorder(Recorder):
         with self.paused():
             for name, tensor in self._named_constants.items():
                 recipe.add_constant(name, encode_tensor(tensor))
-        return recipe.to_json()
+        return recipe
 
 
 def watcher_of(exported: ExportedProgram, settings: CompilationSettings) -> ProgramWatcher:

@@ -21,19 +21,11 @@ from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
-from torchtrt_runtime.weights.given_weights import (
-    GivenWeights,
-    GraphAttributes,
-    copied_attributes,
-    form_of,
-    inner_tensors,
-    is_same,
-    named_weights,
-    with_tied_names,
-    written_attributes,
-)
-from torchtrt_runtime.weights.recipe import Recipe, digest
-from torchtrt_runtime.weights.refitter import KeptAttributes, set_weights
+from torchtrt_runtime.weights.forms import form_of, inner_tensors, is_same, named_weights
+from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
+from torchtrt_runtime.weights.model_weights import ModelWeights, NewAttributes, NewWeights
+from torchtrt_runtime.weights.recipe import digest
+from torchtrt_runtime.weights.refitter import refit, set_weights
 
 
 def refit_module_weights(
@@ -63,22 +55,22 @@ def refit_module_weights(
             f"refit_module_weights() takes what torchtrt.compile() returned, then the weights, not a "
             f"{type(compiled).__name__}."
         )
-    recipes = _recipes(compiled)
-    given = inner_tensors(named_weights(new_weights, recipes["weights"]))
+    model = _replaceable_weights(compiled)
+    tensors = inner_tensors(named_weights(new_weights, model.weights))
     is_whole = not isinstance(new_weights, Mapping)
     if not is_whole:
-        given = with_tied_names(given, recipes)
-    weights = GivenWeights(given, recipes, {} if is_whole else compiled.usage_checks.unchanged())
+        tensors = model.with_tied_names(tensors)
+    weights = NewWeights(tensors, model, {} if is_whole else compiled.usage_checks.unchanged())
     if is_whole:
         weights.check_complete()
     if isinstance(new_weights, torch.nn.Module):
-        kept = [name for name in weights.known if name not in given]
-        _check_containers(new_weights, {name: weights[name] for name in kept})
+        kept = {name: weights[name] for name in model.weights if name not in tensors}
+        _check_containers(new_weights, kept)
     target = _refit(compiled, weights, in_place, None)
     checks = compiled.usage_checks
     written = written_attributes(compiled.graph_module.graph)
-    watched = {**checks.unchanged(), **weights.given}
-    watched = {name: each for name, each in watched.items() if name not in written}
+    watched = {**checks.unchanged(), **weights.new}
+    watched = {name: tensor for name, tensor in watched.items() if name not in written}
     target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
     return target
 
@@ -98,26 +90,26 @@ def refit_with_memory(
     Raises:
         RefitError: As ``refit_module_weights`` does.
     """
-    recipes = _recipes(compiled)
-    known = inner_tensors(weights)
+    model = _replaceable_weights(compiled)
+    tensors = inner_tensors(weights)
     names = set(inner_tensors({name: weights[name] for name in changed}))
-    for group in (*recipes["shared"], *recipes["overlapping"]):
+    for group in (*model.shared, *model.overlapping):
         if not names.isdisjoint(group):
-            names |= known.keys() & set(group)
-    given = {name: known[name] for name in names}
-    _refit(compiled, GivenWeights(given, recipes, known), True, weights)
+            names |= tensors.keys() & set(group)
+    new = {name: tensors[name] for name in names}
+    _refit(compiled, NewWeights(new, model, tensors), True, weights)
 
 
-def _recipes(compiled: CompiledModule) -> Mapping[str, Any]:
-    if compiled.weight_recipes is None or compiled.settings.immutable_weights:
+def _replaceable_weights(compiled: CompiledModule) -> ModelWeights:
+    if compiled.weights is None or compiled.settings.immutable_weights:
         message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
         raise RefitError(message)
-    return compiled.weight_recipes
+    return compiled.weights
 
 
 def _refit(
     compiled: CompiledModule,
-    weights: GivenWeights,
+    weights: NewWeights,
     in_place: bool,
     memory: Mapping[str, torch.Tensor] | None,
 ) -> CompiledModule:
@@ -130,8 +122,8 @@ def _refit(
         memory: The tensors to write to from now on; None for those that the model writes to.
     """
     _check_equal(compiled, weights)
-    recipe = Recipe.from_json(weights.recipes["recipe"])
-    values = GraphAttributes(recipe, weights)
+    recipe = weights.model.recipe
+    values = NewAttributes(recipe, weights)
     engines = {
         name: module
         for name, module in compiled.graph_module.named_modules()
@@ -165,19 +157,19 @@ def _refit(
     return target
 
 
-def _check_equal(compiled: CompiledModule, weights: GivenWeights) -> None:
+def _check_equal(compiled: CompiledModule, weights: NewWeights) -> None:
     """Checks that weights that were equal in all processes stay equal; all processes call it together.
 
     Raises:
         RefitError: They are not.
     """
-    recipe = Recipe.from_json(weights.recipes["equal"]) if "equal" in weights.recipes else Recipe()
+    recipe = weights.model.equal
     if not recipe.results:
         return
-    values = GraphAttributes(recipe, weights).values
+    values = NewAttributes(recipe, weights).values
     digests = {name: digest(value) for name, value in values.items()}
-    found = equal_digests(compiled.interface.processes, "the weights of a model", digests)
-    if different := sorted(repr(name) for name, each in found.items() if each is None):
+    common = equal_digests(compiled.interface.processes, "the weights of a model", digests)
+    if different := sorted(repr(name) for name, value in common.items() if value is None):
         raise RefitError(
             f"{', '.join(different)} had the same values in all processes when the model was compiled, and would have "
             "others in each one. async_tensor_parallel=True needs equal ones. Nothing was changed. Compile the model "
@@ -190,8 +182,8 @@ def _copied(graph_module: GraphModule) -> GraphModule:
     tensors = [
         value
         for module in graph_module.modules()
-        for each in (module._parameters, module._buffers, vars(module))
-        for value in each.values()
+        for attributes in (module._parameters, module._buffers, vars(module))
+        for value in attributes.values()
         if isinstance(value, torch.Tensor)
     ]
     return copy.deepcopy(graph_module, {id(tensor): tensor for tensor in tensors})
@@ -238,34 +230,35 @@ def engine_changes(
     Raises:
         RefitError: Values of the attributes are compiled in, or TensorRT refused them.
     """
-    if engine.weights is None:
+    if engine.recipe is None:
         raise RefitError(
             f"The engine of {engine.name} does not know its weights. Compile the model again."
         )
+    where = f"the engine of {engine.name}"
+    values = engine.recipe.part(changed).run(attribute, where)  # checks what is compiled in
     if engine.stripped is None:
-        plan = _refitted_plan(engine, attribute, changed)
-        return {} if plan is engine.plan else {"plan": plan}
-    recipe = Recipe.from_json(engine.weights)
-    recipe.part(changed).run(
-        attribute, f"the engine of {engine.name}"
-    )  # checks what is compiled in
-    read = [name for name in recipe.sources.values() if name in changed]
-    if not read:
-        return {}
-    kept = engine.attributes or KeptAttributes({})
-    return {"attributes": kept.updated({name: attribute(name) for name in read})}
+        return {"plan": _refitted_plan(engine, values, attribute)} if values else {}
+    read = {name: attribute(name) for name in engine.followed_attributes if name in changed}
+    return {"stripped": engine.stripped.with_values(read)} if read else {}
 
 
 def _refitted_plan(
-    engine: EngineModule, attribute: Callable[[str], torch.Tensor], changed: Collection[str]
-) -> Any:
-    """Returns an engine's plan with the weights that follow from the graph's attributes, as ``engine_changes``."""
-    assert engine.weights is not None
-    recipe = Recipe.from_json(engine.weights)
-    where = f"the engine of {engine.name}"
-    values = recipe.part(changed).run(attribute, where)
-    if not values:
-        return engine.plan
+    engine: EngineModule,
+    values: Mapping[str, torch.Tensor],
+    attribute: Callable[[str], torch.Tensor],
+) -> bytes:
+    """Returns an engine's plan with other weights.
+
+    Args:
+        engine: The engine.
+        values: The weights, by their names in the engine.
+        attribute: Returns an attribute of the graph by its name.
+
+    Raises:
+        RefitError: TensorRT refused the weights.
+    """
+    recipe = engine.recipe
+    assert recipe is not None
     what = f"The engine of {engine.name}"
     tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, what, engine.compatible)
     with selection.use_module(tensorrt), ErrorLog() as log:
@@ -275,12 +268,8 @@ def _refitted_plan(
         # What TensorRT combined with a weight has to be given with it.
         combined = [name for name in refitter.get_missing_weights() if name in recipe.results]
         if combined:
-            others = recipe.part((), combined).run(attribute, where)
+            others = recipe.part((), combined).run(attribute, f"the engine of {engine.name}")
             rest = {name: others[name] for name in combined}
             owners.append(set_weights(refitter, engine.name, rest, log))
-        if not refitter.refit_cuda_engine():
-            missing = ", ".join(refitter.get_missing_weights())
-            raise RefitError(
-                f"TensorRT could not refit {engine.name}: {log.text()} (missing: {missing or 'none'})"
-            )
+        refit(refitter, engine.name, log)
         return bytes(loaded.serialize())

@@ -13,7 +13,7 @@ from torchtrt.tensorrt.selection import describe
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.modules.loaded_engines import read_plan
 from torchtrt_runtime.weights.recipe import Recipe
-from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped
+from torchtrt_runtime.weights.stripped import StrippedWeights
 
 
 def strip(
@@ -29,24 +29,24 @@ def strip(
     Raises:
         BuildError: TensorRT left out weights that the recipe does not have.
     """
-    engine.stripped = Stripped(takes_others)
-    recipe = Recipe.from_json(engine.weights or {})
-    known, needed = _names(engine)
+    recipe = engine.recipe or Recipe()
+    replaceable, needed = _names(engine)
     if missing := [name for name in needed if name not in recipe.results]:
         raise BuildError(
             f"{describe()} left weights out of the plan of {engine.name} that follow neither from the model's nor "
             f"from a constant that a converter has added: {', '.join(missing)}. Compile the model without "
             "strip_engine_weights."
         )
-    if kept := [name for name in recipe.results if name not in known]:
+    if kept := [name for name in recipe.results if name not in replaceable]:
         values = recipe.run(followed.__getitem__, engine.name) if takes_others else {}
         for name in kept:
             if takes_others:
                 recipe.must_stay(name, values[name])
             else:
                 del recipe.results[name]
-    engine.weights = recipe.to_json()
-    engine.attributes = attributes_of(engine, followed)
+    engine.recipe = recipe
+    attributes = {name: followed[name] for name in engine.followed_attributes}
+    engine.stripped = StrippedWeights(takes_others=takes_others, values=attributes)
 
 
 def check_replaceable(engine: EngineModule) -> None:
@@ -59,8 +59,8 @@ def check_replaceable(engine: EngineModule) -> None:
     """
     if not engine.plugins:
         return
-    known, _ = _names(engine)
-    if fixed := sorted(set(Recipe.from_json(engine.weights or {}).results) - known):
+    replaceable, _ = _names(engine)
+    if fixed := sorted((engine.recipe or Recipe()).results.keys() - replaceable):
         ops = ", ".join(sorted({key.name for key in engine.plugins}))
         raise BuildError(
             f"{describe()} cannot replace the weights {', '.join(map(repr, fixed))} of {engine.name}, which has "
@@ -81,11 +81,3 @@ def _names(engine: EngineModule) -> tuple[set[str], list[str]]:
             raise BuildError(message)
         refitter = trt.Refitter(loaded.engine, logger())
         return set(refitter.get_all_weights()), list(refitter.get_missing_weights())
-
-
-def attributes_of(engine: EngineModule, followed: Mapping[str, torch.Tensor]) -> KeptAttributes:
-    """Returns those attributes of the graph that the weights of a stripped engine follow from."""
-    names = Recipe.from_json(engine.weights or {}).sources.values()
-    assert engine.stripped is not None
-    values = {name: followed[name] for name in names}
-    return KeptAttributes(values, takes_others=engine.stripped.takes_others)

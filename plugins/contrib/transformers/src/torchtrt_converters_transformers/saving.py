@@ -23,7 +23,8 @@ from torchtrt_runtime.serialization.folders import (
     folder_of,
 )
 from torchtrt_runtime.serialization.folders import read_description as read_folder
-from torchtrt_runtime.weights.given_weights import is_same, unfit
+from torchtrt_runtime.weights.forms import is_same
+from torchtrt_runtime.weights.model_weights import unfit
 
 FORMAT = 4
 """The form of the folder. A reader takes its own only."""

@@ -32,6 +32,7 @@ from torchtrt_runtime.torch_internals import (
     global_forward_hooks,
     global_forward_pre_hooks,
 )
+from torchtrt_runtime.weights.model_weights import ModelWeights
 
 # Copies and pickles of a model hold leaves, and making one by its class is deprecated.
 copyreg.pickle(pytree.LeafSpec, lambda _: (pytree.tree_structure, (0,)))  # type: ignore[arg-type,return-value]
@@ -75,7 +76,7 @@ class CompiledModule(torch.nn.Module):
         report: What went where and why, which pack converted what, and how long each stage took.
         settings: The settings that it was compiled with.
         executor_for: Returns what runs the graph, for runtime settings.
-        weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
+        weights: The model's weights, and how the graph's follow from them, if they can be replaced.
 
     Attributes:
         graph_module: The graph; the next call runs the one that is assigned here.
@@ -99,14 +100,14 @@ class CompiledModule(torch.nn.Module):
         report: CompilationReport,
         settings: CompilationSettings,
         executor_for: ExecutorChoice,
-        weight_recipes: Mapping[str, Any] | None = None,
+        weights: ModelWeights | None = None,
     ) -> None:
         super().__init__()
         report.inputs = [*input_lines(interface.checks)]
         self.report = report
         self.extra_files: dict[str, str] = {}
         self.settings = settings
-        self.weight_recipes = weight_recipes
+        self.weights = weights
         self.interface = interface
         self.input_tree = interface.input_tree
         self.output_tree = interface.output_tree

@@ -41,7 +41,8 @@ from torchtrt_runtime.torch_internals import (
     empty_strided_of,
     stream_in_use,
 )
-from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped
+from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.stripped import StrippedWeights
 
 _LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
@@ -317,16 +318,15 @@ class EngineModule(torch.nn.Module):
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
         gpu: The GPU that it was built for; the one in use if omitted.
-        weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
+        recipe: How its weights follow from the attributes of the compiled graph, if they can be replaced.
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
         collectives: How it exchanges tensors with other processes, in order.
         plugins: The plugins of packs that it needs.
-        stripped: What is known of its weights if the plan leaves them out.
+        stripped: The attributes that its weights follow from, if the plan leaves the weights out. Copies of the module
+            share them.
 
     Attributes:
-        attributes: The attributes of the compiled graph that the weights of a stripped plan follow from, by name; None
-            until it gets them. Copies of the module share them.
         tensorrt_module: The module of the TensorRT that loads the plan.
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
@@ -337,7 +337,6 @@ class EngineModule(torch.nn.Module):
     """
 
     calls = 1
-    attributes: KeptAttributes | None = None
     weight_budget: int | None = None
     profiles: tuple[tuple[Ranges, ...], ...] = ()
     runtime_settings = RuntimeSettings()
@@ -351,12 +350,12 @@ class EngineModule(torch.nn.Module):
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
         gpu: str | None = None,
-        weights: Mapping[str, Any] | None = None,
+        recipe: Recipe | None = None,
         compatible: Sequence[str] = (),
         compute_capabilities: Sequence[str] = (),
         collectives: Sequence[Collective] = (),
         plugins: Sequence[PluginKey] = (),
-        stripped: Stripped | None = None,
+        stripped: StrippedWeights | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -365,7 +364,7 @@ class EngineModule(torch.nn.Module):
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
-        self.weights = weights
+        self.recipe = recipe
         self.compatible = tuple(compatible)
         self.compute_capabilities = tuple(compute_capabilities)
         self.collectives = tuple(collectives)
@@ -388,6 +387,11 @@ class EngineModule(torch.nn.Module):
         with self._lock:
             vars(self).update(changes)
             self._loaded, self._idle = {}, {}
+
+    @property
+    def followed_attributes(self) -> tuple[str, ...]:
+        """The names of the compiled graph's attributes that its weights follow from."""
+        return () if self.recipe is None else tuple(self.recipe.sources.values())
 
     @property
     def pinned_profile(self) -> int | None:
@@ -485,9 +489,7 @@ class EngineModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
         state = self.__getstate__()
-        shared: dict[str, Any] = {
-            name: state.pop(name) for name in ("plan", "attributes") if name in state
-        }
+        shared: dict[str, Any] = {name: state.pop(name) for name in ("plan", "stripped")}
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__({**copy.deepcopy(state, memo), **shared})
         copied.tensorrt_module = self.tensorrt_module  # whichever is in use where it is copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -11,7 +10,9 @@ from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt_kernels.operators import PluginKey
 from torchtrt_kernels.tensorrt_plugins import provide
-from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped, restore
+from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.refitter import restore
+from torchtrt_runtime.weights.stripped import StrippedWeights
 
 
 class StoredEngine(Protocol):
@@ -21,9 +22,8 @@ class StoredEngine(Protocol):
     plan: Any
     plugins: tuple[PluginKey, ...]
     compatible: tuple[str, ...]
-    weights: Mapping[str, Any] | None
-    stripped: Stripped | None
-    attributes: KeptAttributes | None
+    recipe: Recipe | None
+    stripped: StrippedWeights | None
     weight_budget: int | None
 
 
@@ -50,7 +50,7 @@ def load_plan(module: StoredEngine, device: torch.device) -> LoadedEngine:
     loaded = read_plan(module, device)
     engine = loaded.engine
     if engine is not None and module.stripped is not None:
-        restore(engine, module.name, module.weights or {}, module.attributes)
+        restore(engine, module.name, module.recipe or Recipe(), module.stripped)
     streams = engine is not None and supports(Capability.WEIGHT_STREAMING)
     if streams and engine.streamable_weights_size:
         budget = module.weight_budget

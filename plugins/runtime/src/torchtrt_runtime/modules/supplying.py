@@ -15,19 +15,10 @@ from torchtrt.errors import InputError, MissingDistributionError, RefitError, Un
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
-from torchtrt_runtime.weights.given_weights import (
-    GivenWeights,
-    GraphAttributes,
-    copied_attributes,
-    inner_tensors,
-    is_same,
-    named_weights,
-    unfit,
-    with_tied_names,
-    written_attributes,
-)
-from torchtrt_runtime.weights.recipe import Recipe, digest
-from torchtrt_runtime.weights.refitter import KeptAttributes
+from torchtrt_runtime.weights.forms import inner_tensors, is_same, named_weights
+from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
+from torchtrt_runtime.weights.model_weights import NewAttributes, NewWeights, unfit
+from torchtrt_runtime.weights.recipe import Recipe
 
 Weights = Mapping[str, torch.Tensor] | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
 """The forms of weights: a state dict, a model, its exported program, or the path of a safetensors file."""
@@ -46,8 +37,11 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
             values than those that the engines must have.
         UnreadableFileError: There is no such file of weights, or it is damaged.
     """
-    parts = compiled.graph_module.modules()
-    engines = [part for part in parts if isinstance(part, EngineModule) and part.stripped]
+    engines = {
+        name: module
+        for name, module in compiled.graph_module.named_modules()
+        if isinstance(module, EngineModule) and module.stripped is not None
+    }
     if not engines:
         if weights is not None:
             raise InputError(
@@ -60,24 +54,22 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
             "The file has no weights for its engines: the model was compiled with strip_engine_weights. Pass them: "
             "torchtrt.load(path, weights=...) takes a state dict, the model, or the path of a safetensors file."
         )
-    recipes = compiled.weight_recipes or {}
-    named = inner_tensors(state_dict_of(weights, recipes["weights"]))
-    given = GivenWeights(with_tied_names(named, recipes), recipes, {})
-    recipe = Recipe.from_json(recipes["recipe"])
-    sources = {id(engine): Recipe.from_json(engine.weights or {}).sources for engine in engines}
-    wanted = {name for source in sources.values() for name in source.values()}
-    given.check_present(recipe.part((), wanted).sources.values())
-    values = GraphAttributes(recipe, given)
-    for engine in engines:
-        attributes = {name: values[name] for name in sources[id(engine)].values()}
-        _check_identical(engine, attributes, recipe)
-        assert engine.stripped is not None
-        engine.attributes = KeptAttributes(attributes, takes_others=engine.stripped.takes_others)
+    model = compiled.weights
+    assert model is not None, "a model with stripped engines has a recipe of its weights"
+    tensors = inner_tensors(state_dict_of(weights, model.weights))
+    new = NewWeights(model.with_tied_names(tensors), model, {})
+    read = {attribute for engine in engines.values() for attribute in engine.followed_attributes}
+    new.check_present(model.recipe.part((), read).sources.values())
+    values = NewAttributes(model.recipe, new)
+    for engine in engines.values():
+        attributes = {name: values[name] for name in engine.followed_attributes}
+        _check_identical(engine, attributes, model.recipe)
+        engine.stripped = engine.stripped.with_values(attributes)  # type: ignore[union-attr]
     written = _supply_graph(compiled, values)
-    watched = {name: each for name, each in given.given.items() if name not in written}
+    watched = {name: tensor for name, tensor in new.new.items() if name not in written}
     checks = compiled.usage_checks
-    model = weights if isinstance(weights, torch.nn.Module) else None
-    compiled.usage_checks = UsageChecks(watched, checks.trains, checks.autocast, model)
+    module = weights if isinstance(weights, torch.nn.Module) else None
+    compiled.usage_checks = UsageChecks(watched, checks.trains, checks.autocast, module)
 
 
 def state_dict_of(weights: Weights, attributes: Collection[str] = ()) -> dict[str, torch.Tensor]:
@@ -100,12 +92,7 @@ def _check_identical(
         RefitError: Some are others.
     """
     assert engine.stripped is not None
-    wrong = [
-        name
-        for name, wanted in engine.stripped.digests.items()
-        if name not in attributes or digest(attributes[name]) != wanted
-    ]
-    if wrong:
+    if wrong := engine.stripped.unlike(attributes):
         names = sorted(map(repr, recipe.part((), wrong).sources.values()))
         raise RefitError(
             f"The weights {', '.join(names)} are not those that the engine of {engine.name} was built with, and "
@@ -114,7 +101,7 @@ def _check_identical(
         )
 
 
-def _supply_graph(compiled: CompiledModule, values: GraphAttributes) -> frozenset[str]:
+def _supply_graph(compiled: CompiledModule, values: NewAttributes) -> frozenset[str]:
     """Gives the weights to what PyTorch runs between the engines too; returns the names that the model writes to.
 
     Raises:

@@ -36,6 +36,7 @@ from torchtrt_runtime.reports.report import (
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
 from torchtrt_runtime.serialization.symbols import SymbolsByName
 from torchtrt_runtime.size_ranges import union_of_profiles
+from torchtrt_runtime.weights.model_weights import ModelWeights
 
 _ROWS = {
     "blocks": BlockReport,
@@ -73,7 +74,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
         "report": compiled.report.to_json(),
         "settings": settings_to_json(compiled.settings),
-        "weight_recipes": compiled.weight_recipes,
+        "weight_recipes": compiled.weights and compiled.weights.to_json(),
     }
 
 
@@ -98,13 +99,14 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     """
     count = len(graph_module.graph.find_nodes(op="placeholder"))
     interface, report, settings = interface_from(data, count)
+    recipes = data["weight_recipes"]
     return CompiledModule(
         graph_module,
         interface,
         report,
         settings,
         executor_for,
-        data["weight_recipes"],
+        recipes and ModelWeights.from_json(recipes),
     )
 
 

@@ -21,8 +21,8 @@ from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import Collective
 from torchtrt_runtime.size_ranges import union
-from torchtrt_runtime.weights.recipe import digest
-from torchtrt_runtime.weights.refitter import Stripped
+from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.stripped import StrippedWeights
 
 _FIELDS = {
     "name": str,
@@ -71,26 +71,15 @@ def describe_engine(
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "converted_by": engine.converted_by,
-        "weights": engine.weights,
+        "weights": engine.recipe and engine.recipe.to_json(),
         "compatible": engine.compatible,
         "compute_capabilities": engine.compute_capabilities,
         "collectives": engine.collectives,
         "plugins": keys_to_json(engine.plugins),
-        "stripped": _stripped_to_json(engine),
+        "stripped": engine.stripped and engine.stripped.to_json(),
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
-
-
-def _stripped_to_json(engine: EngineModule) -> dict[str, Any] | None:
-    """Returns what an engine without weights needs: the attributes must have the values that they have now."""
-    stripped = engine.stripped
-    if stripped is None:
-        return None
-    digests = dict(stripped.digests)
-    if engine.attributes is not None and not stripped.takes_others:
-        digests = {name: digest(value) for name, value in engine.attributes.items()}
-    return {"takes_others": stripped.takes_others, "digests": digests}
 
 
 def _input_to_json(profile: InputProfile) -> dict[str, Any]:
@@ -189,8 +178,9 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             for op, group, words in description.get("collectives", ())
         ]
         plugins = keys_from_json(description.get("plugins", []))
-        left_out = description.get("stripped")
-        stripped = left_out and Stripped(left_out["takes_others"], dict(left_out["digests"]))
+        recipe, stripped = (description.get(name) for name in ("weights", "stripped"))
+        recipe = recipe and Recipe.from_json(recipe)
+        stripped = stripped and StrippedWeights.from_json(stripped)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -206,7 +196,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             description["name"],
             description["converted_by"],
             gpu,
-            description.get("weights"),
+            recipe,
             compatible,
             tuple(description.get("compute_capabilities", ())),
             collectives,
