@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(name: str, valid_names: Iterable[str], otherwise: str) -> str:
     """Returns the question that ends a message about an unknown name, or ``otherwise`` if no known one is close."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
+    close = difflib.get_close_matches(name, sorted(valid_names), n=1)
     return f"Did you mean {close[0]!r}?" if close else otherwise
 
 

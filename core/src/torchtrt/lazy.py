@@ -20,20 +20,20 @@ def lazy_names(
         namespace: The package's ``globals()``.
         modules: For each module the names that it has.
     """
-    places = {name: module for module, names in modules.items() for name in names}
+    module_by_name = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
-        if name not in places:
+        if name not in module_by_name:
             hint = f". It is torchtrt.errors.{name}" if hasattr(errors, name) else ""
             message = f"module {namespace['__name__']!r} has no attribute {name!r}{hint}"
             raise AttributeError(message)
-        module = import_part(places[name], f"{namespace['__name__']}.{name}")
+        module = import_part(module_by_name[name], f"{namespace['__name__']}.{name}")
         # Not setdefault: the import of a module sets the package's attribute of the same name.
         namespace[name] = getattr(module, name)
         return namespace[name]
 
     def names() -> list[str]:
-        return sorted({*namespace, *places})
+        return sorted({*namespace, *module_by_name})
 
     return get, names
 

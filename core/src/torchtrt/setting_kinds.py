@@ -73,13 +73,13 @@ def _are_targets(value: Any) -> bool:
     """Returns whether a value names compute capabilities, all or the current one."""
     if value is None or value in ("all", "current"):
         return True
-    given = (value,) if isinstance(value, str) else tuple(value)
-    if given in (("all",), ("current",)):
+    targets = (value,) if isinstance(value, str) else tuple(value)
+    if targets in (("all",), ("current",)):
         return True
-    return all(isinstance(each, str) and re.fullmatch(r"\d+\.\d", each) for each in given)
+    return all(isinstance(target, str) and re.fullmatch(r"\d+\.\d", target) for target in targets)
 
 
-_LAYERS = {each.name: each for each in Capability if each.group == "layers"}
+_LAYERS = {capability.name: capability for capability in Capability if capability.group == "layers"}
 """The capabilities without which converters choose other layers, by name."""
 
 
@@ -88,8 +88,8 @@ def layers_named(value: Any) -> frozenset[Capability] | None:
     is_one = isinstance(value, (str, Capability))
     if not is_one and not isinstance(value, Iterable):
         return None
-    given = [value] if is_one else list(value)
-    names = [each.name if isinstance(each, Capability) else each for each in given]
+    layers = [value] if is_one else list(value)
+    names = [layer.name if isinstance(layer, Capability) else layer for layer in layers]
     if not all(isinstance(name, str) and name in _LAYERS for name in names):
         return None
     return frozenset(_LAYERS[name] for name in names)
@@ -112,12 +112,12 @@ _LONGEST_NAME = 4096
 
 
 def _are_patterns(value: Any) -> bool:
-    return not isinstance(value, str) and all(_is_pattern(each) for each in value)
+    return not isinstance(value, str) and all(_is_pattern(pattern) for pattern in value)
 
 
 def _are_texts(value: Any) -> bool:
     is_collection = isinstance(value, Iterable) and not isinstance(value, str)
-    return is_collection and all(isinstance(each, str) for each in value)
+    return is_collection and all(isinstance(text, str) for text in value)
 
 
 def _is_pattern(text: Any) -> bool:

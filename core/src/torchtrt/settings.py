@@ -315,8 +315,8 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
     Raises:
         SettingsError: A name is neither a setting nor an argument of these functions.
     """
-    known = {setting.name for setting in dataclasses.fields(CompilationSettings)}
-    known |= {
+    valid_names = {setting.name for setting in dataclasses.fields(CompilationSettings)}
+    valid_names |= {
         parameter.name
         for function in functions
         for parameter in inspect.signature(function).parameters.values()
@@ -324,20 +324,20 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
     }
     listing = "help(torchtrt.CompilationSettings) lists all settings."
     for name in keywords:
-        if name not in known and name != "enabled_precisions":
+        if name not in valid_names and name != "enabled_precisions":
             if name in peer_settings.ADVICE:
                 advice = f"It is a setting of Torch-TensorRT. {peer_settings.ADVICE[name]}"
             else:
-                advice = did_you_mean(name, known, listing)
+                advice = did_you_mean(name, valid_names, listing)
             raise SettingsError(f"torchtrt has no setting named {name!r}. {advice}")
 
 
 def _lowest(precisions: Any) -> torch.dtype | None:
     """Returns the dtype to lower a model to where these may be computed with."""
     allowed = {torch.float32, torch.float16, torch.bfloat16}
-    found = {precisions} if isinstance(precisions, torch.dtype) else set(precisions)
-    lower = found - {torch.float32}
-    if not found <= allowed or len(lower) > 1:
+    requested = {precisions} if isinstance(precisions, torch.dtype) else set(precisions)
+    lower = requested - {torch.float32}
+    if not requested <= allowed or len(lower) > 1:
         raise SettingsError(
             f"enabled_precisions={precisions!r} is not usable: it must be torch.float32, and torch.float16 or "
             "torch.bfloat16 beside it. Quantized models are compiled as they are."

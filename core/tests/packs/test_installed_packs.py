@@ -41,7 +41,7 @@ def chosen(op):
 
 
 json.dump({
-    "found": [info.name for info in packs.current_packs().found],
+    "found": [info.name for info in packs.current_packs().installed],
     "loaded": [loaded.info.name for loaded in packs.loaded_packs()],
     "disabled": dict(packs.current_packs().disabled),
     "problems": [[p.pack, p.code, p.distribution, p.version, p.location, p.what, p.hint] for p in packs.problems()],

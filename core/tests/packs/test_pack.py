@@ -342,7 +342,7 @@ def test_a_pack_can_be_added_by_a_program() -> None:
         add_pack(pack, PackInfo("zz_added", "zz-added", "2.0"))
         names = [loaded.info.name for loaded in current_packs().loaded]
         assert names[-2:] == ["zz_added", "local"]
-        assert "zz_added" in [info.name for info in current_packs().found]
+        assert "zz_added" in [info.name for info in current_packs().installed]
 
         assert torch.ops.aten.geqrf.default not in DYNAMO_CONVERTERS
         pack.add(torch.ops.aten.geqrf.default, lambda ctx, target, args, kwargs, name: None)

@@ -34,7 +34,7 @@ def build_registry(*packs: ConverterPack, preferred: Sequence[str] = ()) -> Conv
     """Returns a registry over packs, whatever order they are given in."""
     loaded = sorted(map(load, packs), key=lambda entry: entry.info.order)
     found = tuple(entry.info for entry in loaded if entry.info.name != LOCAL)
-    result = PackSet(found=found, loaded=tuple(loaded), preferred=tuple(preferred))
+    result = PackSet(installed=found, loaded=tuple(loaded), preferred=tuple(preferred))
     return ConverterRegistry(lambda: result)
 
 

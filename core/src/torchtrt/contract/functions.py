@@ -131,7 +131,7 @@ def _keywords_of_signature(signature: inspect.Signature) -> Keywords:
         parameter for parameter in parameters if parameter.default is inspect.Parameter.empty
     ]
     return Keywords(
-        required=tuple(each.name for each in required if each not in rest),
+        required=tuple(parameter.name for parameter in required if parameter not in rest),
         optional=tuple(parameter.name for parameter in parameters if parameter not in required),
         takes_rest=bool(rest),
     )

@@ -108,8 +108,8 @@ class ConversionContext:
         if tensor.dtype is torch.bool:
             # Boolean weights are undocumented on some versions: an integer constant and a cast are safe on all.
             return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
-        given = tuple(tensor.shape) if shape is None else shape
-        constant: NetworkTensor = self.net.add_constant(given, self.weights(tensor)).get_output(0)
+        sizes = tuple(tensor.shape) if shape is None else shape
+        constant: NetworkTensor = self.net.add_constant(sizes, self.weights(tensor)).get_output(0)
         return constant
 
     def weights(self, tensor: torch.Tensor) -> Any:
@@ -142,8 +142,9 @@ class ConversionContext:
 
     def names_of(self, dtype: torch.dtype) -> set[str]:
         """Returns the names of the network tensors that have a dtype in PyTorch."""
-        known = self._values.items()
-        return {name for name, value in known if getattr(value, "dtype", None) is dtype}
+        return {
+            name for name, value in self._values.items() if getattr(value, "dtype", None) is dtype
+        }
 
     def dtype_of(self, tensor: NetworkTensor) -> torch.dtype:
         """Returns the dtype of a network tensor inside the network, as PyTorch names it."""
@@ -155,8 +156,8 @@ class ConversionContext:
         value = self.known_value(tensor)
         if isinstance(value, torch.Tensor) and value.dim() == len(shape):
             return tuple(
-                known if size is None else size
-                for size, known in zip(shape, value.shape, strict=True)
+                symbolic_size if size is None else size
+                for size, symbolic_size in zip(shape, value.shape, strict=True)
             )
         return shape
 

@@ -214,8 +214,8 @@ def _remember(context: ConversionContext, result: Any, value: Any) -> None:
     if is_network_tensor(result):
         context.set_known_value(result, value)
     elif isinstance(result, (list, tuple)) and isinstance(value, (list, tuple)):
-        for tensor, known in zip(result, value, strict=False):
-            _remember(context, tensor, known)
+        for tensor, tensor_value in zip(result, value, strict=False):
+            _remember(context, tensor, tensor_value)
 
 
 def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> str:
@@ -229,8 +229,8 @@ def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> s
         lines.append(f"  inputs     {_describe_inputs(node)}")
     if line := model_line(node):
         lines.append(f"  model      {line}")
-    if place := raised_at(error, candidate.qualified_function):
-        lines.append(f"  raised at  {place}")
+    if location := raised_at(error, candidate.qualified_function):
+        lines.append(f"  raised at  {location}")
     last = (
         "report this to the pack's authors" if candidate.pack.distribution else "mend the converter"
     )

@@ -123,8 +123,9 @@ class CheckedNetwork:
         for update in self._cache_updates:
             cache = update.get_input(0).name
             for layer in self.raw:
-                places = range(layer.num_inputs)
-                read = [layer.get_input(place) for place in places if layer.name != update.name]
+                if layer.name == update.name:
+                    continue
+                read = [layer.get_input(index) for index in range(layer.num_inputs)]
                 if any(tensor is not None and tensor.name == cache for tensor in read):
                     return (
                         f"the layer {update.name} writes into its cache while the engine runs, and the layer "

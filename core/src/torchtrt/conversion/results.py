@@ -40,13 +40,13 @@ def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
 
 def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: Any) -> None:
     if not isinstance(result, (tuple, list)) or len(result) != len(expected):
-        found = f"{len(result)} results" if isinstance(result, (tuple, list)) else _kind(result)
-        message = f"the converter returned {found}, and PyTorch returns {len(expected)} results"
+        returned = f"{len(result)} results" if isinstance(result, (tuple, list)) else _kind(result)
+        message = f"the converter returned {returned}, and PyTorch returns {len(expected)} results"
         raise ConversionError(message)
     read = {user.args[1] for user in node.users if len(user.args) > 1}
-    for index, (one, known) in enumerate(zip(result, expected, strict=True)):
-        if isinstance(known, torch.Tensor) and (one is not None or index in read):
-            _check_tensor(ctx, f"result {index}", one, known)
+    for index, (output, expected_output) in enumerate(zip(result, expected, strict=True)):
+        if isinstance(expected_output, torch.Tensor) and (output is not None or index in read):
+            _check_tensor(ctx, f"result {index}", output, expected_output)
 
 
 def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: torch.Tensor) -> None:

@@ -281,8 +281,8 @@ def evaluate(size: Any, value_of: Callable[[Any], Any]) -> Any:
     match size:
         case int():
             return size
-        case ["symbol", place]:
-            return value_of(place)
+        case ["symbol", key]:
+            return value_of(key)
         case ["bool" | "float", value]:
             return value
         case ["rational", numerator, denominator]:

@@ -33,11 +33,13 @@ def _size_classes(names: tuple[str, ...]) -> dict[str, Any]:
     from torch.utils._sympy import functions
 
     homes = (functions, sympy)
-    found = {
+    classes = {
         name: next((getattr(home, name) for home in homes if hasattr(home, name)), None)
         for name in names
     }
-    return {name: each for name, each in found.items() if each} | {"ExprCondPair": ExprCondPair}
+    return {name: size_class for name, size_class in classes.items() if size_class} | {
+        "ExprCondPair": ExprCondPair
+    }
 
 
 @functools.cache
@@ -65,8 +67,8 @@ def expression_of(data: Any, symbol: Callable[[Any], Any], names: tuple[str, ...
     match data:
         case int():
             return sympy.Integer(data)
-        case ["symbol", place]:
-            return symbol(place)
+        case ["symbol", key]:
+            return symbol(key)
         case ["bool" | "float", value]:
             return sympy.sympify(value)
         case ["rational", numerator, denominator]:

@@ -32,7 +32,7 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Returns whether a write to one of two tensors can change the other."""
     if first.layout is not torch.strided or second.layout is not torch.strided:
         return first is second
-    if any(each._is_zerotensor() or not each.numel() for each in (first, second)):
+    if any(tensor._is_zerotensor() or not tensor.numel() for tensor in (first, second)):
         return False  # it has no memory
     if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
         return False

@@ -122,8 +122,12 @@ def inner_graphs(node: Node) -> list[GraphModule]:
 def model_line(node: Node) -> str:
     """Returns the innermost line of the model's source that made ``node``, or an empty string."""
     lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
-    places = [index for index, line in enumerate(lines) if line.lstrip().startswith('File "')]
-    files = [index for index in places if '"<eval_with_key>' not in lines[index]]  # FX's own code
+    frame_indices = [
+        index for index, line in enumerate(lines) if line.lstrip().startswith('File "')
+    ]
+    files = [
+        index for index in frame_indices if '"<eval_with_key>' not in lines[index]
+    ]  # FX's own code
     return " ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""
 
 

@@ -55,9 +55,9 @@ class Selection:
             return f"not listed in {ONLY}"
         return None
 
-    def unknown_names(self, known: Iterable[str]) -> Iterator[Problem]:
+    def unknown_names(self, pack_names: Iterable[str]) -> Iterator[Problem]:
         """Yields a problem for every name that is no pack's, with the closest name that is."""
-        candidates = sorted({*known, LOCAL})
+        candidates = sorted({*pack_names, LOCAL})
         for variable, names in (
             (ONLY, sorted(self.only or ())),
             (DISABLE, sorted(self.disabled)),
@@ -105,13 +105,13 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
     """Yields a problem for each variable that looks like one of ours and is none, with the closest name that is."""
-    known = {_in_order(name): name for name in sorted(_KNOWN)}
+    name_by_sorted_words = {_in_order(name): name for name in sorted(_KNOWN)}
     for name in sorted(environ):
         if name.startswith(_PREFIX) and name not in _KNOWN:
-            close = difflib.get_close_matches(_in_order(name), known, n=1)
+            close = difflib.get_close_matches(_in_order(name), name_by_sorted_words, n=1)
             shown = name if name.isprintable() else repr(name)
-            all_of_them = f"The variables are {', '.join(known.values())}."
-            hint = f"Did you mean {known[close[0]]}?" if close else all_of_them
+            all_of_them = f"The variables are {', '.join(name_by_sorted_words.values())}."
+            hint = f"Did you mean {name_by_sorted_words[close[0]]}?" if close else all_of_them
             what = f"the environment variable {shown} has no effect, because torchtrt has none of this name"
             yield Problem(what, hint, "unknown-variable")
 

@@ -19,34 +19,38 @@ _imported: dict[InstalledExtension, ModuleType | Problem] = {}
 
 def installed(group: EntryPointGroup) -> dict[str, InstalledExtension]:
     """Returns the installed extensions of an entry-point group by name, disabled ones included."""
-    return {found.info.name: found for found in current_packs().others if found.info.group is group}
+    return {
+        extension.info.name: extension
+        for extension in current_packs().others
+        if extension.info.group is group
+    }
 
 
-def module_of(found: InstalledExtension) -> ModuleType | str:
+def module_of(extension: InstalledExtension) -> ModuleType | str:
     """Returns the module that an extension's entry point names, or why it is not in use: it is disabled, or broken.
 
     It is imported once; a failure is recorded as a problem.
     """
-    if reason := current_packs().disabled.get(found.info.name):
+    if reason := current_packs().disabled.get(extension.info.name):
         return reason
-    outcome = _import(found)
+    outcome = _import(extension)
     return outcome.what if isinstance(outcome, Problem) else outcome
 
 
-def _import(found: InstalledExtension) -> ModuleType | Problem:
+def _import(extension: InstalledExtension) -> ModuleType | Problem:
     """Returns the module of an installed extension, or why it cannot be imported. It is tried once."""
     with _lock:
-        if found not in _imported:
+        if extension not in _imported:
             try:
                 with output_as_errors():
-                    _imported[found] = importlib.import_module(found.module)
+                    _imported[extension] = importlib.import_module(extension.module)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and whatever else it may raise
-                hint = f"Repair or update {found.info.distribution}."
+                hint = f"Repair or update {extension.info.distribution}."
                 problem = Problem(
                     describe(error), hint, "import-failed", traceback=traceback.format_exc()
-                ).about(found.info)
-                _imported[found] = problem
+                ).about(extension.info)
+                _imported[extension] = problem
                 record(problem)
-        return _imported[found]
+        return _imported[extension]

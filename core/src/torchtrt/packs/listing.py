@@ -58,7 +58,7 @@ def list_packs(packs: PackSet, problems: Sequence[Problem]) -> tuple[PackRow, ..
     loaded = {entry.info.name: entry for entry in packs.loaded}
     rows = [
         _used_row(loaded[info.name]) if info.name in loaded else _unused_row(info, packs, problems)
-        for info in packs.found
+        for info in packs.installed
     ]
     local = loaded.get(LOCAL)
     if local is not None and (local.pack.converters or local.pack.decompositions):

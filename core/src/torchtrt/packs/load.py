@@ -56,7 +56,7 @@ class PackSet:
     """The packs of this process, as of one moment.
 
     Attributes:
-        found: Every installed pack, in pack order, whether in use or not.
+        installed: Every installed pack, in pack order, whether in use or not.
         loaded: The packs in use, in pack order. ``local`` is the last.
         disabled: For each pack that is not to be loaded, the reason.
         preferred: Names of the packs whose converters are tried first, in this order.
@@ -65,7 +65,7 @@ class PackSet:
         others: The extensions of the other entry-point groups: implementations of TensorRT and front ends.
     """
 
-    found: tuple[PackInfo, ...] = ()
+    installed: tuple[PackInfo, ...] = ()
     loaded: tuple[LoadedPack, ...] = ()
     disabled: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     preferred: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ def load(
                 raise PackError(str(problem)) from refusal.__cause__
             problems.append(problem)
     packs = PackSet(
-        found=tuple(extension.info for extension in scan.packs),
+        installed=tuple(extension.info for extension in scan.packs),
         others=scan.others,
         loaded=(*loaded, LoadedPack(LOCAL_INFO, local)),
         disabled=_disabled(scan, selection),
@@ -151,9 +151,9 @@ def _problems_before_loading(scan: Scan, selection: Selection) -> Iterator[Probl
     for problem in scan.problems:
         if not _names_of(problem) & selection.disabled:
             yield problem
-    known = {extension.info.name for extension in (*scan.packs, *scan.others)}
-    known.update(*map(_names_of, scan.problems))
-    yield from selection.unknown_names(known)
+    pack_names = {extension.info.name for extension in (*scan.packs, *scan.others)}
+    pack_names.update(*map(_names_of, scan.problems))
+    yield from selection.unknown_names(pack_names)
 
 
 def _names_of(problem: Problem) -> set[str]:

@@ -26,12 +26,12 @@ def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
             for the op.
     """
     packs = current_packs()
-    known = [LOCAL, *(info.name for info in packs.found)]
+    pack_names = [LOCAL, *(info.name for info in packs.installed)]
     settings = CompilationSettings.from_keywords(**keywords)
     preferences = {op: normalize(name) for op, name in settings.converter_preferences.items()}
     for name in preferences.values():
-        if name not in known:
-            hint = did_you_mean(name, known, f"Installed packs: {', '.join(known)}.")
+        if name not in pack_names:
+            hint = did_you_mean(name, pack_names, f"Installed packs: {', '.join(pack_names)}.")
             raise SettingsError(
                 f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
             )
@@ -50,7 +50,7 @@ def preferred_by_environment() -> dict[Target, str]:
 
 def preferences_of(packs: PackSet) -> dict[Target, str]:
     """Returns the packs that the environment prefers for single ops. One that cannot be preferred is a problem."""
-    found: dict[Target, str] = {}
+    preferences: dict[Target, str] = {}
     for op, name in packs.preferred_for:
         try:
             reason = _why_not_preferred(packs, op, name)
@@ -59,18 +59,20 @@ def preferences_of(packs: PackSet) -> dict[Target, str]:
         if reason:
             record(Problem(f"{PREFER}: {reason}", code="unknown-value"))
         else:
-            found |= dict.fromkeys(parse_targets(op), name)
-    return found
+            preferences |= dict.fromkeys(parse_targets(op), name)
+    return preferences
 
 
 def _why_not_preferred(packs: PackSet, op: TargetSpec, name: str) -> str | None:
     """Returns why a pack cannot be preferred for an op, or ``None``."""
-    loaded = next((each.pack for each in packs.loaded if each.info.name == name), None)
+    loaded = next(
+        (loaded_pack.pack for loaded_pack in packs.loaded if loaded_pack.info.name == name), None
+    )
     if loaded is None:
         return f"the pack {name!r} is not in use. Run `torchtrt packs` to see why."
     wanted = set(map(qualified_name, parse_targets(op)))
     has = (converter.target for converter in loaded.converters)
-    if wanted & {each if isinstance(each, str) else qualified_name(each) for each in has}:
+    if wanted & {target if isinstance(target, str) else qualified_name(target) for target in has}:
         return None
     named = op if isinstance(op, str) else qualified_name(op)
     return f"the pack {name!r} has no converter for {named}. Name one that `torchtrt converters {named}` lists."

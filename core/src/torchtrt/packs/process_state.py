@@ -99,8 +99,8 @@ def _change(before: object, after: object) -> str:
     if isinstance(before, dict) and isinstance(after, dict):
         before, after = list(before.items()), list(after.items())
     if isinstance(before, list) and isinstance(after, list):
-        new = [each for each in after if each not in before]
-        gone = [each for each in before if each not in after]
+        new = [value for value in after if value not in before]
+        gone = [value for value in before if value not in after]
         if new or gone:
             parts = (f"without {gone!r}" if gone else "", f"given {new!r}" if new else "")
             return "changed: " + ", ".join(filter(None, parts))

@@ -83,13 +83,13 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         distributions = cast(
             "Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions()
         )
-    found: list[InstalledExtension] = []
+    candidates: list[InstalledExtension] = []
     problems: list[Problem] = []
     first_party: set[str] = set()
     try:
         for distribution in distributions:
             try:
-                _read(distribution, found, problems)
+                _read(distribution, candidates, problems)
                 if _canonical(_folder(distribution).partition("-")[0]) == ALL:
                     first_party |= _required(distribution)
             except Exception as error:
@@ -100,7 +100,7 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         hint = "Some packs may be missing. Look at the finders in sys.meta_path."
         problems.append(Problem(what, hint, "scan-failed", traceback=traceback.format_exc()))
     extensions = [
-        _ranked(extension, first_party) for extension in _without_duplicates(found, problems)
+        _ranked(extension, first_party) for extension in _without_duplicates(candidates, problems)
     ]
     extensions.sort(
         key=lambda extension: (ENTRY_POINT_GROUPS.index(extension.info.group), extension.info.order)
@@ -135,16 +135,16 @@ def _folder(distribution: importlib_metadata.Distribution) -> str:
 
 def _read(
     distribution: importlib_metadata.Distribution,
-    found: list[InstalledExtension],
+    extensions: list[InstalledExtension],
     problems: list[Problem],
 ) -> None:
-    """Adds the entry points of a distribution to ``found``, and what is wrong with them to ``problems``."""
+    """Adds the entry points of a distribution to ``extensions``, and what is wrong with them to ``problems``."""
     is_pack = _folder(distribution).lower().startswith(PACKS.package_name(""))
     try:
         text = distribution.read_text("entry_points.txt")
     except UnicodeDecodeError as error:
-        known = (group.encode() in error.object.replace(b"\0", b"") for group in _GROUPS)
-        if not (is_pack or any(known)):
+        raw = error.object.replace(b"\0", b"")
+        if not (is_pack or any(group.encode() in raw for group in _GROUPS)):
             return  # It is broken, but it is none of ours.
         raise
     text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
@@ -161,7 +161,7 @@ def _read(
         info = PackInfo(pack_name, *_identity(distribution), group=group)
         module, _, object_name = value.partition(":")
         if (wrong := _misnamed(info, value)) is None:
-            found.append(InstalledExtension(info, module, object_name))
+            extensions.append(InstalledExtension(info, module, object_name))
         else:
             problems.append(wrong.about(info))
 
@@ -247,13 +247,13 @@ def _unreadable(distribution: importlib_metadata.Distribution, error: Exception)
 
 
 def _without_duplicates(
-    found: list[InstalledExtension], problems: list[Problem]
+    extensions: list[InstalledExtension], problems: list[Problem]
 ) -> list[InstalledExtension]:
     """Returns one extension of each group and name: the one that Python would import, and of two versions the newer."""
-    places = list(dict.fromkeys(pack.info.location for pack in found))
-    order = {location: position for position, location in enumerate(places)}
+    locations = list(dict.fromkeys(pack.info.location for pack in extensions))
+    order = {location: position for position, location in enumerate(locations)}
     kept: dict[tuple[str, str], InstalledExtension] = {}
-    by_name = sorted(found, key=lambda pack: _version(pack.info.version), reverse=True)
+    by_name = sorted(extensions, key=lambda pack: _version(pack.info.version), reverse=True)
     for pack in sorted(by_name, key=lambda pack: order[pack.info.location]):
         first = kept.setdefault((pack.info.group.name, pack.info.name), pack)
         # An editable install may be seen twice, as itself and as the egg-info folder beside its sources.

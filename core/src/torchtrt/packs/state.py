@@ -109,10 +109,12 @@ def add_pack(pack: ConverterPack, info: PackInfo) -> None:
         others = [loaded for loaded in packs.loaded if loaded.pack is not pack]
         if pack.name != info.name or info.name in (loaded.info.name for loaded in others):
             raise PackError(f"A pack cannot be added as {info.name!r}: that is another one's name.")
-        loaded = sorted((*others, LoadedPack(info, pack)), key=lambda each: each.info.order)
-        known = [each for each in packs.found if each.name != info.name]
-        found = sorted((*known, info), key=lambda each: each.order)
-        _state.packs = dataclasses.replace(packs, loaded=tuple(loaded), found=tuple(found))
+        loaded = sorted(
+            (*others, LoadedPack(info, pack)), key=lambda loaded_pack: loaded_pack.info.order
+        )
+        remaining = [pack_info for pack_info in packs.installed if pack_info.name != info.name]
+        installed = sorted((*remaining, info), key=lambda pack_info: pack_info.order)
+        _state.packs = dataclasses.replace(packs, loaded=tuple(loaded), installed=tuple(installed))
 
 
 def current_packs() -> PackSet:
@@ -150,8 +152,9 @@ def record(problem: Problem) -> None:
     """
     with _state.lock:
         if any(
-            (known.code, known.pack, known.what) == (problem.code, problem.pack, problem.what)
-            for known in _state.problems
+            (recorded.code, recorded.pack, recorded.what)
+            == (problem.code, problem.pack, problem.what)
+            for recorded in _state.problems
         ):
             return
         _state.problems.append(problem)

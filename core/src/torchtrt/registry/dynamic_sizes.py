@@ -13,7 +13,9 @@ _SYMBOLIC_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 def has_symbolic_dimensions(node: Node) -> bool:
     """Returns whether the node's result or an input, however nested, has a symbolic size or is a symbolic number."""
     # all_input_nodes has the nodes inside nested lists, dicts and slices too.
-    return any(_is_symbolic(each.meta.get("val")) for each in (node, *node.all_input_nodes))
+    return any(
+        _is_symbolic(graph_node.meta.get("val")) for graph_node in (node, *node.all_input_nodes)
+    )
 
 
 def _is_symbolic(value: Any) -> bool:

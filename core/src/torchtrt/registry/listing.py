@@ -200,10 +200,10 @@ def _by_name(entries: Mapping[Target, Sequence[Entry]]) -> list[tuple[str, Seque
 
 
 def _entry_lines(
-    place: int, entry: Candidate | DecompositionCandidate, notes: Iterable[str]
+    position: int, entry: Candidate | DecompositionCandidate, notes: Iterable[str]
 ) -> Iterator[str]:
     yield from _wrapped(
-        "  ", f"{place + 1}. {entry.priority.name} {entry.pack.name} ({entry.pack.origin})"
+        "  ", f"{position + 1}. {entry.priority.name} {entry.pack.name} ({entry.pack.origin})"
     )
     yield f"     {entry.qualified_function}"
     yield from _wrapped("     ", ", ".join(notes))

@@ -241,7 +241,9 @@ class ConverterRegistry:
     def get_converter_support_info(self) -> dict[str, dict[str, int]]:
         """Returns for each op, by qualified name, how many converters each pack has for it."""
         table = self._current_table()
-        named = {qualified_name(target): found for target, found in table.candidates.items()}
+        named = {
+            qualified_name(target): candidates for target, candidates in table.candidates.items()
+        }
         return {name: _count_by_pack(named[name]) for name in sorted(named)}
 
     def list_ops(self) -> tuple[OpRow, ...]:

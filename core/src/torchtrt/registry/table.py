@@ -125,8 +125,10 @@ class Table:
         if (unusable := self._unusable.get(in_use)) is None:
             with disabling(lacked):
                 entries = (candidate for group in self.candidates.values() for candidate in group)
-                found = ((candidate, _unlike_tensorrt(candidate)) for candidate in entries)
-                unusable = {candidate: reason for candidate, reason in found if reason is not None}
+                verdicts = ((candidate, _unlike_tensorrt(candidate)) for candidate in entries)
+                unusable = {
+                    candidate: reason for candidate, reason in verdicts if reason is not None
+                }
             self._unusable[in_use] = unusable
         return unusable
 

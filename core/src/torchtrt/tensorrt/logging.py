@@ -69,7 +69,9 @@ def unclaimed_errors() -> str:
         left = list(ErrorLog._unclaimed)
         log.errors = [message for thread, message in left if thread == log._thread]
         ErrorLog._unclaimed.clear()
-        ErrorLog._unclaimed.extend(each for each in left if each[0] != log._thread)
+        ErrorLog._unclaimed.extend(
+            (thread, message) for thread, message in left if thread != log._thread
+        )
     return log.text()
 
 

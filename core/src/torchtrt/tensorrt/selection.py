@@ -118,13 +118,13 @@ def _automatic() -> str:
     """
     import torch
 
-    known = installed(TENSORRTS)
-    names = sorted(known)
+    extensions = installed(TENSORRTS)
+    names = sorted(extensions)
     if torch.cuda.is_available():
         if importlib.util.find_spec("tensorrt") is not None:
             return "real"
         gpu = torch.device("cuda", torch.cuda.current_device())
-        names.sort(key=lambda name: not _is_for(module_of(known[name]), gpu))
+        names.sort(key=lambda name: not _is_for(module_of(extensions[name]), gpu))
     return next(iter(names), "reference")
 
 
@@ -142,10 +142,10 @@ def _load_installed(name: str, wanted_version: str) -> Any:
     Raises:
         TensorRTUnavailableError: There is none of this name or version, or it cannot be imported.
     """
-    known = installed(TENSORRTS)
-    if name not in known:
-        options = ", ".join(repr(option) for option in ("auto", "real", *sorted(known)))
-        if "reference" in known:
+    extensions = installed(TENSORRTS)
+    if name not in extensions:
+        options = ", ".join(repr(option) for option in ("auto", "real", *sorted(extensions)))
+        if "reference" in extensions:
             advice = "A version follows an @, such as 'reference@10.16.1'."
         else:
             advice = "`pip install torchtrt-reference` brings one that runs anywhere."
@@ -153,10 +153,10 @@ def _load_installed(name: str, wanted_version: str) -> Any:
             f"No TensorRT named {name!r} is installed. {ENVIRONMENT_VARIABLE} and use_tensorrt(...) take {options}. "
             f"{advice}"
         )
-    found = known[name]
-    module = module_of(found)
+    extension = extensions[name]
+    module = module_of(extension)
     if isinstance(module, str):
-        message = f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
+        message = f"The TensorRT {name!r} ({extension.info.origin}) cannot be used: {module}."
         raise TensorRTUnavailableError(message)
     versions = tuple(module.VERSIONS)
     if wanted_version and versions and wanted_version not in versions:

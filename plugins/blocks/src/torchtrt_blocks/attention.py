@@ -117,7 +117,7 @@ def attention(
     result_dtype = ctx.dtype_of(query)
     is_wide = matmul.is_summed_wide(ctx, query, key)
     if is_wide:
-        query, key = (types.cast(ctx, each, torch.float32) for each in (query, key))
+        query, key = (types.cast(ctx, operand, torch.float32) for operand in (query, key))
     has_mask = is_causal or mask is not None
     by_heads = has_mask and _is_slow_with_mask(ctx, query, key, value)
     dtype = ctx.dtype_of(query)

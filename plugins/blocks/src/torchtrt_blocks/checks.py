@@ -139,7 +139,7 @@ def sizes_known_before_data(node: Node) -> str | None:
     if not symbolic or supports(Capability.SIZES_FROM_DATA):
         return None
     sizes: Iterable[int | torch.SymInt] = itertools.chain.from_iterable(
-        each.shape for each in symbolic
+        tensor.shape for tensor in symbolic
     )
     for size in sizes:
         if not isinstance(size, int) and not is_backed(size):

@@ -192,7 +192,7 @@ def triangle(
     return elementwise.select(ctx, mask, tensor, 0, dtype)
 
 
-def places(
+def indices_along(
     ctx: ConversionContext, tensor: NetworkTensor, dim: int, dtype: torch.dtype
 ) -> NetworkTensor:
     """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it.

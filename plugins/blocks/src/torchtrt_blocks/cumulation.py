@@ -70,13 +70,13 @@ def _by_doubling_up_to(
 ) -> NetworkTensor:
     """As ``_by_doubling``, for a size of at most ``most``: the first elements are combined with any, and kept."""
     dtype, step = ctx.dtype_of(tensor), 1
-    places = creation.places(ctx, tensor, dim, torch.int32)
+    positions = creation.indices_along(ctx, tensor, dim, torch.int32)
     while step < most:
-        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, places), step, torch.int32)
+        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, positions), step, torch.int32)
         moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
         earlier = add(ctx, "gather", tensor, moved, dim)
         merged = merging.merge(ctx, kind, tensor, earlier)
-        is_later = elementwise.compare(ctx, "gt", places, step - 1)
+        is_later = elementwise.compare(ctx, "gt", positions, step - 1)
         tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
         step *= 2
     return tensor
@@ -120,10 +120,10 @@ def extremes(
     """
     dim %= len(tensor.shape)
     best = cumulate(ctx, kind, tensor, dim, size)
-    found = elementwise.combine(ctx, "EQUAL", tensor, best)
+    is_extreme = elementwise.combine(ctx, "EQUAL", tensor, best)
     if ctx.dtype_of(tensor).is_floating_point:
         nan = unary.is_nan(ctx, tensor)
-        found = elementwise.combine(ctx, "OR", found, nan)
-    places = creation.places(ctx, tensor, dim, torch.int32)
-    marked = elementwise.select(ctx, found, places, 0, torch.int32)
+        is_extreme = elementwise.combine(ctx, "OR", is_extreme, nan)
+    positions = creation.indices_along(ctx, tensor, dim, torch.int32)
+    marked = elementwise.select(ctx, is_extreme, positions, 0, torch.int32)
     return best, cumulate(ctx, "MAX", marked, dim, size)

@@ -307,7 +307,9 @@ class Formula:
             dtype: The dtype of the result; by default that of the first formula of the two.
         """
         if dtype is None:
-            dtype = next(each.dtype for each in (chosen, other) if isinstance(each, Formula))
+            dtype = next(
+                operand.dtype for operand in (chosen, other) if isinstance(operand, Formula)
+            )
         values = (_value(chosen), _value(other))
         result = elementwise.select(self.ctx, self.tensor, *values, dtype)
         return Formula._of(self.ctx, result, dtype)

@@ -95,8 +95,8 @@ def scatter_source(
         number = types.operand(ctx, 0 if value is None else value, dtype, rank)
         return shape.expand(ctx, number, extents)
     updates = types.operand(ctx, source, dtype, rank)
-    wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(updates)
-    if all(sizes.same(*pair) for pair in zip(wanted, given, strict=True)):
+    wanted, update_sizes = ctx.symbolic_shape(index), ctx.symbolic_shape(updates)
+    if all(sizes.same(*pair) for pair in zip(wanted, update_sizes, strict=True)):
         return updates
     return shape.slice_by(ctx, updates, [0] * rank, extents, [1] * rank)
 
@@ -112,8 +112,8 @@ def scatter_rows(
         indices: An integer network tensor of shape ``(count,)``.
         updates: A network tensor of the same dtype, of shape ``(count, *row)``.
     """
-    places = shape.unsqueeze(ctx, indices, [len(indices.shape)])
-    return add(ctx, "scatter", tensor, places, updates, trt.ScatterMode.ND)
+    row_indices = shape.unsqueeze(ctx, indices, [len(indices.shape)])
+    return add(ctx, "scatter", tensor, row_indices, updates, trt.ScatterMode.ND)
 
 
 def from_start(
@@ -144,15 +144,15 @@ class Merged:
         tensor: The network tensor.
         index: One index into its first dimension: an int32 network tensor.
         outline: The sizes before, the indexed dimensions first.
-        order: The original dimension at each of those places.
-        place: How many other dimensions stand before the index' dimensions in NumPy's result.
+        order: The original dimension at each of those positions.
+        result_dim: How many other dimensions stand before the index' dimensions in NumPy's result.
     """
 
     tensor: NetworkTensor
     index: NetworkTensor
     outline: list[int | Deferred]
     order: list[int]
-    place: int
+    result_dim: int
 
 
 def merge_indexed(
@@ -185,12 +185,12 @@ def merge_indexed(
     return Merged(moved, flat, outline, order, dims[0] if adjacent else 0)
 
 
-def _index_last(index_rank: int, others: int, place: int) -> list[int]:
-    """Returns the order that moves an index' dimensions from the front to behind ``place`` others."""
+def _index_last(index_rank: int, others: int, result_dim: int) -> list[int]:
+    """Returns the order that moves an index' dimensions from the front to behind ``result_dim`` others."""
     return [
-        *range(index_rank, index_rank + place),
+        *range(index_rank, index_rank + result_dim),
         *range(index_rank),
-        *range(index_rank + place, index_rank + others),
+        *range(index_rank + result_dim, index_rank + others),
     ]
 
 
@@ -210,14 +210,16 @@ def index_by(
     if len(used) == 1:
         ((dim, index),) = used
         length = sizes.size_of(ctx, tensor, dim)
-        place = from_start(ctx, index, length, types.rank_of(index))
-        return gather(ctx, tensor, place, dim)
+        positions = from_start(ctx, index, length, types.rank_of(index))
+        return gather(ctx, tensor, positions, dim)
     merged = merge_indexed(ctx, tensor, indices)
-    if merged.place == 0:
+    if merged.result_dim == 0:
         return gather(ctx, merged.tensor, merged.index, 0)
     chosen = gather(ctx, merged.tensor, merged.index, 0)
     others = len(merged.tensor.shape) - 1
-    return shape.permute(ctx, chosen, _index_last(len(merged.index.shape), others, merged.place))
+    return shape.permute(
+        ctx, chosen, _index_last(len(merged.index.shape), others, merged.result_dim)
+    )
 
 
 def _flat_index(

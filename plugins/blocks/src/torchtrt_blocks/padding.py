@@ -94,15 +94,15 @@ def _pad_by_choosing(
         length = extents[dim]
         filling = creation.full(ctx, value, [*extents[:dim], 1, *extents[dim + 1 :]], dtype)
         joined = slicing.concatenate(ctx, [tensor, filling], dim)
-        places = creation.arange(ctx, 0, size, 1, sizes.symbol_of(ctx, size), torch.int32)
-        places = elementwise.arithmetic(ctx, "SUB", places, low, torch.int32)
+        positions = creation.arange(ctx, 0, size, 1, sizes.symbol_of(ctx, size), torch.int32)
+        positions = elementwise.arithmetic(ctx, "SUB", positions, low, torch.int32)
         inside = elementwise.logical(
             ctx,
             "AND",
-            elementwise.compare(ctx, "ge", places, 0),
-            elementwise.compare(ctx, "lt", places, length),
+            elementwise.compare(ctx, "ge", positions, 0),
+            elementwise.compare(ctx, "lt", positions, length),
         )
-        chosen = elementwise.select(ctx, inside, places, length, torch.int32)
+        chosen = elementwise.select(ctx, inside, positions, length, torch.int32)
         tensor = add(ctx, "gather", joined, chosen, dim)
     return tensor
 

@@ -28,7 +28,7 @@ def power(
         exponent: Likewise; the two broadcast.
         dtype: The floating-point dtype to compute in.
     """
-    base, exponent = (_rounded(each, dtype) for each in (base, exponent))
+    base, exponent = (_rounded(operand, dtype) for operand in (base, exponent))
     if _is_finite_and_not_zero(exponent) or _is_positive_and_not_one(base):
         return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
     x, y = (Formula(ctx, operand) for operand in types.operands(ctx, (base, exponent), dtype))

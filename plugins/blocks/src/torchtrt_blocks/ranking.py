@@ -52,29 +52,29 @@ def first_extreme(
     if dtype is torch.bool:
         tensor, dtype = types.cast(ctx, tensor, torch.int32), torch.int32
     if types.is_integer(dtype) and not supports(Capability.INTEGER_REDUCTION):
-        found = _found_by_halves(ctx, kind, tensor, dim)
+        is_extreme = _extremes_by_halves(ctx, kind, tensor, dim)
     else:
         best = reduction.reduce(ctx, kind, tensor, [dim], True)
-        found = elementwise.combine(ctx, "EQUAL", tensor, best)
+        is_extreme = elementwise.combine(ctx, "EQUAL", tensor, best)
     # float32 holds every index, and every TensorRT reduces it exactly.
-    places = creation.places(ctx, tensor, dim, torch.float32)
+    positions = creation.indices_along(ctx, tensor, dim, torch.float32)
     if not dtype.is_floating_point:
-        candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+        candidates = elementwise.select(ctx, is_extreme, positions, _NO_INDEX, torch.float32)
         first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
         return types.cast(ctx, first, torch.int32)
     # What is NaN comes before the best: its place counts from below 0.
-    early = elementwise.arithmetic(ctx, "SUB", places, _NO_PLACE, torch.float32)
-    candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+    early = elementwise.arithmetic(ctx, "SUB", positions, _NO_INDEX, torch.float32)
+    candidates = elementwise.select(ctx, is_extreme, positions, _NO_INDEX, torch.float32)
     number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
     candidates = elementwise.select(ctx, number, candidates, early, torch.float32)
     first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
     negative = elementwise.compare(ctx, "lt", first, 0)
-    moved = elementwise.arithmetic(ctx, "SUM", first, _NO_PLACE, torch.float32)
+    moved = elementwise.arithmetic(ctx, "SUM", first, _NO_INDEX, torch.float32)
     index = elementwise.select(ctx, negative, moved, first, torch.float32)
     return types.cast(ctx, index, torch.int32)
 
 
-def _found_by_halves(
+def _extremes_by_halves(
     ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
 ) -> NetworkTensor:
     """Returns which int32 numbers are extreme where TensorRT reduces in float32.
@@ -91,7 +91,7 @@ def _found_by_halves(
     return elementwise.combine(ctx, "EQUAL", candidates, best)
 
 
-_NO_PLACE = float(1 << 23)
+_NO_INDEX = float(1 << 23)
 """Beyond every index, and so small that float32 holds its sums with indices."""
 
 
@@ -126,15 +126,15 @@ def top_k(
     far = dim < rank - 4
     if far:
         tensor = shape.swap(ctx, tensor, dim, -1)
-    place = rank - 1 if far else dim
+    ranked_dim = rank - 1 if far else dim
     ranked = tensor
     if dtype.is_floating_point:
         ranked = _ranked(ctx, tensor, largest)
     kind = trt.TopKOperation.MAX if largest else trt.TopKOperation.MIN
-    layer = add_layer(ctx, "topk", ranked, kind, k, 1 << place)
+    layer = add_layer(ctx, "topk", ranked, kind, k, 1 << ranked_dim)
     values, indices = layer.get_output(0), layer.get_output(1)
     if dtype.is_floating_point:
-        values = indexing.gather_elements(ctx, tensor, indices, place)
+        values = indexing.gather_elements(ctx, tensor, indices, ranked_dim)
     if far:
         values = shape.swap(ctx, values, dim, -1)
         indices = shape.swap(ctx, indices, dim, -1)
@@ -234,8 +234,7 @@ def _sort_by_counting(
     equal = elementwise.combine(ctx, "EQUAL", theirs, mine)
     if dtype.is_floating_point:  # what is NaN is above all numbers
         my_number, their_number = (
-            elementwise.combine(ctx, "EQUAL", each, each)
-            for label, each in (("my", mine), ("their", theirs))
+            elementwise.combine(ctx, "EQUAL", operand, operand) for operand in (mine, theirs)
         )
         lower, upper = (my_number, their_number) if descending else (their_number, my_number)
         # The upper is none and the lower is: neither of the comparisons holds then.
@@ -253,11 +252,11 @@ def _sort_by_counting(
     number = types.cast(ctx, before, torch.int32)
     target = reduction.reduce(ctx, "SUM", number, [dim + 1], False)
     extents = sizes.sizes_of(ctx, tensor)
-    places = creation.places(ctx, tensor, dim, torch.int32)
-    places = shape.expand(ctx, places, extents)
+    positions = creation.indices_along(ctx, tensor, dim, torch.int32)
+    positions = shape.expand(ctx, positions, extents)
     return (
         indexing.scatter_elements(ctx, tensor, target, tensor, dim),
-        indexing.scatter_elements(ctx, places, target, places, dim),
+        indexing.scatter_elements(ctx, positions, target, positions, dim),
     )
 
 

@@ -125,8 +125,8 @@ def _at_once(
     total = _reduce_chosen(ctx, kind, chosen, values, dim + 1)
     if dtype.is_floating_point and kind in ("MAX", "MIN"):  # whose reductions pass over NaN
         missing = types.cast(ctx, unary.is_nan(ctx, values), dtype)
-        found = _reduce_chosen(ctx, "MAX", chosen, missing, dim + 1, 0)
-        spoiled = elementwise.compare(ctx, "gt", found, 0)
+        nan_marks = _reduce_chosen(ctx, "MAX", chosen, missing, dim + 1, 0)
+        spoiled = elementwise.compare(ctx, "gt", nan_marks, 0)
         total = elementwise.select(ctx, spoiled, math.nan, total, dtype)
     return merging.merge(ctx, kind, tensor, total)
 
@@ -135,10 +135,10 @@ def _choices(
     ctx: ConversionContext, tensor: NetworkTensor, index: NetworkTensor, dim: int
 ) -> NetworkTensor:
     """Returns whether an index names a place: a bool tensor with the places along ``dim``, the indices after it."""
-    places = creation.places(ctx, tensor, dim, ctx.dtype_of(index))
-    places = shape.unsqueeze(ctx, places, [dim + 1])
+    positions = creation.indices_along(ctx, tensor, dim, ctx.dtype_of(index))
+    positions = shape.unsqueeze(ctx, positions, [dim + 1])
     wide = shape.unsqueeze(ctx, index, [dim])
-    return elementwise.combine(ctx, "EQUAL", wide, places)
+    return elementwise.combine(ctx, "EQUAL", wide, positions)
 
 
 def _reduce_chosen(
@@ -295,9 +295,9 @@ def put(
     index, rest = merged.index, sizes.sizes_of(ctx, merged.tensor)[1:]
     rank = len(index.shape)
     rows = sizes.sizes_of(ctx, index)
-    wanted = [*rest[: merged.place], *rows, *rest[merged.place :]]
+    wanted = [*rest[: merged.result_dim], *rows, *rest[merged.result_dim :]]
     values = shape.expand(ctx, values, wanted)
-    back = [*range(merged.place, merged.place + rank)]
+    back = [*range(merged.result_dim, merged.result_dim + rank)]
     order = [*back, *(dim for dim in range(len(wanted)) if dim not in back)]
     values = shape.permute(ctx, values, order)
     if rank != 1:  # one row for each index

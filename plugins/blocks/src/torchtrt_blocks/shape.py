@@ -46,8 +46,8 @@ def reshape(
     target = [symbol_of(ctx, size) for size in sizes]
     if result is not None:
         target = [
-            known if size is None or same(size, -1) else size
-            for size, known in zip(target, result, strict=True)
+            result_size if size is None or same(size, -1) else size
+            for size, result_size in zip(target, result, strict=True)
         ]
     if len(source) == len(target) and all(map(same, source, target)):
         return tensor
@@ -61,8 +61,10 @@ def reshape(
     # A size that is computed may be 0, which must not stand for a copy: so nothing is copied.
     layer.zero_is_placeholder = False
     dims = [
-        size_math.resolve(ctx, size) if isinstance(known, int) and known == 0 else known
-        for size, known in zip(sizes, dims, strict=True)
+        size_math.resolve(ctx, size)
+        if isinstance(layer_size, int) and layer_size == 0
+        else layer_size
+        for size, layer_size in zip(sizes, dims, strict=True)
     ]
     layer.set_input(1, size_math.to_tensor(ctx, dims))
     return layer.get_output(0)
@@ -77,10 +79,10 @@ def _reshape_dims(
 ) -> list[Size]:
     """Returns what TensorRT gets for each new size: 0 for a copy, -1 for one that it infers, or the size itself."""
     dims: list[Size] = []
-    for place, (size, symbol) in enumerate(zip(sizes, target, strict=True)):
+    for dim, (size, symbol) in enumerate(zip(sizes, target, strict=True)):
         if isinstance(symbol, int) and symbol >= 0:
             dims.append(symbol)
-        elif place < len(source) and same(source[place], symbol):
+        elif dim < len(source) and same(source[dim], symbol):
             dims.append(0)
         else:
             dims.append(size_math.resolve(ctx, size))
@@ -88,12 +90,12 @@ def _reshape_dims(
     inferred = [dims.index(-1)] if -1 in dims else unknown
     if len(inferred) != 1:
         return dims
-    (place,) = inferred
-    others = [symbol for other, symbol in enumerate(target) if other != place]
-    if not any(may_be_zero(ctx, each) for each in others):
-        dims[place] = -1
+    (inferred_dim,) = inferred
+    others = [symbol for other, symbol in enumerate(target) if other != inferred_dim]
+    if not any(may_be_zero(ctx, symbol) for symbol in others):
+        dims[inferred_dim] = -1
     elif -1 in dims:  # of no elements, TensorRT infers nothing
-        dims[place] = _inferred(ctx, tensor, source, target, place, sizes)
+        dims[inferred_dim] = _inferred(ctx, tensor, source, target, inferred_dim, sizes)
     return dims
 
 
@@ -102,18 +104,18 @@ def _inferred(
     tensor: NetworkTensor,
     source: Sequence[SymbolicSize],
     target: Sequence[SymbolicSize],
-    place: int,
+    inferred_dim: int,
     sizes: Sequence[Size | Deferred],
 ) -> Size:
     """Returns the size that a reshape leaves to be inferred, of tensors without elements too."""
     rest = list(range(len(source)))
     others: list[Size] = []
     for other, symbol in enumerate(target):
-        if other == place:
+        if other == inferred_dim:
             continue
         kept = next((dim for dim in rest if same(source[dim], symbol)), None)
         if kept is None:
-            others.append(_known(ctx, symbol, sizes[other]))
+            others.append(_resolved(ctx, symbol, sizes[other]))
         else:
             rest.remove(kept)  # which may be 0, and divides both sides
     count = size_math.product(ctx, [size_math.size_of(ctx, tensor, dim) for dim in rest])
@@ -129,14 +131,14 @@ def _reshape_empty(
     """Reshapes a tensor with a size that may be zero. It infers no size, so it computes each one from the input's."""
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
-    known = [
+    resolved = [
         symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
         for index, (size, symbol) in enumerate(zip(sizes, target, strict=True))
     ]
-    if is_static(known):
-        layer.reshape_dims = tuple(known)
+    if is_static(resolved):
+        layer.reshape_dims = tuple(resolved)
     else:
-        layer.set_input(1, size_math.to_tensor(ctx, known))
+        layer.set_input(1, size_math.to_tensor(ctx, resolved))
     return layer.get_output(0)
 
 
@@ -187,22 +189,22 @@ def unsqueeze(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]
     """
     rank = len(tensor.shape)
     result_rank = rank + len(dims)
-    places = sorted(dim % result_rank for dim in dims)
-    if not places:
+    new_dims = sorted(dim % result_rank for dim in dims)
+    if not new_dims:
         return tensor
     layer = add_layer(ctx, "shuffle", tensor)
     shape = tuple(tensor.shape)
     if all(size >= 0 for size in shape):
         final = list(shape)
-        for place in places:
-            final.insert(place, 1)
+        for new_dim in new_dims:
+            final.insert(new_dim, 1)
         layer.zero_is_placeholder = False
         layer.reshape_dims = tuple(final)
         return layer.get_output(0)
-    layer.reshape_dims = (0,) * rank + (1,) * len(places)
+    layer.reshape_dims = (0,) * rank + (1,) * len(new_dims)
     kept, ones = iter(range(rank)), iter(range(rank, result_rank))
     layer.second_transpose = tuple(
-        next(ones) if index in places else next(kept) for index in range(result_rank)
+        next(ones) if index in new_dims else next(kept) for index in range(result_rank)
     )
     return layer.get_output(0)
 
@@ -266,7 +268,7 @@ def expand(
     if not any(repeated):
         return tensor
     extent = [
-        _known(ctx, new, size) if repeat else size_math.size_of(ctx, tensor, dim)
+        _resolved(ctx, new, size) if repeat else size_math.size_of(ctx, tensor, dim)
         for dim, (repeat, new, size) in enumerate(zip(repeated, target, sizes, strict=True))
     ]
     return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated])
@@ -287,7 +289,7 @@ def broadcast(ctx: ConversionContext, tensors: Sequence[NetworkTensor]) -> list[
     return [expand(ctx, tensor, extents) for tensor in tensors]
 
 
-def _known(ctx: ConversionContext, symbol: SymbolicSize, size: Size | Deferred) -> Size:
+def _resolved(ctx: ConversionContext, symbol: SymbolicSize, size: Size | Deferred) -> Size:
     return symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
 
 

@@ -38,8 +38,8 @@ def symbol_of(
         return size.symbol
     if isinstance(size, (int, torch.SymInt)):
         return size
-    known = ctx.known_value(size)
-    return known if isinstance(known, (int, torch.SymInt)) else None
+    size_value = ctx.known_value(size)
+    return size_value if isinstance(size_value, (int, torch.SymInt)) else None
 
 
 def same(first: int | torch.SymInt | None, second: int | torch.SymInt | None) -> bool:

@@ -39,13 +39,13 @@ def _places_of_masks(node: Node) -> int | None:
         if isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
     ]
     counts = [maximum_product(mask.shape) for mask in masks]
-    known = [count for count in counts if count is not None]
-    return max(known) if known and len(known) == len(counts) else None
+    finite = [count for count in counts if count is not None]
+    return max(finite) if finite and len(finite) == len(counts) else None
 
 
 def _broadcast_elements(node: Node) -> int | None:
     op = arguments_of(node)
-    shapes = [list(value_of(each).shape) for each in (op.self, op.mask)]
+    shapes = [list(value_of(argument).shape) for argument in (op.self, op.mask)]
     rank = max(map(len, shapes))
     aligned = zip(*([1] * (rank - len(shape)) + shape for shape in shapes), strict=True)
     return maximum_product([torch.sym_max(*pair) for pair in aligned])
@@ -116,7 +116,7 @@ def _of_branches(node: Node) -> dict[Any, int | None]:
         for size, *either in zip(*(value.shape for value in values), strict=True):
             expression = getattr(getattr(size, "node", None), "expr", None)
             if expression in symbols:
-                most = [maximum(each) for each in either]
-                finite = [each for each in most if each is not None]
+                most = [maximum(branch_size) for branch_size in either]
+                finite = [limit for limit in most if limit is not None]
                 limits[expression] = max(finite) if len(finite) == len(most) else None
     return limits

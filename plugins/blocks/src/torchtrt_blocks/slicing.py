@@ -132,8 +132,8 @@ def select(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size)
             index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
     elif not is_never_negative(symbol_of(ctx, index)):
         index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
-    place = ctx.tensor(index)
-    return add(ctx, "gather", tensor, place, dim)
+    position = ctx.tensor(index)
+    return add(ctx, "gather", tensor, position, dim)
 
 
 def concatenate(
@@ -169,24 +169,24 @@ def split(
     whole = [sizes.size_of(ctx, tensor, index) for index in range(rank)]
     pieces = []
     offset: Size = 0
-    for place, extent in enumerate(extents):
+    for index, extent in enumerate(extents):
         if same(symbol_of(ctx, whole[dim]), symbol_of(ctx, extent)) and len(extents) == 1:
             return (tensor,)
         starts: list[Size] = [0] * rank
         starts[dim] = offset
         piece = [*whole[:dim], extent, *whole[dim + 1 :]]
         pieces.append(shape.slice_by(ctx, tensor, starts, piece, [1] * rank))
-        if place + 1 < len(extents):
+        if index + 1 < len(extents):
             offset = sizes.combine(ctx, "SUM", offset, extent)
     return tuple(pieces)
 
 
 def strided_indices(size: Sequence[int], stride: Sequence[int], offset: int) -> list[int]:
     """Returns where strides find each element in flat memory, in the order of a contiguous tensor of shape ``size``."""
-    found = [offset]
+    offsets = [offset]
     for count, distance in zip(size, stride, strict=True):
-        found = [place + step * distance for place in found for step in range(count)]
-    return found
+        offsets = [base + step * distance for base in offsets for step in range(count)]
+    return offsets
 
 
 def strided_bounds(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:

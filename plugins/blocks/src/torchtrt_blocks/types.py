@@ -49,11 +49,11 @@ def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> N
     if is_held:
         return tensor
     result = _converted(ctx, tensor, source, target)
-    known = ctx.known_value(tensor)
-    if isinstance(known, torch.Tensor):  # how its sizes relate to those of others
+    symbolic_value = ctx.known_value(tensor)
+    if isinstance(symbolic_value, torch.Tensor):  # how its sizes relate to those of others
         # PyTorch checks whether a new tensor is empty.
         with contextlib.suppress(NewAssumptionError):
-            ctx.set_known_value(result, known.to(target))
+            ctx.set_known_value(result, symbolic_value.to(target))
     return result
 
 
@@ -296,11 +296,11 @@ def stand_in(ctx: ConversionContext, value: Operand) -> torch.Tensor | int | flo
     """
     if not is_network_tensor(value):
         return value
-    known = ctx.known_value(value)
-    if isinstance(known, torch.Tensor):
-        return known
+    symbolic_value = ctx.known_value(value)
+    if isinstance(symbolic_value, torch.Tensor):
+        return symbolic_value
     for symbolic, number in ((torch.SymBool, True), (torch.SymInt, 1), (torch.SymFloat, 1.0)):
-        if isinstance(known, symbolic):
+        if isinstance(symbolic_value, symbolic):
             return number
     return torch.empty((1,) * len(value.shape), dtype=ctx.dtype_of(value), device="meta")
 

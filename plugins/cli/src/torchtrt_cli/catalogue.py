@@ -24,17 +24,17 @@ def run(arguments: argparse.Namespace) -> int:
         added = catalogue.add(subject)
         names = [pack.distribution for pack in added.packs]
         told = [f"Added {_described(pack)}." for pack in added.packs]
-        place = catalogue.own_folder()
+        path = catalogue.own_folder()
     elif arguments.action == "remove":
         names = [catalogue.remove(subject)]
         told = [f"Removed {names[0]}."]
-        place = catalogue.own_folder()
+        path = catalogue.own_folder()
     else:
-        pack, place = write(subject)
+        pack, path = write(subject)
         names = [pack.distribution]
-        told = [f"Wrote {_described(pack)} to {place}."]
+        told = [f"Wrote {_described(pack)} to {path}."]
     if arguments.json:
-        print_json({"action": arguments.action, "distributions": names, "path": str(place)})
+        print_json({"action": arguments.action, "distributions": names, "path": str(path)})
     else:
         print("\n".join(told), file=answers())
     return 0
@@ -63,18 +63,18 @@ def write(name: str) -> tuple[CataloguedPack, Path]:
 def show(arguments: argparse.Namespace) -> int:
     """Prints the packs of the catalogue that are not installed, or those with a text."""
     installed = {pack.info.name for pack in scan().packs}
-    found = catalogue.current_catalogue()
+    selection = catalogue.current_catalogue()
     if arguments.available:
-        found = found.without(installed)
+        selection = selection.without(installed)
     if arguments.search is not None:
-        found = found.search(arguments.search)
+        selection = selection.search(arguments.search)
     if arguments.json:
         entries = [
             {**entry, "installed": pack.name in installed}
-            for pack, entry in zip(found.packs, found.as_data()["packs"], strict=True)
+            for pack, entry in zip(selection.packs, selection.as_data()["packs"], strict=True)
         ]
         print_json({"packs": entries})
-    elif found.packs:
+    elif selection.packs:
         rows = [
             (
                 pack.distribution,
@@ -82,7 +82,7 @@ def show(arguments: argparse.Namespace) -> int:
                 _some(pack.ops) if arguments.search is not None else len(pack.ops) or "-",
                 pack.summary,
             )
-            for pack in found.packs
+            for pack in selection.packs
         ]
         headings = ("distribution", "status", "ops", "summary")
         console().print(table("Packs of the catalogue", headings, rows))
@@ -91,7 +91,7 @@ def show(arguments: argparse.Namespace) -> int:
     else:
         which = "that is not installed " if arguments.available else ""
         print(f"No pack of the catalogue {which}has {arguments.search!r}.", file=answers())
-    return 0 if found.packs else 1
+    return 0 if selection.packs else 1
 
 
 def _some(ops: tuple[str, ...]) -> str:

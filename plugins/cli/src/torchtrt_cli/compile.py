@@ -32,7 +32,7 @@ from torchtrt_runtime.serialization.files import check_place
 def run(arguments: argparse.Namespace) -> int:
     """Compiles a program, writes it, and prints the report and the comparison; returns 1 if an output differs."""
     path = Path(arguments.model)
-    files = [each for each in (arguments.output, arguments.engine) if each is not None]
+    files = [file for file in (arguments.output, arguments.engine) if file is not None]
     if not files:
         raise SettingsError(
             "compile writes a file: give --output OUT.pt2 for torchtrt.load, or --engine OUT.plan for TensorRT."
@@ -102,14 +102,14 @@ def _input(text: str) -> Input:
     dtype = getattr(torch, name.strip().removeprefix("torch.") or "float32", None)
     if (
         not isinstance(dtype, torch.dtype)
-        or not all(each.isdecimal() for bounds in ranges for each in bounds)
+        or not all(bound.isdecimal() for bounds in ranges for bound in bounds)
         or not all(len(bounds) < 4 for bounds in ranges)
     ):
         raise SettingsError(
             f"--input {text}: write the sizes and the dtype, as 1,3,224,224 or 1-8,3,224,224:float16. A dynamic "
             "size is MIN-MAX or MIN-OPT-MAX."
         )
-    numbers = [[int(each) for each in bounds] for bounds in ranges]
+    numbers = [[int(bound) for bound in bounds] for bounds in ranges]
     if all(len(bounds) == 1 for bounds in numbers):
         return Input(tuple(bounds[0] for bounds in numbers), dtype=dtype)
     return Input(
@@ -122,7 +122,7 @@ def _input(text: str) -> Input:
 
 def _check_places(model: Path, files: Sequence[Path]) -> None:
     """Checks, before anything is built, that files can be written and are different ones."""
-    resolved = [each.resolve() for each in (model, *files)]
+    resolved = [file.resolve() for file in (model, *files)]
     for index, file in enumerate(files, 1):
         if resolved[index] in resolved[:index]:
             raise UnsupportedProgramError(
@@ -139,7 +139,7 @@ def _show(
 ) -> int:
     """Prints what was compiled and written, and the largest difference of each output."""
     objection = running_objection(compiled)
-    found = [] if objection else compare_with_eager(compiled, model, _examples(model))
+    differences = [] if objection else compare_with_eager(compiled, model, _examples(model))
     if as_json:
         print_json(
             {
@@ -148,16 +148,16 @@ def _show(
                 "not_compared": objection,
                 "differences": [
                     {
-                        **dataclasses.asdict(each),
-                        "largest": str(each.largest)
-                        if each.largest == float("inf")
-                        else each.largest,
+                        **dataclasses.asdict(difference),
+                        "largest": str(difference.largest)
+                        if difference.largest == float("inf")
+                        else difference.largest,
                     }
-                    for each in found
+                    for difference in differences
                 ],
             }
         )
-        return 0 if all(each.agrees for each in found) else 1
+        return 0 if all(difference.agrees for difference in differences) else 1
     out = console()
     out.print(compiled.report)
     for file in files:
@@ -167,7 +167,7 @@ def _show(
             f"Not compared with eager PyTorch: {objection}. --set verify=reference compares the networks on the "
             "reference TensorRT."
         )
-    elif found:
+    elif differences:
         headings = (
             "output",
             "input sizes",
@@ -177,24 +177,30 @@ def _show(
             "eager",
             "compiled",
         )
-        out.print(table("Compared with eager PyTorch", headings, [_row(each) for each in found]))
+        out.print(
+            table(
+                "Compared with eager PyTorch",
+                headings,
+                [_row(difference) for difference in differences],
+            )
+        )
     else:
         out.print("Not compared with eager PyTorch: no output is a tensor.")
-    wrong = [each for each in found if not each.agrees]
-    for each in wrong:
-        out.print(f"{each.output} differs by more than its tolerance.", style="yellow")
+    wrong = [difference for difference in differences if not difference.agrees]
+    for difference in wrong:
+        out.print(f"{difference.output} differs by more than its tolerance.", style="yellow")
     return 1 if wrong else 0
 
 
-def _row(each: Difference) -> tuple[str, ...]:
+def _row(difference: Difference) -> tuple[str, ...]:
     return (
-        each.output,
-        ", ".join(str(list(shape)) for shape in each.sizes),
-        f"{each.largest:.3g}",
-        f"{each.tolerance:.3g}",
-        "" if each.place is None else str(list(each.place)),
-        each.expected,
-        each.actual,
+        difference.output,
+        ", ".join(str(list(shape)) for shape in difference.sizes),
+        f"{difference.largest:.3g}",
+        f"{difference.tolerance:.3g}",
+        "" if difference.place is None else str(list(difference.place)),
+        difference.expected,
+        difference.actual,
     )
 
 

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_pattern = op is None or any(character in op for character in "*?[")
     names = _matching(op or "*") if is_pattern else _of_op(op)
     rows = [row for row in DYNAMO_CONVERTERS.list_ops() if row.op in names]
-    found, decompositions = _candidates(names), _decompositions(names)
+    candidates, decompositions = _candidates(names), _decompositions(names)
     conflicts = [
         conflict
         for conflict in DYNAMO_CONVERTERS.conflicts()
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "converters": {name: candidates_as_json(found[name]) for name in found},
+                "converters": {name: candidates_as_json(candidates[name]) for name in candidates},
                 "decompositions": {
                     name: decompositions_as_json(decompositions[name]) for name in decompositions
                 },
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             out.print(line, soft_wrap=True)  # a search finds an op and its packs in one line
     else:
-        _print_details(found, decompositions, passes)
+        _print_details(candidates, decompositions, passes)
     if not arguments.json:
         for conflict in conflicts:
             console().print(f"conflict: {conflict}", style="yellow")
@@ -83,11 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_details(
-    found: CandidatesByName,
+    candidates: CandidatesByName,
     decompositions: Mapping[str, Sequence[DecompositionCandidate]],
     passes: Sequence[PackPass],
 ) -> None:
-    tables = candidate_table(found), decomposition_table(decompositions), pass_table(passes)
+    tables = candidate_table(candidates), decomposition_table(decompositions), pass_table(passes)
     for shown in tables:
         if shown is not None:
             console().print(shown)
@@ -125,17 +125,19 @@ def candidates_for(op: str) -> CandidatesByName:
 def _candidates(names: Mapping[str, Target]) -> CandidatesByName:
     """Returns the candidates of those ops that have any, in the order in which they are tried."""
     preferred = preferred_by_environment()
-    found = {
+    by_name = {
         name: preferred_first(DYNAMO_CONVERTERS.candidates(target), preferred.get(target))
         for name, target in names.items()
     }
-    return {name: candidates for name, candidates in found.items() if candidates}
+    return {name: candidates for name, candidates in by_name.items() if candidates}
 
 
 def _decompositions(names: Mapping[str, Target]) -> Mapping[str, Sequence[DecompositionCandidate]]:
     """Returns the decompositions of those ops that have any, in order."""
-    found = DYNAMO_CONVERTERS.decomposition_candidates()
-    return {name: found[target] for name, target in names.items() if target in found}
+    decompositions = DYNAMO_CONVERTERS.decomposition_candidates()
+    return {
+        name: decompositions[target] for name, target in names.items() if target in decompositions
+    }
 
 
 def _is_preferred(candidate: Candidate) -> bool:
@@ -144,7 +146,7 @@ def _is_preferred(candidate: Candidate) -> bool:
     return candidate.pack.name in (preferred, *current_packs().preferred)
 
 
-def candidate_table(found: CandidatesByName) -> Any:
+def candidate_table(by_name: CandidatesByName) -> Any:
     """Returns a table of candidates, in the order in which they are tried, or nothing."""
     rows = [
         (
@@ -156,7 +158,7 @@ def candidate_table(found: CandidatesByName) -> Any:
             candidate.qualified_function,
             ", ".join(notes(candidates, position)),
         )
-        for name, candidates in found.items()
+        for name, candidates in by_name.items()
         for position, candidate in enumerate(candidates)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "converter", "notes")
@@ -165,7 +167,7 @@ def candidate_table(found: CandidatesByName) -> Any:
     )
 
 
-def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -> Any:
+def decomposition_table(by_name: Mapping[str, Sequence[DecompositionCandidate]]) -> Any:
     """Returns a table of decompositions, or nothing. The first one of an op is used."""
     rows = [
         (
@@ -177,7 +179,7 @@ def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -
             decomposition.qualified_function,
             "shadowed by 1." if index else "",
         )
-        for name, decompositions in found.items()
+        for name, decompositions in by_name.items()
         for index, decomposition in enumerate(decompositions)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "function", "notes")

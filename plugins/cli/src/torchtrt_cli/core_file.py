@@ -108,7 +108,9 @@ def _placeholder() -> Distribution | None:
 
 def _share_the_file(core: Distribution, placeholder: Distribution) -> bool:
     """Returns whether both distributions have one file of this name, which each overwrites and deletes."""
-    first, second = (Path(str(each.locate_file(_FILE))).resolve() for each in (core, placeholder))
+    first, second = (
+        Path(str(distribution.locate_file(_FILE))).resolve() for distribution in (core, placeholder)
+    )
     return editable_folder(core) is None and first == second
 
 

@@ -28,16 +28,16 @@ from torchtrt_compiler.coverage import (
 def run(arguments: argparse.Namespace) -> int:
     """Prints the coverage."""
     unreadable: list[str] = []
-    found = {
+    by_pack = {
         pack: Coverage(coverage.torch, coverage.versions, dict(named(coverage, arguments.op)))
         for pack, coverage in coverages(unreadable).items()
     }
     for message in unreadable:
         print(f"torchtrt: {message}", file=sys.stderr)
-    found = {pack: coverage for pack, coverage in found.items() if coverage.ops}
+    by_pack = {pack: coverage for pack, coverage in by_pack.items() if coverage.ops}
     if arguments.json:
-        print_json({pack: as_json(coverage) for pack, coverage in found.items()})
-    for pack, coverage in found.items() if not arguments.json else ():
+        print_json({pack: as_json(coverage) for pack, coverage in by_pack.items()})
+    for pack, coverage in by_pack.items() if not arguments.json else ():
         out = console()
         if arguments.op is None:
             out.print(op_table(pack, coverage))
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
                 out.print(dtype_table(pack, coverage, name))
                 for reason, n in coverage.ops[name].reason_counts():
                     out.print(f"{n} × {reason}")
-    if not found:
+    if not by_pack:
         subject = "any op" if arguments.op is None else arguments.op
         print(
             f"torchtrt: No pack in use declares its coverage of {subject}. "
@@ -60,12 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
     """Returns the coverage that the packs in use declare, by pack; the list gets what cannot be read."""
-    found = {}
+    by_pack = {}
     for loaded in loaded_packs():
         try:
             file = resources.files(PACKS.package_name(loaded.info.name)) / FILE
             if file.is_file():
-                found[loaded.info.name] = Coverage.from_json(file.read_text(encoding="utf-8"))
+                by_pack[loaded.info.name] = Coverage.from_json(file.read_text(encoding="utf-8"))
         except ModuleNotFoundError:
             continue  # a pack that a program registers itself has no package
         except (ValueError, OSError) as error:
@@ -73,7 +73,7 @@ def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
                 f"{FILE} of {loaded.info.name} ({loaded.info.origin}) cannot be read: {error}. "
                 "Report this to the pack's authors."
             )
-    return found
+    return by_pack
 
 
 def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:

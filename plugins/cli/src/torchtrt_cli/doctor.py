@@ -36,21 +36,23 @@ def run(arguments: argparse.Namespace) -> int:
     failure = _import_pytorch(versions)
     if failure is not None:
         broken.append(failure)
-        found = packs.unloadable("PyTorch cannot be imported")
+        pack_listing = packs.unloadable("PyTorch cannot be imported")
     elif arguments.no_load:
-        found = packs.unloaded(f"not loaded, because of {NO_LOAD}")
+        pack_listing = packs.unloaded(f"not loaded, because of {NO_LOAD}")
     else:
         watch = Watch()
-        found = packs.loaded(watch)
+        pack_listing = packs.loaded(watch)
         broken += [*watch.problems, *_checked(), *_without_kernels(), *_describe_tensorrt(versions)]
     capabilities = _capabilities() if versions.get("TensorRT") not in (None, NO_TENSORRT) else []
     versions["TensorRTs installed"] = ", ".join(_tensorrts()) or "none"
     if arguments.locked is not None:
         broken += _differences(Path(arguments.locked), failure is None and not arguments.no_load)
-    found = dataclasses.replace(found, problems=_without_repetitions((*found.problems, *broken)))
+    pack_listing = dataclasses.replace(
+        pack_listing, problems=_without_repetitions((*pack_listing.problems, *broken))
+    )
     installed = pieces()
     if arguments.json:
-        answer = packs.as_json(found)
+        answer = packs.as_json(pack_listing)
         answer["versions"] = versions
         answer["distributions"] = [dataclasses.asdict(piece) for piece in installed]
         answer["capabilities"] = capabilities
@@ -63,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
             out.print(f"installed: {piece}")
         if capabilities:
             out.print(_capability_table(capabilities))
-        packs.show(found)
-        if not (found.problems or found.conflicts):
+        packs.show(pack_listing)
+        if not (pack_listing.problems or pack_listing.conflicts):
             out.print("Nothing is wrong.")
-    return 1 if found.problems or found.conflicts else 0
+    return 1 if pack_listing.problems or pack_listing.conflicts else 0
 
 
 def _import_pytorch(versions: dict[str, str]) -> Problem | None:
@@ -157,7 +159,9 @@ def _capability_table(rows: Sequence[Mapping[str, Any]]) -> Listing:
 
 
 def _tensorrts() -> Iterator[str]:
-    yield from (found.info.origin for found in scan().others if found.info.group is TENSORRTS)
+    yield from (
+        extension.info.origin for extension in scan().others if extension.info.group is TENSORRTS
+    )
     if importlib.util.find_spec("tensorrt"):
         try:
             yield f"tensorrt {importlib.metadata.version('tensorrt')}"
@@ -208,9 +212,9 @@ def _differences(path: Path, are_loaded: bool) -> Iterator[Problem]:
         )
         return
     hint = f"If this is right, run `torchtrt lock` and commit {path.name}; else install what was locked."
-    found = list(lock.differences(locked, lock.current()))
-    for index, difference in enumerate(found, 1):
-        yield Problem(difference, hint if index == len(found) else "", "locked")
+    differences = list(lock.differences(locked, lock.current()))
+    for index, difference in enumerate(differences, 1):
+        yield Problem(difference, hint if index == len(differences) else "", "locked")
 
 
 def _without_repetitions(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:

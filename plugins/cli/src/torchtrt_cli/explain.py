@@ -265,10 +265,10 @@ def _without_converter(op: str, unused: Iterable[Problem]) -> Iterator[str]:
 def _available(names: Iterable[str]) -> dict[str, list[str]]:
     """Returns for each of the ops that packs provide which are not installed the distributions of these packs."""
     catalogue = available_packs()
-    found = {
+    distributions = {
         name: [provider.distribution for provider in catalogue.providers(name)] for name in names
     }
-    return {name: found[name] for name in sorted(found) if found[name]}
+    return {name: distributions[name] for name in sorted(distributions) if distributions[name]}
 
 
 def _installations(available: Mapping[str, Sequence[str]]) -> list[str]:

@@ -53,7 +53,7 @@ def _origin(description: dict[str, Any]) -> Iterator[str]:
 
 def _tables(description: dict[str, Any]) -> Iterator[Any]:
     """Yields the tables of a saved model: its inputs, engines, ops and settings."""
-    inputs = [_input(each) for each in description["inputs"]]
+    inputs = [_input(tensor) for tensor in description["inputs"]]
     yield table("Inputs", ("name", "dtype", "sizes"), inputs)
     if description["ranges"]:
         sizes = [
@@ -63,7 +63,7 @@ def _tables(description: dict[str, Any]) -> Iterator[Any]:
         ]
         yield table("Sizes", ("profile", "size", "min", "opt", "max"), sizes)
     headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
-    yield table("Engines", headings, [_engine(each) for each in description["engines"]])
+    yield table("Engines", headings, [_engine(engine) for engine in description["engines"]])
     converted = [
         (row["op"], row["count"], _counts(row["dtypes"]), row["pack"], row["converter"])
         for row in description["converted"]
@@ -96,8 +96,8 @@ def _engine(description: dict[str, Any]) -> tuple[object, ...]:
         description["nodes"],
         description["layers"],
         description["plan_bytes"],
-        ", ".join(f"{each['name']} {_sizes(each)}" for each in description["inputs"]),
-        ", ".join(f"{each['name']} {each['dtype']}" for each in description["outputs"]),
+        ", ".join(f"{tensor['name']} {_sizes(tensor)}" for tensor in description["inputs"]),
+        ", ".join(f"{tensor['name']} {tensor['dtype']}" for tensor in description["outputs"]),
         _counts(description["packs"]),
     )
 

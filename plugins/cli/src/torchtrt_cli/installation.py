@@ -50,14 +50,14 @@ class Piece:
 
 def pieces() -> tuple[Piece, ...]:
     """Returns the installed distributions of torchtrt, packs among them, by name."""
-    found: dict[str, Piece] = {}
+    by_name: dict[str, Piece] = {}
     for distribution in _readable():
         name = _canonical(distribution.metadata["Name"])
-        if OURS.fullmatch(name) and name not in found:
+        if OURS.fullmatch(name) and name not in by_name:
             source = _editable_source(distribution)
             location = source or str(distribution.locate_file(""))
-            found[name] = Piece(name, distribution.version, location, source is not None)
-    return tuple(found[name] for name in sorted(found))
+            by_name[name] = Piece(name, distribution.version, location, source is not None)
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def installation_problems() -> tuple[Problem, ...]:
@@ -103,7 +103,9 @@ def _twice() -> Iterator[Problem]:
         # An editable install may be seen twice: as itself, and as the egg-info beside its sources.
         if kept is distribution or (same_version and _folder(distribution).endswith(".egg-info")):
             continue
-        if same_version and _place(kept) == _place(distribution):  # a folder is on the path twice
+        if same_version and _location(kept) == _location(
+            distribution
+        ):  # a folder is on the path twice
             continue
         yield Problem(
             f"version {kept.version} at {kept.locate_file('')} hides this one",
@@ -118,7 +120,8 @@ def _twice() -> Iterator[Problem]:
 def _unmet() -> Iterator[Problem]:
     """Yields what distributions of torchtrt require and do not get."""
     versions = {
-        _canonical(each.metadata["Name"]): each.version for each in reversed([*_readable()])
+        _canonical(distribution.metadata["Name"]): distribution.version
+        for distribution in reversed([*_readable()])
     }
     for distribution in _readable():
         name = _canonical(distribution.metadata["Name"])
@@ -150,14 +153,14 @@ def _unmet() -> Iterator[Problem]:
 
 def _readable() -> Iterable[Distribution]:
     """Returns the distributions that have a name and a version, in the order in which Python finds them."""
-    found = []
+    distributions = []
     for distribution in importlib.metadata.distributions():
         try:
             if distribution.metadata["Name"] and distribution.version:
-                found.append(distribution)
+                distributions.append(distribution)
         except Exception:  # it is none that Python could use; the search for packs reports it
             continue
-    return found
+    return distributions
 
 
 def _editable_source(distribution: Distribution) -> str | None:
@@ -171,7 +174,7 @@ def _editable_source(distribution: Distribution) -> str | None:
     return None
 
 
-def _place(distribution: Distribution) -> Path:
+def _location(distribution: Distribution) -> Path:
     return Path(str(distribution.locate_file(""))).resolve()
 
 

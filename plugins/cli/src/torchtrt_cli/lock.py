@@ -51,16 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    found = current()
+    current_lock = current()
     path = Path.cwd() / LOCK
     try:
-        path.write_text(to_json(found), encoding="utf-8", newline="\n")
+        path.write_text(to_json(current_lock), encoding="utf-8", newline="\n")
     except OSError as error:
         raise TorchTRTError(f"{path} cannot be written: {error}.") from error
     counts = {
-        "ops": len(found.converters),
-        "decompositions": len(found.decompositions),
-        "packs": len(found.packs),
+        "ops": len(current_lock.converters),
+        "decompositions": len(current_lock.decompositions),
+        "packs": len(current_lock.packs),
     }
     if arguments.json:
         print_json({"file": str(path), **counts})
@@ -82,18 +82,24 @@ def current() -> Lock:
         for target in DYNAMO_CONVERTERS.unique_targets()
     }
     decompositions = {
-        qualified_name(target): found
-        for target, found in DYNAMO_CONVERTERS.decomposition_candidates().items()
+        qualified_name(target): candidates
+        for target, candidates in DYNAMO_CONVERTERS.decomposition_candidates().items()
     }
     packs = {pack.info.name: pack.info.origin for pack in loaded_packs() if pack.info.name != LOCAL}
     return Lock(
         {name: packs[name] for name in sorted(packs)},
         {
-            name: [f"{each.pack.name} {each.qualified_function}" for each in converters[name]]
+            name: [
+                f"{candidate.pack.name} {candidate.qualified_function}"
+                for candidate in converters[name]
+            ]
             for name in sorted(converters)
         },
         {
-            name: [f"{each.pack.name} {each.qualified_function}" for each in decompositions[name]]
+            name: [
+                f"{decomposition.pack.name} {decomposition.qualified_function}"
+                for decomposition in decompositions[name]
+            ]
             for name in sorted(decompositions)
         },
         [f"{pass_.pack.name} {pass_.name}" for pass_ in lowering_passes()],
@@ -146,21 +152,21 @@ def read(path: Path) -> Lock:
     return lock
 
 
-def differences(locked: Lock, found: Lock) -> Iterator[str]:
+def differences(locked: Lock, installed: Lock) -> Iterator[str]:
     """Yields how what is installed differs from a lock, each as a clause."""
-    for name in sorted({*locked.packs, *found.packs}):
-        before, after = locked.packs.get(name), found.packs.get(name)
+    for name in sorted({*locked.packs, *installed.packs}):
+        before, after = locked.packs.get(name), installed.packs.get(name)
         if before != after:
             yield f"the pack {name} was {before or 'not in use'} and is {after or 'not in use'}"
     for noun, old, new in (
-        ("converted", locked.converters, found.converters),
-        ("decomposed", locked.decompositions, found.decompositions),
+        ("converted", locked.converters, installed.converters),
+        ("decomposed", locked.decompositions, installed.decompositions),
     ):
         for op in sorted({*old, *new}):
-            before_it, after_it = (list(each.get(op, ())) for each in (old, new))
+            before_it, after_it = (list(by_op.get(op, ())) for by_op in (old, new))
             if before_it != after_it:
-                was, now = (", then ".join(each) or "nothing" for each in (before_it, after_it))
+                was, now = (", then ".join(names) or "nothing" for names in (before_it, after_it))
                 yield f"{op} was {noun} by {was} and is by {now}"
-    if list(locked.passes) != list(found.passes):
-        was, now = (", ".join(each) or "none" for each in (locked.passes, found.passes))
+    if list(locked.passes) != list(installed.passes):
+        was, now = (", ".join(passes) or "none" for passes in (locked.passes, installed.passes))
         yield f"the passes over the graph were {was} and are {now}"

@@ -78,10 +78,10 @@ def checked_name(text: str) -> str:
     if name == LOCAL or name in OF_PYTORCH:
         whose = "torchtrt" if name == LOCAL else "PyTorch"
         raise PackError(f"The name {name!r} is {whose}'s own. Choose another: my_{name}.")
-    for found in scan().packs:
-        if found.info.name == name:
+    for extension in scan().packs:
+        if extension.info.name == name:
             raise PackError(
-                f"The name {name!r} is taken: {found.info.origin} is installed in {found.info.location}. "
+                f"The name {name!r} is taken: {extension.info.origin} is installed in {extension.info.location}. "
                 "Choose another name, or uninstall it."
             )
     return name

@@ -44,18 +44,18 @@ def run(arguments: argparse.Namespace) -> int:
         from torchtrt_cli.catalogue import show as show_catalogue  # of another distribution
 
         return show_catalogue(arguments)
-    found = unloaded(f"not loaded, because of {NO_LOAD}") if arguments.no_load else loaded()
+    installed = unloaded(f"not loaded, because of {NO_LOAD}") if arguments.no_load else loaded()
     if arguments.json:
-        print_json(as_json(found))
+        print_json(as_json(installed))
     else:
-        show(found)
+        show(installed)
     return 0
 
 
 def unloaded(reason: str, status: str = DISABLED) -> Installed:
     """Returns what the installed metadata alone contains; neither PyTorch nor a pack is imported."""
     scanned = scan()
-    rows = [PackRow(found.info, status, reason) for found in scanned.packs]
+    rows = [PackRow(extension.info, status, reason) for extension in scanned.packs]
     return Installed(rows, scanned.problems)
 
 
@@ -71,11 +71,11 @@ def loaded(watch: Watch = nullcontext) -> Installed:
 
     load_packs(watch)
     conflicts, missing = DYNAMO_CONVERTERS.conflicts(), DYNAMO_CONVERTERS.missing_targets()
-    found = problems()
-    return Installed(list_packs(current_packs(), found), found, conflicts, missing)
+    recorded = problems()
+    return Installed(list_packs(current_packs(), recorded), recorded, conflicts, missing)
 
 
-def show(found: Installed) -> None:
+def show(installed: Installed) -> None:
     """Prints the packs and everything that is wrong with them."""
     out = console()
     headings = (
@@ -83,14 +83,14 @@ def show(found: Installed) -> None:
         *("status", "summary"),
     )
     nothing = "No converter packs are installed. torchtrt-all brings the first ones."
-    cells = [_cells(row) for row in found.rows]
+    cells = [_cells(row) for row in installed.rows]
     out.print(table("Converter packs", headings, cells) if cells else nothing)
-    for problem in found.problems:
+    for problem in installed.problems:
         out.print(f"problem: {problem}", style="yellow")
-    for conflict in found.conflicts:
+    for conflict in installed.conflicts:
         out.print(f"conflict: {conflict}", style="yellow")
-    if found.missing:
-        for line in _told_missing(found.missing):
+    if installed.missing:
+        for line in _told_missing(installed.missing):
             out.print(line)
 
 
@@ -121,7 +121,7 @@ _IDENTITY = ("name", "distribution", "version", "location", "tier")
 _COUNTS = ("ops", "converters", "high", "decompositions", "passes")
 
 
-def as_json(found: Installed) -> dict[str, Any]:
+def as_json(installed: Installed) -> dict[str, Any]:
     """Returns the packs as plain data, in pack order."""
     return {
         "torchtrt": __version__,
@@ -135,11 +135,11 @@ def as_json(found: Installed) -> dict[str, Any]:
                 # null where nothing was counted: the pack was not imported
                 **{name: getattr(row, name) if row.status == IN_USE else None for name in _COUNTS},
             }
-            for row in found.rows
+            for row in installed.rows
         ],
-        "missing_ops": {name: list(packs) for name, packs in sorted(found.missing.items())},
-        "conflicts": [conflict_as_json(conflict) for conflict in found.conflicts],
-        "problems": [problem_as_json(problem) for problem in found.problems],
+        "missing_ops": {name: list(packs) for name, packs in sorted(installed.missing.items())},
+        "conflicts": [conflict_as_json(conflict) for conflict in installed.conflicts],
+        "problems": [problem_as_json(problem) for problem in installed.problems],
     }
 
 

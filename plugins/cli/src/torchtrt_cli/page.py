@@ -69,7 +69,7 @@ def fill(title: str, data: Any) -> str:
     shown = title.encode("utf-8", "replace").decode("utf-8")
     parts = {"title": html.escape(shown), "data": plain}
     template = (resources.files("torchtrt_cli") / TEMPLATE).read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 
 def page_data(compiled: CompiledModule, title: str) -> dict[str, Any]:
@@ -92,8 +92,13 @@ def page_data(compiled: CompiledModule, title: str) -> dict[str, Any]:
         "nodes": nodes,
         "resolutions": resolutions,
         "groups": [
-            {"op": each.op, "count": count, "reason": each.reason, "advice": advice(each)}
-            for each, count in torch_groups(report.in_torch)
+            {
+                "op": torch_op.op,
+                "count": count,
+                "reason": torch_op.reason,
+                "advice": advice(torch_op),
+            }
+            for torch_op, count in torch_groups(report.in_torch)
         ],
         "coverage": list(coverage_of(ops)),
     }
@@ -173,7 +178,7 @@ def describe_value(node: Node) -> str:
 def resolution_as_json(resolution: Resolution) -> list[dict[str, str]]:
     """Returns what became of each candidate in turn, and the reasons about the node as a whole."""
     rejected = {id(rejection.candidate): rejection.reason for rejection in resolution.rejections}
-    later = {id(each) for each in resolution.not_tried}
+    later = {id(candidate) for candidate in resolution.not_tried}
     return [
         {"pack": "", "origin": "", "converter": "", "outcome": rejection.reason}
         for rejection in resolution.rejections
@@ -209,9 +214,9 @@ def coverage_of(ops: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yields each pack's declared coverage of a model's ops: a share for each dtype and version."""
     packets = sorted({op.split(".")[1] for op in ops if op.startswith("aten.")})
     for pack, coverage in coverages().items():
-        found = {name: op for packet in packets for name, op in named(coverage, packet)}
-        if found:
-            dtypes = dict.fromkeys(dtype for op in found.values() for dtype in op.samples)
+        covered = {name: op for packet in packets for name, op in named(coverage, packet)}
+        if covered:
+            dtypes = dict.fromkeys(dtype for op in covered.values() for dtype in op.samples)
             yield {
                 "pack": pack,
                 "torch": coverage.torch,
@@ -219,6 +224,6 @@ def coverage_of(ops: Iterable[str]) -> Iterator[dict[str, Any]]:
                 "dtypes": list(dtypes),
                 "ops": {
                     name: {dtype: list(map(share, of)) for dtype, of in op.samples.items()}
-                    for name, op in found.items()
+                    for name, op in covered.items()
                 },
             }

@@ -43,17 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
             compiled = torchtrt.compile(program, **settings)
         if program.example_inputs is not None:
             inputs, keywords = program.example_inputs
-    found = torchtrt.profile(compiled, *inputs, calls=arguments.calls, **keywords)
+    profile = torchtrt.profile(compiled, *inputs, calls=arguments.calls, **keywords)
     if arguments.keep is not None:
-        keep_profile(arguments.keep, found)
+        keep_profile(arguments.keep, profile)
         tell_kept(arguments.keep, arguments.json)
     if arguments.json:
-        data = found.to_json()
+        data = profile.to_json()
         for entry in data["entries"]:
             entry["lines"] = lines_of(entry["nodes"], lines)
         print_json(data)
     else:
-        for part in tables_of(found, lines):
+        for part in tables_of(profile, lines):
             console().print(part)
     return 0
 

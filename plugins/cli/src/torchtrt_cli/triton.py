@@ -38,9 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(added: AddedModel) -> list[str]:
     """Returns what the command prints."""
-    found = added.interface
+    interface = added.interface
     lines = [f"{added.folder}", f"{added.config}", ""]
-    for title, tensors in (("input", found.inputs), ("output", found.outputs)):
+    for title, tensors in (("input", interface.inputs), ("output", interface.outputs)):
         lines += [
             f"  {title} {tensor.name}: {tensor.data_type} {list(tensor.dims)}" for tensor in tensors
         ]
@@ -50,8 +50,8 @@ def _lines(added: AddedModel) -> list[str]:
     else:
         reason = f", because {added.needs_python}" if added.needs_python else ""
         lines.append(f"The Python backend runs it{reason}.")
-    if found.max_batch_size:
-        lines.append(f"A request has 1 to {found.max_batch_size} rows.")
+    if interface.max_batch_size:
+        lines.append(f"A request has 1 to {interface.max_batch_size} rows.")
     else:
-        lines.append(f"Sizes are explicit, without a batch: {found.unbatched}.")
+        lines.append(f"Sizes are explicit, without a batch: {interface.unbatched}.")
     return lines

@@ -56,8 +56,8 @@ def _show(report: Any, arguments: argparse.Namespace) -> None:
     counts = report.counts()
     kinds = list(dict.fromkeys(kind for count in counts.values() for kind in count))
     rows = [
-        (part, sum(each.values()), *(each[kind] for kind in kinds))
-        for part, each in sorted(counts.items())
+        (part, sum(outcomes.values()), *(outcomes[kind] for kind in kinds))
+        for part, outcomes in sorted(counts.items())
     ]
     if rows:
         out.print(table(report.machine["tensorrt"], ("part", "cases", *kinds), rows))

@@ -163,7 +163,7 @@ def available_packs() -> Catalogue:
     """Returns the packs of the current catalogue that are not installed, whatever else is wrong with a pack."""
     from torchtrt.packs import current_packs, problems  # which load packs
 
-    found = {info.name for info in current_packs().found}
+    found = {info.name for info in current_packs().installed}
     broken = {normalize(problem.distribution) for problem in problems()}
     return current_catalogue().without(found | broken)
 

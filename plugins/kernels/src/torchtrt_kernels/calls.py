@@ -74,7 +74,7 @@ class PluginCall:
         def decoded(value: Any) -> Any:
             """Returns an argument from its JSON."""
             if isinstance(value, list):
-                return [decoded(each) for each in value]
+                return [decoded(argument) for argument in value]
             if not isinstance(value, dict):
                 return value
             ((kind, content),) = value.items()
@@ -86,7 +86,9 @@ class PluginCall:
 
 _DECODERS: Mapping[str, Callable[[Any, Sequence[torch.Tensor], Sequence[Any]], Any]] = {
     "tensor": lambda content, tensors, _: tensors[content],
-    "size": lambda content, _, sizes: evaluate(content, lambda place: sizes[place[0]][place[1]]),
+    "size": lambda content, _, sizes: evaluate(
+        content, lambda input_dim: sizes[input_dim[0]][input_dim[1]]
+    ),
     "dtype": lambda content, *_: getattr(torch, content),
     "float": lambda content, *_: float(content),
 }
@@ -112,7 +114,7 @@ class _Encoder:
             case torch.dtype():
                 return {"dtype": str(value).removeprefix("torch.")}
             case list() | tuple():
-                return [self.encode(each) for each in value]
+                return [self.encode(argument) for argument in value]
             case Node():
                 return self._encode_node(value)
         message = f"plans keep no argument of type {type(value).__name__} ({value})"
@@ -120,15 +122,15 @@ class _Encoder:
 
     def _encode_node(self, node: Node) -> Any:
         """Returns a node's tensor by its number among the inputs, a size as it is, and a number as itself."""
-        known = node.meta.get("val")
-        if isinstance(known, torch.Tensor):
+        node_value = node.meta.get("val")
+        if isinstance(node_value, torch.Tensor):
             if node not in self.inputs:
                 self.inputs.append(node)
             return {"tensor": self.inputs.index(node)}
-        if isinstance(known, (int, float)):
-            return self.encode(known)
-        if isinstance(known, torch.SymInt):
-            return {"size": known}
+        if isinstance(node_value, (int, float)):
+            return self.encode(node_value)
+        if isinstance(node_value, torch.SymInt):
+            return {"size": node_value}
         message = (
             f"its argument {node.name} is computed by the model, and is neither a tensor nor a size"
         )
@@ -162,8 +164,8 @@ def describe_call(plugin: PluginOp, node: Node) -> PluginCall:
     arguments, nodes = _collect(node)
     values: list[torch.Tensor] = [node.meta["val"] for node in nodes]
     _check_values(values)
-    known = _places(values)
-    arguments = _with_sizes(arguments, known.get)
+    input_dims = _input_dims(values)
+    arguments = _with_sizes(arguments, input_dims.get)
     inputs = tuple(_dtype_name(value.dtype, "input") for value in values)
     call = PluginCall(arguments, inputs, ())
     symbolic = SymbolicCall()
@@ -193,21 +195,21 @@ def _check_values(values: Sequence[torch.Tensor]) -> None:
             raise InexpressibleError(message)
 
 
-def _places(values: Sequence[torch.Tensor]) -> dict[Any, tuple[int, int]]:
+def _input_dims(values: Sequence[torch.Tensor]) -> dict[Any, tuple[int, int]]:
     """Returns for each symbol of the program an input and a dimension that it is the size of."""
-    found: dict[Any, tuple[int, int]] = {}
+    input_dims: dict[Any, tuple[int, int]] = {}
     for index, value in enumerate(values):
         sizes: Sequence[Any] = value.shape
         for dim, size in enumerate(sizes):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                found.setdefault(size.node.expr, (index, dim))
-    return found
+                input_dims.setdefault(size.node.expr, (index, dim))
+    return input_dims
 
 
 def _with_sizes(value: Any, place_of: Callable[[Any], Sequence[int] | None]) -> Any:
     """Returns arguments in which symbolic sizes are computed from those of the inputs."""
     if isinstance(value, list):
-        return [_with_sizes(each, place_of) for each in value]
+        return [_with_sizes(argument, place_of) for argument in value]
     if not isinstance(value, dict):
         return value
     if isinstance(size := value.get("size"), torch.SymInt):
@@ -216,14 +218,14 @@ def _with_sizes(value: Any, place_of: Callable[[Any], Sequence[int] | None]) -> 
         except InexpressibleError as error:
             message = f"its argument {size} does not follow from the sizes of its inputs: {error}"
             raise InexpressibleError(message) from error
-    return {name: _with_sizes(each, place_of) for name, each in value.items()}
+    return {name: _with_sizes(argument, place_of) for name, argument in value.items()}
 
 
-def _symbolic(symbolic: SymbolicCall, place: int, value: torch.Tensor) -> torch.Tensor:
+def _symbolic(symbolic: SymbolicCall, index: int, value: torch.Tensor) -> torch.Tensor:
     sizes: Sequence[Any] = value.shape
     varies = [isinstance(size, torch.SymInt) for size in sizes]
     examples = [example_size(size) or 0 for size in sizes]
-    return symbolic.tensor(place, examples, varies, value)
+    return symbolic.tensor(index, examples, varies, value)
 
 
 def _output(symbolic: SymbolicCall, result: torch.Tensor) -> tuple[str, tuple[Size, ...]]:

@@ -34,11 +34,11 @@ def to_size(expression: Any, place_of: Callable[[Any], Sequence[int] | None]) ->
     """
 
     def known_place(symbol: Any) -> list[int]:
-        place = place_of(symbol)
-        if place is None:
+        input_dim = place_of(symbol)
+        if input_dim is None:
             message = f"{symbol} is no size of its inputs"
             raise InexpressibleError(message)
-        return list(place)
+        return list(input_dim)
 
     size = to_json(expression, known_place)
     try:

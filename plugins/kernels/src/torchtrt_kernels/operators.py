@@ -123,7 +123,7 @@ def _objections(op: OpOverload) -> Iterator[str]:
     if schema.is_mutable:
         names = ", ".join(argument.name for argument in schema.arguments if _is_written(argument))
         yield f"it writes to its argument {names}. Write an op that returns the new value, with mutates_args=()."
-    if any(each.alias_info is not None for each in (*schema.arguments, *schema.returns)):
+    if any(argument.alias_info is not None for argument in (*schema.arguments, *schema.returns)):
         yield "it returns a view of an argument, and an engine's tensors share no memory. Return a copy."
     if not schema.returns:
         yield "it returns nothing."

@@ -57,12 +57,12 @@ def register(plugin: PluginOp) -> None:
     """Registers the creator of a plugin with the TensorRT in use, unless it has one."""
     module, key = current(), plugin.key
     with _registering:
-        known = _creators.get((module, key))
-        if known is not None and known.plugin.op is plugin.op:
+        registered = _creators.get((module, key))
+        if registered is not None and registered.plugin.op is plugin.op:
             return
         registry = module.get_plugin_registry()
-        if known is not None:  # the program defined the op again
-            registry.deregister_creator(known)
+        if registered is not None:  # the program defined the op again
+            registry.deregister_creator(registered)
         creator = _classes(module)[1](plugin)
         _creators[module, key] = creator
         registry.register_creator(creator, key.pack)
@@ -82,11 +82,13 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
         return
     packs = {loaded.info.name: loaded for loaded in current_packs().loaded}
     for key in keys:
-        found = packs.get(key.pack)
-        plugins = {plugin.key: plugin for plugin in found.pack.plugins} if found else {}
+        loaded_pack = packs.get(key.pack)
+        plugins = {plugin.key: plugin for plugin in loaded_pack.pack.plugins} if loaded_pack else {}
         if key not in plugins:
             others = [plugin.version for plugin in plugins if plugin.name == key.name]
-            problem = _wrong_version(key, found.info, others) if found else _missing_pack(key)
+            problem = (
+                _wrong_version(key, loaded_pack.info, others) if loaded_pack else _missing_pack(key)
+            )
             raise EngineMismatchError(
                 f"{what} runs the op {key.name} by version {key.version} of its plugin in the pack {key.pack}, "
                 f"{problem}"
@@ -145,8 +147,10 @@ def _missing_pack(key: PluginKey) -> str:
 
 def with_distributions(keys: Iterable[PluginKey]) -> list[PluginKey]:
     """Returns the names of plugins in order, each with the distribution that registers its pack here."""
-    found = {loaded.info.name: loaded.info.distribution for loaded in current_packs().loaded}
-    return [replace(key, distribution=found.get(key.pack, "")) for key in sorted(keys)]
+    distributions = {
+        loaded.info.name: loaded.info.distribution for loaded in current_packs().loaded
+    }
+    return [replace(key, distribution=distributions.get(key.pack, "")) for key in sorted(keys)]
 
 
 class _OpPlugin:
@@ -264,7 +268,7 @@ class _OpCreator:
         self.field_names = _fields(self.trt, dict.fromkeys((*FIELDS, _SCHEMA), b""))
 
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:  # noqa: ARG002
-        fields = {each.name: np.asarray(each.data).tobytes() for each in field_collection}
+        fields = {field.name: np.asarray(field.data).tobytes() for field in field_collection}
         if changed := self.plugin.changed_schema(fields.get(_SCHEMA, b"").decode()):
             message = f"The engine runs the op {self.name} of the pack {self.plugin_namespace}: {changed}."
             raise EngineMismatchError(message)
@@ -331,12 +335,12 @@ def run_kernel(
     """
     device = outputs[0].device
     if device.type == "cuda":
-        known = (
+        engine_stream = (
             torch.cuda.ExternalStream(stream, device=device)
             if stream
             else torch.cuda.default_stream(device)
         )
-        with torch.cuda.stream(known):
+        with torch.cuda.stream(engine_stream):
             _run(plugin, call, inputs, outputs)
     else:
         _run(plugin, call, inputs, outputs)

@@ -63,37 +63,37 @@ class SymbolicCall:
 
         self._symbols = ShapeEnv()
         self._mode = FakeTensorMode(shape_env=self._symbols)
-        self._places: dict[Any, tuple[int, int]] = {}
+        self._input_dims: dict[Any, tuple[int, int]] = {}
 
     def tensor(
-        self, place: int, sizes: Sequence[int], varies: Sequence[bool], like: torch.Tensor
+        self, index: int, sizes: Sequence[int], varies: Sequence[bool], like: torch.Tensor
     ) -> torch.Tensor:
         """Returns a contiguous fake tensor.
 
         Args:
-            place: The number of the tensor among the inputs.
+            index: The number of the tensor among the inputs.
             sizes: The sizes of the example.
             varies: For each size whether it is a symbol.
             like: The tensor that has its dtype and device.
         """
         shape = [
-            self._symbol(place, dim, size) if is_open else size
+            self._symbol(index, dim, size) if is_open else size
             for dim, (size, is_open) in enumerate(zip(sizes, varies, strict=True))
         ]
         with self._mode:
             return torch.empty(shape, dtype=like.dtype, device=like.device)
 
-    def _symbol(self, place: int, dim: int, size: int) -> Any:
+    def _symbol(self, index: int, dim: int, size: int) -> Any:
         """Returns a symbolic size. An example of 0 or 1 would fix it, so that 2 stands in its place."""
         from torch._dynamo.source import ConstantSource
         from torch.fx.experimental.symbolic_shapes import DimDynamic
 
         example = max(size, 2)
-        source = ConstantSource(f"size_{place}_{dim}")
+        source = ConstantSource(f"size_{index}_{dim}")
         symbol = self._symbols.create_symbol(
             example, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
         )
-        self._places[symbol] = (place, dim)
+        self._input_dims[symbol] = (index, dim)
         return self._symbols.create_symintnode(symbol, hint=example, source=source)
 
     def results(self, call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
@@ -108,7 +108,7 @@ class SymbolicCall:
 
     def place_of(self, symbol: Any) -> tuple[int, int] | None:
         """Returns the input and the dimension that a symbol is the size of."""
-        return self._places.get(symbol)
+        return self._input_dims.get(symbol)
 
 
 def example_size(size: int | torch.SymInt) -> int | None:

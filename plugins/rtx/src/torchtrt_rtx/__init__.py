@@ -93,8 +93,8 @@ def device_objection(device: torch.device, targets: Sequence[str] = COMPUTE_CAPA
         if target[-1] == "+"
     ):
         return ""
-    found = f"{torch.cuda.get_device_name(device)} ({number})"
-    return f"TensorRT for RTX runs this engine on {gpus}, and {device} is an {found}"
+    gpu = f"{torch.cuda.get_device_name(device)} ({number})"
+    return f"TensorRT for RTX runs this engine on {gpus}, and {device} is an {gpu}"
 
 
 def _in_words(targets: Sequence[str]) -> str:

@@ -117,7 +117,7 @@ def in_dtype(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, .
 def assert_outputs_close(actual: Any, expected: Any, tolerance: float) -> None:
     """Checks every output; the tolerance is relative to the output's largest value."""
     actual, expected = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
-    assert [each.shape for each in expected] == [each.shape for each in actual]
+    assert [output.shape for output in expected] == [output.shape for output in actual]
     for result, eager in zip(actual, expected, strict=True):
         scale = eager.abs().max().item()
         torch.testing.assert_close(result, eager, rtol=0, atol=tolerance * scale)

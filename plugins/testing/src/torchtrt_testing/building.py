@@ -150,7 +150,10 @@ def differences(ours: Sequence[Any], theirs: Sequence[Any]) -> Iterator[str]:
         if outputs != other_outputs:
             yield f"outputs {outputs} and {other_outputs}"
         if len(layers) != len(other_layers):
-            kinds, others = (Counter(kind for kind, _ in each) for each in (layers, other_layers))
+            kinds, others = (
+                Counter(kind for kind, _ in network_layers)
+                for network_layers in (layers, other_layers)
+            )
             yield f"layers {dict(kinds - others)} and {dict(others - kinds)}"
             continue
         for layer, other in zip(layers, other_layers, strict=True):

@@ -171,7 +171,7 @@ def _dynamic_shapes(cases: Sequence[OpCase]) -> tuple[dict[int, torch.export.Dim
 
     def dim(name: str, sizes: Sizes) -> torch.export.Dim:
         if (name, sizes) not in dims:
-            number = sum(known == name for known, _ in dims)
+            number = sum(other_name == name for other_name, _ in dims)
             low, _, high = sizes
             dims[name, sizes] = torch.export.Dim(f"{name}{number or ''}", min=low, max=high)
         return dims[name, sizes]
@@ -210,5 +210,5 @@ def number_ops(nodes: Iterable[Node]) -> set[str]:
 def ops_missing(case: OpCase, converted: Set[str]) -> set[str]:
     """Returns the ops of a case that are not among those that engines have."""
     views = {"aten.view.default", "aten._unsafe_view.default"}  # lowering makes a reshape of them
-    known = converted | (views if "aten.reshape.default" in converted else set())
-    return {qualified_name(parse_target(op)) for op in case.ops} - known
+    converted_ops = converted | (views if "aten.reshape.default" in converted else set())
+    return {qualified_name(parse_target(op)) for op in case.ops} - converted_ops

@@ -66,7 +66,7 @@ def _difference_in_kind(mine: Any, theirs: torch.Tensor) -> str:
         return f"{mine} instead of a tensor"
     if (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape):
         return ""
-    before, after = (f"{each.dtype}{list(each.shape)}" for each in (theirs, mine))
+    before, after = (f"{tensor.dtype}{list(tensor.shape)}" for tensor in (theirs, mine))
     return f"{after} instead of {before}"
 
 

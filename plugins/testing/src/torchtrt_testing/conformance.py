@@ -118,7 +118,10 @@ class PackConformance:
     @pytest.fixture(autouse=True)
     def _skip_without_the_pack(self, request: pytest.FixtureRequest) -> None:
         """Leaves it to one test to fail if the pack is not in use; the others are skipped for that reason."""
-        if request.node.originalname != "test_it_is_installed_and_in_use" and not self._found():
+        if (
+            request.node.originalname != "test_it_is_installed_and_in_use"
+            and not self._pack_in_use()
+        ):
             pytest.skip(f"the pack {self.pack!r} is not in use")
 
     def test_it_is_installed_and_in_use(self) -> None:
@@ -127,9 +130,9 @@ class PackConformance:
 
     def test_nothing_is_wrong_with_it(self) -> None:
         """No problem was recorded while it was loaded or since."""
-        found = [str(problem) for problem in problems() if problem.pack == self.pack]
+        recorded = [str(problem) for problem in problems() if problem.pack == self.pack]
 
-        assert not found, "\n".join(found)
+        assert not recorded, "\n".join(recorded)
 
     def test_it_says_who_it_is(self) -> None:
         """A summary for listings, the contract that it is written for, and the versions of PyTorch and TensorRT."""
@@ -163,20 +166,20 @@ class PackConformance:
     def test_loading_it_is_light(self) -> None:
         """It imports nothing but torchtrt, PyTorch and its own modules, and of PyTorch nothing that takes long."""
         imported = loading_effects.load_in_new_process(self.pack, tuple(self.imports)).imported
-        found = loading_effects.foreign(imported, self.may_import)
+        foreign_modules = loading_effects.foreign(imported, self.may_import)
 
-        assert not found, (
-            f"Loading {self.pack} imports {', '.join(found)}. Import it in the functions that need it."
+        assert not foreign_modules, (
+            f"Loading {self.pack} imports {', '.join(foreign_modules)}. Import it in the functions that need it."
         )
 
     def test_loading_it_changes_nothing_else(self) -> None:
         """Neither Python's settings nor PyTorch's, nor functions of others; and it prints nothing."""
-        found = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
+        loading = loading_effects.load_in_new_process(self.pack, tuple(self.imports))
 
-        assert not found.changed, (
-            f"Loading {self.pack} has side effects: {'; '.join(found.changed)}."
+        assert not loading.changed, (
+            f"Loading {self.pack} has side effects: {'; '.join(loading.changed)}."
         )
-        assert not found.printed, f"Loading {self.pack} prints {found.printed!r}."
+        assert not loading.printed, f"Loading {self.pack} prints {loading.printed!r}."
 
     def test_loading_it_twice_gives_the_same(self) -> None:
         """In one process after its modules are forgotten, and in another with other hashes."""
@@ -327,7 +330,7 @@ class PackConformance:
             try:
                 check_case(case, varying=sizes == VARYING, settings=self.settings)
             except FullCompilationError as error:
-                if all("tensorrt-version" in each.codes for each in error.missing):
+                if all("tensorrt-version" in missing_op.codes for missing_op in error.missing):
                     pytest.skip(error.missing[0].reason)
                 if not is_expected(error):
                     raise
@@ -358,10 +361,10 @@ class PackConformance:
                     expected, exported = eager(sample), export_sample(sample)
                 except Exception:  # PyTorch itself does not run or export it
                     continue
-                found = outcome(sample, exported, expected, **self.settings)
-            kinds.append(found.kind)
-            if found.kind in (WRONG, CRASHED):
-                wrong.append(f"{sample} {sample.describe()}: {found.reason}")
+                result = outcome(sample, exported, expected, **self.settings)
+            kinds.append(result.kind)
+            if result.kind in (WRONG, CRASHED):
+                wrong.append(f"{sample} {sample.describe()}: {result.reason}")
         assert not wrong, "\n".join(wrong)
         if CORRECT not in kinds:
             pytest.skip(f"none of {len(kinds)} samples is converted")
@@ -383,8 +386,8 @@ class PackConformance:
         if {"case", "sizes"} <= names:
             rows = [
                 pytest.param(case, sizes, id=f"{case.label}-{sizes.split()[0]}")
-                for each in self.cases
-                for case in each.each_dtype()
+                for base_case in self.cases
+                for case in base_case.each_dtype()
                 for sizes in self._sizes_of(case)
             ]
             parametrize(metafunc, ("case", "sizes"), rows, "the pack has no cases")
@@ -416,8 +419,8 @@ class PackConformance:
                 f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False
             )
         self._import_libraries()
-        if found := self._found():
-            return found
+        if loaded_pack := self._pack_in_use():
+            return loaded_pack
         wrong = [str(problem) for problem in problems() if problem.pack in (self.pack, "")]
         reason = current_packs().disabled.get(self.pack)
         hint = f"`pip install --editable .` where the pyproject.toml of {PACKS.distribution_name(self.pack)} is"
@@ -426,7 +429,7 @@ class PackConformance:
             pytrace=False,
         )
 
-    def _found(self) -> LoadedPack | None:
+    def _pack_in_use(self) -> LoadedPack | None:
         return next((pack for pack in loaded_packs() if pack.info.name == self.pack), None)
 
     @property
@@ -459,10 +462,10 @@ class PackConformance:
         return [sizes for sizes in self.sizes if sizes == FIXED or case.varies] or [FIXED]
 
     def _overridden_cases(self) -> tuple[OpCase, ...]:
-        found = self._found()
+        loaded_pack = self._pack_in_use()
         high = tuple(
             converter.target
-            for converter in (found.pack.converters if found else ())
+            for converter in (loaded_pack.pack.converters if loaded_pack else ())
             if converter.priority is ConverterPriority.HIGH
             and not isinstance(converter.target, str)
         )

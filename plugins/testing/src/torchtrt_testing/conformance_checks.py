@@ -32,11 +32,11 @@ from torchtrt_testing.versions import tensorrts
 
 def validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
     """Returns the validators of a pack's converters by the op that they check."""
-    found: dict[Any, list[Validator]] = {}
+    validators: dict[Any, list[Validator]] = {}
     for converter in pack.pack.converters:
         if converter.validate is not None and not why_missing(converter.target):
-            found.setdefault(parse_target(converter.target), []).append(converter.validate)
-    return found
+            validators.setdefault(parse_target(converter.target), []).append(converter.validate)
+    return validators
 
 
 def faults_of_validators(
@@ -97,12 +97,14 @@ def cases_beside(item: Any, case: OpCase, sizes: str, tensorrt: str) -> tuple[Op
 @functools.cache
 def _cases_of_run(session: Any, cls: type, name: str) -> dict[tuple[str, str], list[OpCase]]:
     """Returns the cases that a run gives a test, by sizes and TensorRT, in the order of the run."""
-    found: dict[tuple[str, str], list[OpCase]] = {}
+    cases: dict[tuple[str, str], list[OpCase]] = {}
     for item in session.items:
         if getattr(item, "cls", None) is cls and getattr(item, "originalname", "") == name:
-            given = item.callspec.params
-            found.setdefault((given["sizes"], given["tensorrt"]), []).append(given["case"])
-    return found
+            parameters = item.callspec.params
+            cases.setdefault((parameters["sizes"], parameters["tensorrt"]), []).append(
+                parameters["case"]
+            )
+    return cases
 
 
 def parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:

@@ -37,7 +37,7 @@ from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
 AT_ONCE = 16
 """Cases of one program: with twice as many, a case takes as long."""
 
-_PLACE = re.compile(r"\bcalls\.(\d+)$")
+_CASE_PATH = re.compile(r"\bcalls\.(\d+)$")
 
 
 class Calls(torch.nn.Module):
@@ -108,8 +108,8 @@ def _agreeing(
     if compiled.report.narrowed or len(in_torch) != len(left):
         raise ValueError("sizes, or a node of no case")
     for node in exported.graph.nodes:
-        converted[_place(node)] |= number_ops([node])
-    alone = {_place(node) for node in in_torch}
+        converted[_case_index(node)] |= number_ops([node])
+    alone = {_case_index(node) for node in in_torch}
     alone |= {index for index, case in enumerate(cases) if ops_missing(case, converted[index])}
     points = (MINIMUM, USUAL, MAXIMUM) if varying else (USUAL,)
     for point in points:
@@ -119,8 +119,8 @@ def _agreeing(
             expected = model(*inputs)
         results = enumerate(zip(cases, actual, expected, strict=True))
         alone |= {
-            place
-            for place, (case, mine, theirs) in results
+            index
+            for index, (case, mine, theirs) in results
             if not _is_close(mine, theirs, case.tolerance)
         }
     if None in alone:
@@ -136,26 +136,26 @@ def _is_close(actual: Any, expected: Any, tolerance: float | None) -> bool:
     return True
 
 
-def _place(node: Node) -> int | None:
+def _case_index(node: Node) -> int | None:
     """Returns the place of the case that a node is of; ``None`` if PyTorch did not note its module."""
     for path, _ in reversed(list(node.meta.get("nn_module_stack", {}).values())):
-        if found := _PLACE.search(path):
-            return int(found[1])
+        if match := _CASE_PATH.search(path):
+            return int(match[1])
     return None
 
 
 @contextlib.contextmanager
 def _noting_ops() -> Iterator[dict[int | None, set[str]]]:
     """Notes, inside a ``with`` block, the ops in engines by the place of their case."""
-    found: dict[int | None, set[str]] = defaultdict(set)
+    ops_by_case: dict[int | None, set[str]] = defaultdict(set)
     run = TRTInterpreter.run
 
     def noting(interpreter: TRTInterpreter) -> TRTInterpreter:
         filled = run(interpreter)
         for node in interpreter.block.graph.nodes:
             if node.op == "call_function":
-                found[_place(node)].add(qualified_name(node.target))
+                ops_by_case[_case_index(node)].add(qualified_name(node.target))
         return filled
 
     with mock.patch.object(TRTInterpreter, "run", noting):
-        yield found
+        yield ops_by_case

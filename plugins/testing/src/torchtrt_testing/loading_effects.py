@@ -77,11 +77,11 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
                 f"Loading the pack {pack!r} ended the process, with exit status {status}:\n"
                 + errors.read_text(encoding="utf-8", errors="replace")
             )
-        found = json.loads(answer.read_text(encoding="utf-8"))
+        effects = json.loads(answer.read_text(encoding="utf-8"))
         output = printed.read_text(encoding="utf-8").partition(BEGIN)[2]
     return Loading(
-        tuple(found["imported"]), tuple(found["changed"]), output,
-        tuple(found["contents"]), tuple(found["again"]),
+        tuple(effects["imported"]), tuple(effects["changed"]), output,
+        tuple(effects["contents"]), tuple(effects["again"]),
     )  # fmt: skip
 
 
@@ -170,13 +170,13 @@ def load_and_describe(request: Mapping[str, Any]) -> None:
         for library in held:
             if isinstance(library, torch.library.Library):
                 library._destroy()  # PyTorch takes no op twice
-    found = {
+    effects = {
         "imported": imported,
         "changed": list(differences(before, after)),
         "contents": contents,
         "again": _load_once(request["pack"]),
     }
-    Path(request["answer"]).write_text(json.dumps(found), encoding="utf-8")
+    Path(request["answer"]).write_text(json.dumps(effects), encoding="utf-8")
 
 
 def _load_once(name: str | None) -> list[str]:
@@ -188,8 +188,8 @@ def _load_once(name: str | None) -> list[str]:
     from torchtrt.packs.scan import Scan, scan
     from torchtrt.targets import qualified_name
 
-    found = tuple(pack for pack in scan().packs if pack.info.name == name)
-    packs, problems = load(Scan(found, ()), read_selection({}), ConverterPack("local"))
+    extensions = tuple(pack for pack in scan().packs if pack.info.name == name)
+    packs, problems = load(Scan(extensions, ()), read_selection({}), ConverterPack("local"))
     if problems:
         return [str(problem) for problem in problems]
     if name is None:

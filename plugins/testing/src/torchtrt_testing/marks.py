@@ -51,9 +51,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = config.getoption("--tensorrt")
     tests: dict[str, dict[str, list[pytest.Item]]] = defaultdict(dict)
     for item in items:
-        found = _test_and_version(item)
-        if found is not None and not item.get_closest_marker(EACH):
-            test, version = found
+        test_and_version = _test_and_version(item)
+        if test_and_version is not None and not item.get_closest_marker(EACH):
+            test, version = test_and_version
             tests[test].setdefault(version, []).append(item)
     left_out = [
         item
@@ -91,8 +91,8 @@ def _test_and_version(item: pytest.Item) -> tuple[str, str] | None:
     """Returns a test's name without its version, and the version; ``None`` if no parameter names one."""
     callspec = getattr(item, "callspec", None)
     for value in callspec.params.values() if callspec else ():
-        found = _VERSION.fullmatch(value) if isinstance(value, str) else None
-        if found:
+        match = _VERSION.fullmatch(value) if isinstance(value, str) else None
+        if match:
             name, _, parameters = item.nodeid.partition("[")
-            return f"{name}[{parameters.replace(value, '', 1)}", found[1]
+            return f"{name}[{parameters.replace(value, '', 1)}", match[1]
     return None

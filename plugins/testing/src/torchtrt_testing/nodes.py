@@ -73,8 +73,14 @@ def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node |
 
     arguments = op._schema.arguments
     required = [argument for argument in arguments if not argument.has_default_value()]
-    args = tuple(argument(str(each.type)) for each in required if not each.kwarg_only)
-    kwargs = {each.name: argument(str(each.type)) for each in required if each.kwarg_only}
+    args = tuple(
+        argument(str(parameter.type)) for parameter in required if not parameter.kwarg_only
+    )
+    kwargs = {
+        parameter.name: argument(str(parameter.type))
+        for parameter in required
+        if parameter.kwarg_only
+    }
     if not values:
         return None
     node = graph.call_function(op, args, kwargs)
@@ -98,15 +104,15 @@ def snapshot(node: Node) -> Any:
     """Returns everything of a node's graph that a validator could change, to compare."""
     return [
         (
-            each.name,
-            each.op,
-            each.target,
-            repr(each.args),
-            repr(each.kwargs),
-            tuple(user.name for user in each.users),
-            {name: (id(value), _text(value)) for name, value in each.meta.items()},
+            graph_node.name,
+            graph_node.op,
+            graph_node.target,
+            repr(graph_node.args),
+            repr(graph_node.kwargs),
+            tuple(user.name for user in graph_node.users),
+            {name: (id(value), _text(value)) for name, value in graph_node.meta.items()},
         )
-        for each in node.graph.nodes
+        for graph_node in node.graph.nodes
     ]
 
 

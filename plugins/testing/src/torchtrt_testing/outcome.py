@@ -47,11 +47,11 @@ def outcomes(sample: Sample, versions: Sequence[str] = VERSIONS) -> dict[str, Ou
         except Exception as error:
             reason = f"torch.export: {type(error).__name__}"
             return dict.fromkeys(versions, Outcome(NOT_EXPORTABLE, reason))
-        found = {}
+        by_version = {}
         for version in versions:
             with torchtrt.use_tensorrt(f"reference@{version}"):
-                found[version] = outcome(sample, exported, expected)
-        return found
+                by_version[version] = outcome(sample, exported, expected)
+        return by_version
 
 
 def export_sample(sample: Sample) -> torch.export.ExportedProgram:

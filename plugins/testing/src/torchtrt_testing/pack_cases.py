@@ -84,12 +84,12 @@ def first_party_cases(*ops: str) -> tuple[OpCase, ...]:
     Raises:
         UnknownTargetError: There is no such op.
     """
-    found: list[OpCase] = []
+    cases: list[OpCase] = []
     for pack in first_party_packs():
         with contextlib.suppress(ModuleNotFoundError):
-            found += cases_of(pack)
+            cases += cases_of(pack)
     if not ops:
-        return tuple(found)
+        return tuple(cases)
     targets = {target for op in ops for target in parse_targets(op)}
     names = {qualified_name(target) for target in targets}
-    return tuple(case for case in found if names & set(case.ops) or case.function in targets)
+    return tuple(case for case in cases if names & set(case.ops) or case.function in targets)

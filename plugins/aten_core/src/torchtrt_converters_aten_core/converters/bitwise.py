@@ -73,12 +73,12 @@ def _is_low_mask(value: object) -> TypeGuard[int]:
 
 def _bytes(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: int) -> NetworkTensor:
     """Returns the bytes of integers, each from 0 to 255, the lowest first, along a new last dimension."""
-    places = torch.tensor([1 << 8 * index for index in range(dtype.itemsize)], dtype=dtype)
+    byte_values = torch.tensor([1 << 8 * index for index in range(dtype.itemsize)], dtype=dtype)
     if not is_network_tensor(value):
         constant = torch.as_tensor(value).to(dtype).unsqueeze(-1)
-        return types.operand(ctx, constant // places % 256, dtype, rank + 1)
+        return types.operand(ctx, constant // byte_values % 256, dtype, rank + 1)
     number = Formula(ctx, types.operand(ctx, value, dtype, rank)).unsqueeze(rank)
-    return (number // places % 256).tensor
+    return (number // byte_values % 256).tensor
 
 
 def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
@@ -90,8 +90,8 @@ def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) ->
     last = len(parts.shape) - 1
     *lower, highest = range(dtype.itemsize)
     total = Formula(ctx, slicing.select(ctx, parts, last, highest))
-    for place in reversed(lower):
-        total = total * 256 + slicing.select(ctx, parts, last, place)
+    for index in reversed(lower):
+        total = total * 256 + slicing.select(ctx, parts, last, index)
     return total.tensor
 
 

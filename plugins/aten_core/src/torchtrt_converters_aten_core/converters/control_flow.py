@@ -56,8 +56,8 @@ def _branches_differ(node: Node) -> str | None:
 def _sizes_that_differ(node: Node) -> str:
     """Returns the first sizes that differ in the results of two branches, in words; ``""`` if there are none."""
     for pair in zip(*branch_results(node), strict=True):
-        if all(isinstance(each, torch.Tensor) for each in pair):
-            shapes = [tuple(each.shape) for each in pair]
+        if all(isinstance(result, torch.Tensor) for result in pair):
+            shapes = [tuple(result.shape) for result in pair]
             if not size_math.have_same_sizes(*shapes):
                 return f"the sizes {list(shapes[0])} and {list(shapes[1])}"
     return ""
@@ -65,7 +65,7 @@ def _sizes_that_differ(node: Node) -> str:
 
 def _carries_numbers(node: Node) -> str | None:
     carried: Any = node.args[2]
-    if all(isinstance(each, Node) and _is_tensor(each) for each in carried):
+    if all(isinstance(operand, Node) and _is_tensor(operand) for operand in carried):
         return None
     return "a loop in TensorRT carries tensors only, and this one carries a number"
 
@@ -142,12 +142,12 @@ def while_loop(
 
     Where networks are weakly typed, half precision comes around a loop as float32.
     """
-    given = [ctx.tensor(value) for value in carried]
-    starts = [_as_carried(ctx, tensor) for tensor in given]
+    initial = [ctx.tensor(value) for value in carried]
+    starts = [_as_carried(ctx, tensor) for tensor in initial]
     loop = ctx.net.add_loop()
     recurrences = [loop.add_recurrence(start) for start in starts]
     before = []
-    for layer, tensor in zip(recurrences, given, strict=True):
+    for layer, tensor in zip(recurrences, initial, strict=True):
         before.append(layer.get_output(0))
         ctx.set_known_value(layer.get_output(0), ctx.known_value(tensor))
     (going,) = _converted(ctx, condition, [*before, *captured])

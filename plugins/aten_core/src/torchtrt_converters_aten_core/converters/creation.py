@@ -67,8 +67,8 @@ def filled_like(
     **_: Any,
 ) -> NetworkTensor:
     """Converts a tensor of another's shape that holds one number."""
-    given = value if fill_value is None else fill_value
-    filling = given if number is None else number
+    argument = value if fill_value is None else fill_value
+    filling = argument if number is None else number
     extents = sizes.sizes_of(ctx, self)
     return blocks.full(ctx, filling, extents, types.output_dtype(ctx))
 

@@ -92,8 +92,8 @@ def embedding_bag(
         rows = rows * Formula(ctx, scale).unsqueeze(1)
     if end is not None and padding < 0 and _MODES[mode] != "amax":
         # PyTorch's largest elements, and what it divides by, take in the rows behind the end.
-        places = Formula(ctx, creation.places(ctx, indices, 0, torch.int32))
-        rows = (places < end).unsqueeze(1).where(rows, 0)
+        positions = Formula(ctx, creation.indices_along(ctx, indices, 0, torch.int32))
+        rows = (positions < end).unsqueeze(1).where(rows, 0)
     bags = _bags(ctx, indices, offsets)
     result = _reduced(_MODES[mode], rows, bags, offsets, kept)
     return result.cast(dtype).tensor, *[None] * (len(types.output_value(ctx)) - 1)
@@ -101,8 +101,8 @@ def embedding_bag(
 
 def _bags(ctx: ConversionContext, indices: NetworkTensor, offsets: NetworkTensor) -> NetworkTensor:
     """Returns the bag of each index: as many as offsets are not beyond it, less one."""
-    places = Formula(ctx, creation.places(ctx, indices, 0, torch.int32)).unsqueeze(1)
-    begun = places >= Formula(ctx, offsets).unsqueeze(0)
+    positions = Formula(ctx, creation.indices_along(ctx, indices, 0, torch.int32)).unsqueeze(1)
+    begun = positions >= Formula(ctx, offsets).unsqueeze(0)
     return (begun.cast(torch.int32).sum([1], keep=False) - 1).tensor
 
 
@@ -111,7 +111,7 @@ def _reduced(
 ) -> Formula:
     """Returns each bag's sum, mean or maximum of rows, by scattering the rows to their bags."""
     ctx, dtype, kind = rows.ctx, rows.dtype, scatter.KINDS[mode]
-    places = scatter.broadcast_index(ctx, bags, 2, 0)
+    bag_indices = scatter.broadcast_index(ctx, bags, 2, 0)
     neutral = merging.neutral(kind, dtype)
     if kept is not None:
         kept = kept.unsqueeze(1)
@@ -119,7 +119,7 @@ def _reduced(
     count = sizes.size_of(ctx, offsets, 0)
     width = sizes.size_of(ctx, rows.tensor, 1)
     start = creation.full(ctx, neutral, [count, width], dtype)
-    result = Formula(ctx, scatter.combine_at(ctx, kind, start, places, rows.tensor, 0))
+    result = Formula(ctx, scatter.combine_at(ctx, kind, start, bag_indices, rows.tensor, 0))
     if mode == "sum":
         return result
     length = sizes.size_of(ctx, rows.tensor, 0)
@@ -127,5 +127,5 @@ def _reduced(
     if kept is not None:
         ones = kept.cast(dtype).tensor
     zeros = creation.full(ctx, 0, [count, 1], dtype)
-    members = Formula(ctx, scatter.combine_at(ctx, "SUM", zeros, places, ones, 0))
+    members = Formula(ctx, scatter.combine_at(ctx, "SUM", zeros, bag_indices, ones, 0))
     return result / members.clamp(1) if mode == "mean" else (members > 0).where(result, 0)

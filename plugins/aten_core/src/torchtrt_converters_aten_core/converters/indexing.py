@@ -100,8 +100,8 @@ def _more_indices_than_places(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, index = value_of(op.self), value_of(op.index)
     if tensor.dim() and index.dim():
-        places, count = tensor.shape[op.dim], index.shape[op.dim]
-        if isinstance(places, int) and isinstance(count, int) and count > places:
+        length, count = tensor.shape[op.dim], index.shape[op.dim]
+        if isinstance(length, int) and isinstance(count, int) and count > length:
             return "TensorRT takes no more indices than there are places, so that none is written twice"
     return None
 

@@ -292,8 +292,10 @@ def _statistics_are_not_constant(node: Node) -> str | None:
     op = arguments_of(node)
     if getattr(op, "training", False):
         return "batch normalization in training mode takes its statistics from the batch"
-    given = (each for each in (op.weight, op.bias) if each is not None)
-    if any(constant_of(each) is None for each in (*given, op.running_mean, op.running_var)):
+    affine = (parameter for parameter in (op.weight, op.bias) if parameter is not None)
+    if any(
+        constant_of(parameter) is None for parameter in (*affine, op.running_mean, op.running_var)
+    ):
         return "the statistics and parameters of batch normalization must be weights"
     return None
 

@@ -154,41 +154,39 @@ def _adaptive_average(
     A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
     """
     rank = len(tensor.shape)
-    places = range(rank - len(sizes), rank)
-    single = [place for place, size in zip(places, sizes, strict=True) if size == 1]
+    dims = range(rank - len(sizes), rank)
+    single = [dim for dim, size in zip(dims, sizes, strict=True) if size == 1]
     result = reduce(ctx, "AVG", tensor, single, True)
     rest = {
-        place: size
-        for place, size in zip(places, sizes, strict=True)
-        if size != 1 and tensor.shape[place] != size
+        dim: size
+        for dim, size in zip(dims, sizes, strict=True)
+        if size != 1 and tensor.shape[dim] != size
     }
     if rest and all(tensor.shape[position] % size == 0 for position, size in rest.items()):
-        steps = tuple(
-            tensor.shape[place] // rest[place] if place in rest else 1 for place in places
-        )
+        steps = tuple(tensor.shape[dim] // rest[dim] if dim in rest else 1 for dim in dims)
         zeros = (0,) * len(sizes)
         return _pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros))
-    for place, size in rest.items():
-        result = _average_parts(ctx, result, place, size)
+    for dim, size in rest.items():
+        result = _average_parts(ctx, result, dim, size)
     return result
 
 
 def _average_parts(
-    ctx: ConversionContext, tensor: NetworkTensor, place: int, size: int
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, size: int
 ) -> NetworkTensor:
     """Averages one dimension into ``size`` parts, as adaptive pooling does: a product with a matrix of shares.
 
     Neighboring parts overlap where the length is no multiple of ``size``.
     """
-    length, rank = tensor.shape[place], len(tensor.shape)
+    length, rank = tensor.shape[dim], len(tensor.shape)
     weights = torch.zeros(length, size)
     for part in range(size):
         first, last = part * length // size, -(-(part + 1) * length // size)
         weights[first:last, part] = 1 / (last - first)
     weights = weights.to(ctx.dtype_of(tensor)).reshape((1,) * (rank - 2) + (length, size))
     matrix = ctx.tensor(weights)
-    moved = shape.swap(ctx, tensor, place, -1)
-    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), place, -1)
+    moved = shape.swap(ctx, tensor, dim, -1)
+    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), dim, -1)
 
 
 MAXIMA: dict[object, int] = {

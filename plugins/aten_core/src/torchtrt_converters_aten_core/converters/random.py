@@ -240,8 +240,8 @@ def normal(
 ) -> NetworkTensor:
     """Converts numbers of a normal distribution; its mean and deviation may differ from element to element."""
     dtype, outline = types.output_dtype(ctx), types.output_value(ctx).shape
-    known = sizes.is_static(outline)
-    extents = list(outline) if known else _broadcast_sizes(ctx, self, mean, std)
+    is_static = sizes.is_static(outline)
+    extents = list(outline) if is_static else _broadcast_sizes(ctx, self, mean, std)
     return (_normal(ctx, extents, dtype) * std + mean).tensor
 
 

@@ -43,7 +43,7 @@ def _unsorted(node: Node) -> str | None:
 
 
 @pack.converter(table={"kind": PLACES})
-def place(
+def index_of_extreme(
     ctx: ConversionContext, self: NetworkTensor, dim: int | None, keepdim: bool, *, kind: str
 ) -> NetworkTensor:
     """Converts the index of the largest or smallest element, along one dimension or of the flattened tensor."""

@@ -139,10 +139,10 @@ def _run(
     last: list[list[NetworkTensor]] = [[] for _ in states]
     for level, parts in enumerate(weights):
         outputs = []
-        for place, part in enumerate(parts):
-            row = level * len(parts) + place
+        for direction, part in enumerate(parts):
+            row = level * len(parts) + direction
             first = [_row_of(ctx, state, row, len(flat)) for index, state in enumerate(states)]
-            backward = place == 1
+            backward = direction == 1
             tensor = padding.flip(ctx, sequence, [0]) if backward else sequence
             output, after = _direction(ctx, cell, tensor, first, part)
             outputs.append(padding.flip(ctx, output, [0]) if backward else output)
@@ -269,18 +269,18 @@ def recurrent(
     sequence = types.operand(ctx, types.upcast(ctx, input, dtype), dtype, 3)
     if batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1)
-    given = hx if isinstance(hx, Sequence) else [hx]
-    states = [types.operand(ctx, types.upcast(ctx, state, dtype), dtype, 3) for state in given]
+    initial = hx if isinstance(hx, Sequence) else [hx]
+    states = [types.operand(ctx, types.upcast(ctx, state, dtype), dtype, 3) for state in initial]
     weights = _weights(params, num_layers, bidirectional)
     # TensorRT for RTX 1.7 takes 20 s to 255 s to build an LSTM or a GRU for a batch of 1, and 1 s for a batch of 2.
     is_doubled = sequence.shape[1] == 1 and not supports(Capability.SINGLE_ROW_LOOPS)
     if is_doubled:
         sequence, *states = (
-            slicing.concatenate(ctx, [each, each], 1) for each in (sequence, *states)
+            slicing.concatenate(ctx, [tensor, tensor], 1) for tensor in (sequence, *states)
         )
     outputs, last = _run(ctx, cell, sequence, states, weights)
     if is_doubled:
-        outputs, *last = (_first_of_batch(ctx, each) for each in (outputs, *last))
+        outputs, *last = (_first_of_batch(ctx, tensor) for tensor in (outputs, *last))
     if batch_first:
         outputs = shape.swap(ctx, outputs, 0, 1)
     return tuple(types.cast(ctx, tensor, result) for tensor in (outputs, *last))

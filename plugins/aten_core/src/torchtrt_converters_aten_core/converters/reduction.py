@@ -168,8 +168,8 @@ def variance(
     tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = blocks.all_dims(tensor, dim)
     spread, mean = (
-        Formula(ctx, each)
-        for each in blocks.variance(ctx, tensor, dims, float(correction), keepdim)
+        Formula(ctx, moment)
+        for moment in blocks.variance(ctx, tensor, dims, float(correction), keepdim)
     )
     result = (spread.sqrt() if measure.is_deviation else spread).cast(dtype).tensor
     return (result, mean.cast(dtype).tensor) if measure.with_mean else result

@@ -73,8 +73,8 @@ def _choose(
         weights: Shape ``(old size, new size)``, a single 1 in each column.
         dim: The dimension.
     """
-    places = ctx.tensor(weights.argmax(0).to(torch.int32))
-    return indexing.gather(ctx, tensor, places, dim)
+    indices = ctx.tensor(weights.argmax(0).to(torch.int32))
+    return indexing.gather(ctx, tensor, indices, dim)
 
 
 def _mix(
@@ -221,9 +221,9 @@ def resize(
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
     extents: list[Size] = []
-    for index, (known, scale) in enumerate(zip(result, scales, strict=True)):
-        if isinstance(known, int):
-            extents.append(known)
+    for index, (size, scale) in enumerate(zip(result, scales, strict=True)):
+        if isinstance(size, int):
+            extents.append(size)
         elif output_size is not None:
             extents.append(output_size[index])
         else:
@@ -271,17 +271,17 @@ def _by_weights(
 
 
 def _weights(
-    target: Any, op: Any, length: int, extent: int, place: int, scales: list[Any]
+    target: Any, op: Any, length: int, extent: int, axis: int, scales: list[Any]
 ) -> torch.Tensor:
     """Returns what the op makes of the identity along one dimension: ``(length, extent)``.
 
     Where there is another dimension, it separates the rows of the identity and stays as it is.
     """
     count = len(scales)
-    beside = (place + 1) % count
+    beside = (axis + 1) % count
     sizes_, wanted = [1] * count, [1] * count
     factors: list[Any] = [None] * count
-    sizes_[place], wanted[place], factors[place] = length, extent, scales[place]
+    sizes_[axis], wanted[axis], factors[axis] = length, extent, scales[axis]
     if count > 1:
         sizes_[beside] = wanted[beside] = length
     rows = [1, 1] if count > 1 else [length, 1]
@@ -289,7 +289,7 @@ def _weights(
     packet = getattr(aten, target._schema.name.removeprefix("aten::"))
     aligned = [op.align_corners] if hasattr(op, "align_corners") else []
     result: torch.Tensor = packet.default(probe, wanted, *aligned, *factors)
-    if count > 1 and place < beside:
+    if count > 1 and axis < beside:
         return result.reshape(extent, length).T
     return result.reshape(length, extent)
 

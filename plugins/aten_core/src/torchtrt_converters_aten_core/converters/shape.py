@@ -125,10 +125,11 @@ def move(
     if not rank:
         return self
     sources = [dim % rank for dim in _as_list(source)]
-    places = [dim % rank for dim in _as_list(destination)]
+    destinations = [dim % rank for dim in _as_list(destination)]
     others = iter(dim for dim in range(rank) if dim not in sources)
     order = [
-        sources[places.index(index)] if index in places else next(others) for index in range(rank)
+        sources[destinations.index(index)] if index in destinations else next(others)
+        for index in range(rank)
     ]
     return blocks.permute(ctx, self, order)
 
@@ -149,7 +150,7 @@ def _ones_from_data(node: Node) -> str | None:
     shape = value_of(op.self).shape
     dim = getattr(op, "dim", None)
     named = range(len(shape)) if dim is None else _as_list(dim)
-    if all(isinstance(shape[place], int) or is_backed(shape[place]) for place in named if shape):
+    if all(isinstance(shape[axis], int) or is_backed(shape[axis]) for axis in named if shape):
         return None
     return "whether a size is 1 depends on the data, and with it the number of dimensions"
 
@@ -166,7 +167,7 @@ def squeeze(
     """Converts the removal of dimensions of size 1: those named, or all."""
     rank = len(self.shape)
     named = range(rank) if dim is None else _as_list(dim)
-    ones = [place % rank for place in named if rank and self.shape[place % rank] == 1]
+    ones = [axis % rank for axis in named if rank and self.shape[axis % rank] == 1]
     return blocks.squeeze(ctx, self, ones)
 
 
@@ -218,9 +219,9 @@ def repeat(
     dims: Sequence[Size] = (),
 ) -> NetworkTensor:
     """Converts copies side by side: each repeated dimension is broadcast next to a new one and merged with it."""
-    given = repeats or dims
-    rank = max(len(given), len(self.shape))
-    counts: list[Size] = [*[1] * (rank - len(given)), *given]
+    factors = repeats or dims
+    rank = max(len(factors), len(self.shape))
+    counts: list[Size] = [*[1] * (rank - len(factors)), *factors]
     tensor = blocks.to_rank(ctx, self, rank)
     symbols = ctx.symbolic_shape(tensor)
     repeated = [dim for dim in range(rank) if not sizes.same(sizes.symbol_of(ctx, counts[dim]), 1)]

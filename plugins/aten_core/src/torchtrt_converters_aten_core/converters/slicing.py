@@ -44,9 +44,9 @@ def as_strided(
 ) -> NetworkTensor:
     """Converts elements picked by their places in memory."""
     flat_places = blocks.strided_indices(size, stride, storage_offset or 0)
-    places = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
+    offsets = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
     flat = shape.flatten(ctx, self)
-    return add(ctx, "gather", flat, ctx.tensor(places), 0)
+    return add(ctx, "gather", flat, ctx.tensor(offsets), 0)
 
 
 def _known_step(node: Node) -> str | None:
@@ -90,9 +90,9 @@ def narrow(
 
 def _counts_from_unknown_end(node: Node) -> str | None:
     op = arguments_of(node)
-    known = isinstance(op.index, int) and op.index >= 0
+    is_from_start = isinstance(op.index, int) and op.index >= 0
     fixed = isinstance(op.index, int) and isinstance(value_of(op.self).shape[op.dim], int)
-    return None if known or fixed else sizes_known_before_data(node)
+    return None if is_from_start or fixed else sizes_known_before_data(node)
 
 
 @pack.converter(
@@ -115,9 +115,9 @@ def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, 
 def _unknown_pieces(node: Node) -> str | None:
     """Returns why a split cannot be slices, or ``None``. The last piece may be of any size, since it takes the rest."""
     op = arguments_of(node)
-    given = getattr(op, "split_size", getattr(op, "split_sizes", None))
+    requested = getattr(op, "split_size", getattr(op, "split_sizes", None))
     pieces = [piece.shape[op.dim] for piece in node.meta["val"]]
-    wanted = given if isinstance(given, (list, tuple)) else [given] * len(pieces)
+    wanted = requested if isinstance(requested, (list, tuple)) else [requested] * len(pieces)
     unknown = [
         index
         for index, (piece, size) in enumerate(zip(pieces, wanted, strict=True))
@@ -150,12 +150,12 @@ def split(
     **_: Any,
 ) -> tuple[NetworkTensor, ...]:
     """Converts consecutive pieces along a dimension; PyTorch's own result has their number and sizes."""
-    given = split_sizes if split_size is None else split_size
+    requested = split_sizes if split_size is None else split_size
     pieces = types.output_value(ctx)
     extents: list[Size] = []
     for index, piece in enumerate(pieces):
         extent = piece.shape[dim]
-        wanted: Size | None = given[index] if isinstance(given, Sequence) else given
+        wanted: Size | None = requested[index] if isinstance(requested, Sequence) else requested
         if isinstance(extent, int):
             extents.append(extent)
         elif wanted is not None and sizes.same(sizes.symbol_of(ctx, wanted), extent):

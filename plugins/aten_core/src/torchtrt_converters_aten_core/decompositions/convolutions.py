@@ -29,10 +29,10 @@ def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
         end = after if after < 0 else None
         tensor = aten.slice.Tensor(tensor, dim, max(0, -before), end)
     parts = [tensor]
-    for amount, place in ((before, 0), (after, len(parts) + 1)):
+    for amount, position in ((before, 0), (after, len(parts) + 1)):
         if amount > 0:
             extents = [*tensor.shape[:dim], amount, *tensor.shape[dim + 1 :]]
-            parts.insert(place, tensor.new_zeros(extents))
+            parts.insert(position, tensor.new_zeros(extents))
     return torch.cat(parts, dim) if len(parts) > 1 else tensor
 
 
@@ -63,13 +63,13 @@ def _convolve(
     split = padded.unflatten(1, (groups, weight.shape[1]))
     kernel = weight.unflatten(0, (groups, weight.shape[0] // groups))
     total: Tensor | None = None
-    for place in itertools.product(*map(range, size)):
+    for kernel_index in itertools.product(*map(range, size)):
         part = split
-        for dim, index in enumerate(place):
+        for dim, index in enumerate(kernel_index):
             start = index * dilation[dim]
             end = start - spans[dim] if start < spans[dim] else None  # counted from the end
             part = aten.slice.Tensor(part, dim + 3, start, end, stride[dim])
-        chosen = (..., *place)
+        chosen = (..., *kernel_index)
         factors = kernel[chosen].reshape(*kernel.shape[:3], *[1] * len(size))
         product = (part.unsqueeze(2) * factors).sum(3, dtype=input.dtype)
         total = product if total is None else total + product

@@ -254,10 +254,10 @@ def as_strided_scatter(
     first, last = slicing.strided_bounds(size, stride, storage_offset or 0)
     if not self.is_contiguous() or first < 0 or last >= self.numel():
         raise NotImplementedError("the strides reach memory outside the tensor")
-    places = slicing.strided_indices(size, stride, storage_offset or 0)
-    if len(set(places)) < len(places):
+    offsets = slicing.strided_indices(size, stride, storage_offset or 0)
+    if len(set(offsets)) < len(offsets):
         raise NotImplementedError("an element is replaced more than once")
-    flat = self.reshape(-1).scatter(0, torch.tensor(places), src.reshape(-1))
+    flat = self.reshape(-1).scatter(0, torch.tensor(offsets), src.reshape(-1))
     return flat.reshape(self.shape)
 
 
@@ -319,14 +319,14 @@ def _spaced(start: Any, end: Any, steps: int, dtype: torch.dtype | None) -> tupl
     dtype = torch.get_default_dtype() if dtype is None else dtype
     wide = torch.promote_types(dtype, torch.float32)
     start, end = (x.to(wide) if isinstance(x, Tensor) else float(x) for x in (start, end))
-    places = torch.arange(steps, dtype=wide)
+    numbers = torch.arange(steps, dtype=wide)
     if steps == 1:
-        return places + start, dtype
+        return numbers + start, dtype
     if not dtype.is_floating_point:
         raise NotImplementedError("integers are cut from numbers that PyTorch rounds otherwise")
     step = (end - start) / (steps - 1)
-    upward, downward = start + step * places, end - step * (steps - 1 - places)
-    return torch.where(places < steps // 2, upward, downward), dtype
+    upward, downward = start + step * numbers, end - step * (steps - 1 - numbers)
+    return torch.where(numbers < steps // 2, upward, downward), dtype
 
 
 @pack.decomposition(aten.linspace.Tensor_Tensor)

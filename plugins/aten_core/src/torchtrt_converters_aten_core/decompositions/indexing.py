@@ -127,16 +127,16 @@ def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
     """Returns how far each place of a dimension is behind an index. It may count from the end, and be before all."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    places = torch.arange(size, device=device)
-    distances: Tensor = places - index
+    positions = torch.arange(size, device=device)
+    distances: Tensor = positions - index
     if statically_known_true(index >= 0):
         return distances
     if isinstance(index, int):
         distances = torch.arange(-size, 0, device=device) - index
     else:
         number = _number(index, device)
-        distances = places - torch.where(number < 0, number + size, number)
-    return torch.minimum(distances, places)
+        distances = positions - torch.where(number < 0, number + size, number)
+    return torch.minimum(distances, positions)
 
 
 def _number(value: Any, device: torch.device) -> Tensor:
@@ -186,8 +186,8 @@ def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     for extent in reversed(self.shape):
         columns.append(rest % extent)
         rest = torch.div(rest, extent, rounding_mode="floor")
-    places = torch.stack(columns[::-1], 1)
-    return torch.where((rest == 0).unsqueeze(1), places, fill_value)
+    positions = torch.stack(columns[::-1], 1)
+    return torch.where((rest == 0).unsqueeze(1), positions, fill_value)
 
 
 @pack.decomposition(aten.repeat_interleave.Tensor)
@@ -196,8 +196,8 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
     if output_size is None:
         raise NotImplementedError("the result's size depends on the data")
     ends = repeats.to(torch.int64).cumsum(0)
-    places = torch.arange(output_size, device=repeats.device).unsqueeze(1)
-    return (ends <= places).to(torch.int64).sum(1).to(repeats.dtype)
+    positions = torch.arange(output_size, device=repeats.device).unsqueeze(1)
+    return (ends <= positions).to(torch.int64).sum(1).to(repeats.dtype)
 
 
 @pack.decomposition(aten.isin.Tensor_Tensor)
@@ -205,8 +205,8 @@ def isin(
     elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """Returns which elements are among others."""
-    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
-    return ~found if invert else found
+    is_member = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    return ~is_member if invert else is_member
 
 
 @pack.decomposition(aten.isin.Tensor_Scalar)
@@ -222,8 +222,8 @@ def number_isin(
     element: float, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:
     """Returns whether a number is among the elements."""
-    found = (test_elements == element).any()
-    return ~found if invert else found
+    is_member = (test_elements == element).any()
+    return ~is_member if invert else is_member
 
 
 @pack.decomposition(aten.index_fill.int_Scalar)
@@ -243,9 +243,9 @@ def _chosen(self: Tensor, dim: int, index: Tensor) -> Tensor:
     if self.dim() == 0:
         return torch.ones((), dtype=torch.bool, device=self.device)
     size = self.shape[dim]
-    places = torch.arange(size, device=self.device).unsqueeze(1)
+    positions = torch.arange(size, device=self.device).unsqueeze(1)
     flat = index.reshape(-1)
-    chosen = ((flat == places) | (flat + size == places)).any(1)
+    chosen = ((flat == positions) | (flat + size == positions)).any(1)
     return _along(chosen, self, dim)
 
 
@@ -268,19 +268,19 @@ def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     """Returns ``self`` with values, one or one for each, where a mask is true."""
-    given = [(place, index) for place, index in enumerate(indices) if index is not None]
-    if len(given) != 1 or given[0][1].dtype is not torch.bool:
+    masks = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(masks) != 1 or masks[0][1].dtype is not torch.bool:
         raise NotImplementedError(
             "several masks, or masks with indices, select elements by their values"
         )
-    place, mask = given[0]
-    after = self.dim() - place - mask.dim()
+    first_dim, mask = masks[0]
+    after = self.dim() - first_dim - mask.dim()
     values = values.to(self.dtype)
     if values.dim() > after:
         before, count, rest = _around(values.shape, after)
         if isinstance(count, int) and count == 1:
             values = values.reshape(*before, *[1] * mask.dim(), *rest)
-        elif place or before:
+        elif first_dim or before:
             raise NotImplementedError(
                 "a value for each element of the mask needs a mask of the first dimensions"
             )
@@ -296,5 +296,5 @@ def index_put(
 
 def _around(shape: Sequence[int], after: int) -> tuple[Sequence[int], int, Sequence[int]]:
     """Returns the size before the last ``after`` ones, and what is around it."""
-    place = len(shape) - after - 1
-    return shape[:place], shape[place], shape[place + 1 :]
+    axis = len(shape) - after - 1
+    return shape[:axis], shape[axis], shape[axis + 1 :]

@@ -50,8 +50,8 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
         raise NotImplementedError("the diagonal's length is known only at run time")
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     first = offset if offset >= 0 else -offset * columns
-    places = torch.arange(count, device=self.device) * (columns + 1) + first
-    return matrix.reshape(*matrix.shape[:-2], rows * columns).index_select(-1, places)
+    indices = torch.arange(count, device=self.device) * (columns + 1) + first
+    return matrix.reshape(*matrix.shape[:-2], rows * columns).index_select(-1, indices)
 
 
 @pack.decomposition(aten.trace.default)
@@ -100,15 +100,15 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim, device = dimension % self.dim(), self.device
     count = (self.shape[dim] - size) // step + 1
     starts = torch.arange(count, device=device).unsqueeze(1) * step
-    places = starts + torch.arange(size, device=device)
-    windows: Tensor = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
+    indices = starts + torch.arange(size, device=device)
+    windows: Tensor = self.index_select(dim, indices.reshape(-1)).unflatten(dim, indices.shape)
     return windows.movedim(dim + 1, -1)
 
 
 def _group_of(count: int, ends: Tensor) -> Tensor:
     """Returns the group of each of ``count`` places; those after the last end are in the last group."""
-    places = torch.arange(count, device=ends.device).unsqueeze(1)
-    return (places >= ends).to(torch.int64).sum(1).clamp_max(ends.shape[0] - 1)
+    positions = torch.arange(count, device=ends.device).unsqueeze(1)
+    return (positions >= ends).to(torch.int64).sum(1).clamp_max(ends.shape[0] - 1)
 
 
 def grouped_mm(

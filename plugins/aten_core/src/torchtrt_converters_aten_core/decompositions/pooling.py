@@ -26,12 +26,12 @@ class Span:
     """The windows over one dimension.
 
     Attributes:
-        places: For each window the places of its elements; those outside of the tensor count too.
+        indices: For each window the indices of its elements; those outside of the tensor count too.
         length: The dimension's size.
         reach: How many elements of a window are in the tensor or its padding.
     """
 
-    places: list[list[int]]
+    indices: list[list[int]]
     length: int
     reach: list[int]
 
@@ -77,9 +77,9 @@ def _spans(
         if ceil_mode and (windows - 1) * step >= length + pad:
             windows -= 1  # no window starts in the padding at the end
         starts = [window * step - pad for window in range(windows)]
-        places = [[start + gap * index for index in range(size)] for start in starts]
+        indices = [[start + gap * index for index in range(size)] for start in starts]
         reach = [min(start + size, length + pad) - start for start in starts]
-        spans.append(Span(places, length, reach))
+        spans.append(Span(indices, length, reach))
     return spans
 
 
@@ -89,23 +89,23 @@ class VaryingSpan:
 
     Attributes:
         starts: For each window the place of its first element, which may be in the padding.
-        places: For each window the places of its elements, those outside of the tensor included.
+        indices: For each window the indices of its elements, those outside of the tensor included.
         inside: Which of them are in the tensor.
         reach: How many elements of a window are in the tensor or its padding.
         gap: The distance between the elements of a window.
     """
 
     starts: Tensor
-    places: Tensor
+    indices: Tensor
     inside: Tensor
     reach: Tensor
     gap: int
 
     def rows(self, tensor: Tensor, dim: int, filler: float) -> Tensor:
         """Returns the elements of each window of a dimension along two new last ones: windows and elements."""
-        chosen = torch.where(self.inside, self.places, 0).reshape(-1)
+        chosen = torch.where(self.inside, self.indices, 0).reshape(-1)
         rows = _at_the_end(tensor, dim).index_select(-1, chosen)
-        return torch.where(self.inside, rows.unflatten(-1, self.places.shape), filler)
+        return torch.where(self.inside, rows.unflatten(-1, self.indices.shape), filler)
 
 
 def _at_the_end(tensor: Tensor, dim: int) -> Tensor:
@@ -133,10 +133,10 @@ def _varying_spans(
             windows = torch.sym_min(windows, (length + pad - 1) // step + 1)
         starts = torch.arange(windows, device=self.device) * step - pad
         elements = torch.arange(size, device=self.device)
-        places = starts.unsqueeze(-1) + elements * gap
-        inside = (places >= 0) & (places < length)
+        indices = starts.unsqueeze(-1) + elements * gap
+        inside = (indices >= 0) & (indices < length)
         reach = (starts.unsqueeze(-1) + elements < length + pad).sum(-1)
-        spans.append(VaryingSpan(starts, places, inside, reach, gap))
+        spans.append(VaryingSpan(starts, indices, inside, reach, gap))
     return spans
 
 
@@ -146,11 +146,11 @@ def _parts(self: Tensor, output_size: int | Sequence[int], count: int) -> list[S
     for length, size in zip(_fixed(self, count), per_dimension(output_size, count), strict=True):
         bounds = [(part * length // size, -(-(part + 1) * length // size)) for part in range(size)]
         widest = max(last - first for first, last in bounds)
-        places = [
+        indices = [
             [index if index < last else -1 for index in range(first, first + widest)]
             for first, last in bounds
         ]
-        spans.append(Span(places, length, [last - first for first, last in bounds]))
+        spans.append(Span(indices, length, [last - first for first, last in bounds]))
     return spans
 
 
@@ -158,27 +158,27 @@ def _gather(self: Tensor, spans: Sequence[Span], filler: float) -> tuple[Tensor,
     """Returns the elements of each window along a new last dimension, and their places in the flattened dimensions."""
     count = len(spans)
     table = []
-    for window in itertools.product(*(range(len(span.places)) for span in spans)):
-        rows = [span.places[index] for span, index in zip(spans, window, strict=True)]
-        table.append([_flat(places, spans) for places in itertools.product(*rows)])
-    flat = [place for row in table for place in row]
-    places = torch.tensor(flat, device=self.device).reshape(len(table), -1)
+    for window in itertools.product(*(range(len(span.indices)) for span in spans)):
+        rows = [span.indices[index] for span, index in zip(spans, window, strict=True)]
+        table.append([_flat(positions, spans) for positions in itertools.product(*rows)])
+    flat = [index for row in table for index in row]
+    indices = torch.tensor(flat, device=self.device).reshape(len(table), -1)
     spread = self.flatten(-count) if count > 1 else self
-    values = spread.index_select(-1, places.clamp_min(0).reshape(-1))
-    outputs = [len(span.places) for span in spans]
-    places = places.reshape(*outputs, -1)
-    values = values.reshape(*self.shape[:-count], *places.shape)
+    values = spread.index_select(-1, indices.clamp_min(0).reshape(-1))
+    outputs = [len(span.indices) for span in spans]
+    indices = indices.reshape(*outputs, -1)
+    values = values.reshape(*self.shape[:-count], *indices.shape)
     if min(flat) < 0:
-        values = torch.where(places >= 0, values, filler)
-    return values, places
+        values = torch.where(indices >= 0, values, filler)
+    return values, indices
 
 
-def _flat(places: Sequence[int], spans: Sequence[Span]) -> int:
+def _flat(positions: Sequence[int], spans: Sequence[Span]) -> int:
     result = 0
-    for place, span in zip(places, spans, strict=True):
-        if not 0 <= place < span.length:
+    for position, span in zip(positions, spans, strict=True):
+        if not 0 <= position < span.length:
             return -1
-        result = result * span.length + place
+        result = result * span.length + position
     return result
 
 
@@ -188,11 +188,11 @@ def _lowest(dtype: torch.dtype) -> float:
 
 def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
     """Returns the largest element of each window and its place; the first of equal ones."""
-    values, places = _gather(self, spans, _lowest(self.dtype))
+    values, indices = _gather(self, spans, _lowest(self.dtype))
     best, order = values.max(-1)
-    first = torch.where(places >= 0, places, places.amax()).amin(-1)
-    place = places.expand(values.shape).gather(-1, order.unsqueeze(-1)).squeeze(-1)
-    return best, torch.where(place < 0, first, place)  # where all are the lowest
+    first = torch.where(indices >= 0, indices, indices.amax()).amin(-1)
+    index = indices.expand(values.shape).gather(-1, order.unsqueeze(-1)).squeeze(-1)
+    return best, torch.where(index < 0, first, index)  # where all are the lowest
 
 
 def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -228,10 +228,10 @@ def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
 def _inside_parts(length: int, count: int, like: Tensor) -> Tensor:
     """Returns which places of a dimension each of ``count`` parts holds: ``(count, length)``."""
     parts = torch.arange(count, device=like.device).unsqueeze(1)
-    places = torch.arange(length, device=like.device)
+    positions = torch.arange(length, device=like.device)
     first = torch.div(parts * length, count, rounding_mode="floor")
     last = torch.div((parts + 1) * length + count - 1, count, rounding_mode="floor")
-    return (places >= first) & (places < last)
+    return (positions >= first) & (positions < last)
 
 
 def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -241,12 +241,12 @@ def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
         length = self.shape[dim]
         rows = result.movedim(dim, -1).unsqueeze(-2)
         inside = _inside_parts(length, size, self)
-        best, place = torch.where(inside, rows, _lowest(self.dtype)).max(-1)
-        result, place = best.movedim(-1, dim), place.movedim(-1, dim)
+        best, order = torch.where(inside, rows, _lowest(self.dtype)).max(-1)
+        result, order = best.movedim(-1, dim), order.movedim(-1, dim)
         flat = (
-            place
+            order
             if flat is None
-            else flat.gather(dim, place) + place * math.prod(self.shape[dim + 1 :])
+            else flat.gather(dim, order) + order * math.prod(self.shape[dim + 1 :])
         )
     assert flat is not None
     return result, flat
@@ -257,14 +257,14 @@ def _varying_maximum(self: Tensor, spans: Sequence[VaryingSpan]) -> tuple[Tensor
     result, flat = self, None
     for dim, span in reversed(list(enumerate(spans, self.dim() - len(spans)))):
         best, order = span.rows(result, dim, _lowest(self.dtype)).max(-1)
-        place = span.starts + order * span.gap
-        place = torch.where(place < 0, place.remainder(span.gap), place)  # all are the lowest
-        place = torch.where(place < self.shape[dim], place, 0)
+        index = span.starts + order * span.gap
+        index = torch.where(index < 0, index.remainder(span.gap), index)  # all are the lowest
+        index = torch.where(index < self.shape[dim], index, 0)
         if flat is None:
-            flat = place
+            flat = index
         else:
-            before = _at_the_end(flat, dim).gather(-1, place)
-            flat = before + place * math.prod(self.shape[dim + 1 :])
+            before = _at_the_end(flat, dim).gather(-1, index)
+            flat = before + index * math.prod(self.shape[dim + 1 :])
         result, flat = best.movedim(-1, dim), flat.movedim(-1, dim)
     assert flat is not None
     return result, flat
@@ -305,15 +305,15 @@ def _average(
     self: Tensor, spans: Sequence[Span], count_include_pad: bool, divisor: int | None
 ) -> Tensor:
     """Averages the windows that ``spans`` describe. PyTorch's options determine what the sum is divided by."""
-    values, places = _gather(self, spans, 0)
+    values, indices = _gather(self, spans, 0)
     total = values.sum(-1)
     if divisor is not None:
         return _divide(total, divisor)
     if not count_include_pad:
-        return _divide(total, (places >= 0).sum(-1).to(self.dtype))
+        return _divide(total, (indices >= 0).sum(-1).to(self.dtype))
     counts = [math.prod(reach) for reach in itertools.product(*(span.reach for span in spans))]
     divisors = torch.tensor(counts, dtype=self.dtype, device=self.device)
-    return _divide(total, divisors.reshape(places.shape[:-1]))
+    return _divide(total, divisors.reshape(indices.shape[:-1]))
 
 
 def _divide(total: Tensor, count: Tensor | int) -> Tensor:
@@ -381,11 +381,11 @@ def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
                 windows = torch.arange(output - 1, device=self.device, dtype=sample.dtype)
                 begun = torch.trunc((windows + sample) * step) - torch.trunc(sample * step)
                 starts = torch.cat([begun, starts], -1)
-            places = starts.to(torch.int64).unsqueeze(-1) + torch.arange(size, device=self.device)
+            indices = starts.to(torch.int64).unsqueeze(-1) + torch.arange(size, device=self.device)
             shape = [*self.shape[:batch], *[1] * (2 * count)]
             shape[batch + dim], shape[batch + count + dim] = output, size
-            places = places.reshape(shape)
-            flat = places if flat is None else flat * length + places
+            indices = indices.reshape(shape)
+            flat = indices if flat is None else flat * length + indices
         assert flat is not None
         flat = flat.flatten(batch + count)
         chosen = self.flatten(batch).gather(-1, flat.flatten(batch)).reshape(flat.shape)

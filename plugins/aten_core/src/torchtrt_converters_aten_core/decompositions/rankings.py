@@ -30,9 +30,9 @@ def _result(self: Tensor, dim: int, keepdim: bool, *parts: Tensor) -> tuple[Tens
 def _middle(self: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the lower median along the last dimension and its index: the first NaN where there is one."""
     values, order = self.sort(stable=True)
-    place = (self.shape[-1] - 1) // 2
-    places = torch.arange(place, place + 1, device=self.device)
-    value, index = values.index_select(-1, places), order.index_select(-1, places)
+    middle = (self.shape[-1] - 1) // 2
+    positions = torch.arange(middle, middle + 1, device=self.device)
+    value, index = values.index_select(-1, positions), order.index_select(-1, positions)
     if self.dtype.is_floating_point:
         nan = self != self
         index = torch.where(nan.any(-1, True), nan.to(torch.float32).argmax(-1, True), index)
@@ -46,8 +46,8 @@ def _numbers_middle(self: Tensor) -> tuple[Tensor, Tensor]:
         return _middle(self)
     values, order = self.sort(stable=True)
     count = (self == self).to(torch.int64).sum(-1, True)
-    place = torch.div((count - 1).clamp_min(0), 2, rounding_mode="floor")
-    return values.gather(-1, place), order.gather(-1, place)
+    middle = torch.div((count - 1).clamp_min(0), 2, rounding_mode="floor")
+    return values.gather(-1, middle), order.gather(-1, middle)
 
 
 def _sorted_and_median_of_none(flat: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def median(self: Tensor) -> Tensor:
         return _middle(flat)[0].reshape(())
     last = torch.sym_max(size - 1, 0)
     first, second = (
-        torch.arange(place, place + 1, device=self.device) for place in (last // 2, last)
+        torch.arange(position, position + 1, device=self.device) for position in (last // 2, last)
     )
     values = _sorted_and_median_of_none(flat)
     middle = values.index_select(0, first)
@@ -96,8 +96,8 @@ def nanmedian(self: Tensor) -> Tensor:
     if isinstance(size, int):
         return _numbers_middle(flat)[0].reshape(())
     last = ((flat == flat).to(torch.int64).sum() - 1).clamp_min(0)
-    place = torch.div(last, 2, rounding_mode="floor")
-    return _sorted_and_median_of_none(flat).index_select(0, place.reshape(1)).reshape(())
+    middle = torch.div(last, 2, rounding_mode="floor")
+    return _sorted_and_median_of_none(flat).index_select(0, middle.reshape(1)).reshape(())
 
 
 @pack.decomposition(aten.nanmedian.dim)
@@ -123,8 +123,8 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, ..
     number = row.to(torch.int64) if row.dtype is torch.bool else row
     maximum = number.amax(-1, True)
     value = torch.where(frequent, number, maximum).amin(-1, True)
-    places = torch.arange(row.shape[-1], device=row.device)
-    index = torch.where(number == value, places, 0).amax(-1, True)
+    positions = torch.arange(row.shape[-1], device=row.device)
+    index = torch.where(number == value, positions, 0).amax(-1, True)
     return _result(self, dim, keepdim, value.to(row.dtype), index)
 
 
@@ -140,10 +140,10 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
     if min >= max:
         raise NotImplementedError("the range depends on the data")
     flat = self.reshape(-1)
-    place = torch.floor((flat - min) * (bins / (max - min)))
-    place = torch.where(flat == max, bins - 1, place)
+    bin_index = torch.floor((flat - min) * (bins / (max - min)))
+    bin_index = torch.where(flat == max, bins - 1, bin_index)
     counted = (flat >= min) & (flat <= max)
-    hit = (place == torch.arange(bins, device=self.device).unsqueeze(1)) & counted
+    hit = (bin_index == torch.arange(bins, device=self.device).unsqueeze(1)) & counted
     return hit.to(torch.int64).sum(1).to(self.dtype)
 
 

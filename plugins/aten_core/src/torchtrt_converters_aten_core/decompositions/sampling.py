@@ -24,18 +24,18 @@ def grid_sampler_3d(
     if not all(isinstance(length, int) for length in lengths):
         raise NotImplementedError("a volume is sampled where its sizes are fixed")
     # The grid's coordinates are the other way round: width, height, depth.
-    places = [
-        _place(grid[..., 2 - dim], length, padding_mode, align_corners)
+    positions = [
+        _position(grid[..., 2 - dim], length, padding_mode, align_corners)
         for dim, length in enumerate(lengths)
     ]
     if interpolation_mode == _NEAREST:
-        return _take(input, [torch.round(place) for place in places], padding_mode)
-    lower = [torch.floor(place) for place in places]
+        return _take(input, [torch.round(position) for position in positions], padding_mode)
+    lower = [torch.floor(position) for position in positions]
     result = None
     for corner in itertools.product((0, 1), repeat=3):
         weight = None
-        for side, place, low in zip(corner, places, lower, strict=True):
-            share = place - low if side else 1 - (place - low)
+        for side, position, low in zip(corner, positions, lower, strict=True):
+            share = position - low if side else 1 - (position - low)
             weight = share if weight is None else weight * share
         corner_places = [low + side for side, low in zip(corner, lower, strict=True)]
         assert weight is not None
@@ -45,19 +45,19 @@ def grid_sampler_3d(
     return result
 
 
-def _place(coordinate: Tensor, length: int, padding_mode: int, align_corners: bool) -> Tensor:
+def _position(coordinate: Tensor, length: int, padding_mode: int, align_corners: bool) -> Tensor:
     """Returns coordinates from -1 to 1 as places along a dimension; beyond its ends by the padding mode."""
     if align_corners:
-        place = (coordinate + 1) * ((length - 1) / 2)
+        position = (coordinate + 1) * ((length - 1) / 2)
         low, span = 0.0, float(length - 1)
     else:
-        place = ((coordinate + 1) * length - 1) / 2
+        position = ((coordinate + 1) * length - 1) / 2
         low, span = -0.5, float(length)
     if padding_mode == _ZEROS:
-        return place
+        return position
     if padding_mode != _BORDER:
-        place = _reflect(place - low, span) + low if span else torch.zeros_like(place)
-    return place.clamp(0, length - 1)
+        position = _reflect(position - low, span) + low if span else torch.zeros_like(position)
+    return position.clamp(0, length - 1)
 
 
 def _reflect(distance: Tensor, span: float) -> Tensor:
@@ -68,13 +68,13 @@ def _reflect(distance: Tensor, span: float) -> Tensor:
     return torch.where(turns - 2 * torch.floor(turns / 2) == 0, rest, span - rest)
 
 
-def _take(input: Tensor, places: list[Tensor], padding_mode: int) -> Tensor:
+def _take(input: Tensor, positions: list[Tensor], padding_mode: int) -> Tensor:
     """Returns the elements of each channel at whole places; those outside are 0."""
     flat, inside = None, None
-    for place, length in zip(places, input.shape[2:], strict=True):
-        held = place.clamp(0, length - 1).to(torch.int64)
+    for position, length in zip(positions, input.shape[2:], strict=True):
+        held = position.clamp(0, length - 1).to(torch.int64)
         flat = held if flat is None else flat * length + held
-        fits = (place >= 0) & (place <= length - 1)
+        fits = (position >= 0) & (position <= length - 1)
         inside = fits if inside is None else inside & fits
     assert flat is not None
     assert inside is not None

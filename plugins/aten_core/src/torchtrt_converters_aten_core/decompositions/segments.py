@@ -46,8 +46,8 @@ def segment_reduce(
         starts, ends = offsets.narrow(-1, 0, offsets.shape[-1] - 1), offsets[..., 1:]
     else:
         raise NotImplementedError("segments need their lengths or their offsets")
-    places = torch.arange(data.shape[axis], device=data.device)
-    inside = (places >= starts.unsqueeze(-1)) & (places < ends.unsqueeze(-1))
+    positions = torch.arange(data.shape[axis], device=data.device)
+    inside = (positions >= starts.unsqueeze(-1)) & (positions < ends.unsqueeze(-1))
     inside = inside.reshape(*inside.shape, *[1] * (data.dim() - axis - 1))
     values = torch.where(inside, data.unsqueeze(axis), _EMPTY[reduce])
     along = axis + 1
@@ -104,18 +104,18 @@ def _quantile(
     q, end = q.reshape(-1), torch.full_like(ordered[..., :1], last)
     if skip_nan:
         end = ((~odd).to(self.dtype).sum(-1, keepdim=True) - 1).clamp_min(0)
-    places = q * end
-    error = torch.zeros_like(places)
+    positions = q * end
+    error = torch.zeros_like(positions)
     if self.dtype is torch.float32 and _has_exact_places():
-        error = _rounding_error(q, end, places)
+        error = _rounding_error(q, end, positions)
     if not skip_nan:
         is_odd = odd.any(-1, keepdim=True)
-        places, error = torch.where(is_odd, end, places), torch.where(is_odd, 0.0, error)
-    below, above = torch.floor(places), torch.ceil(places)
+        positions, error = torch.where(is_odd, end, positions), torch.where(is_odd, 0.0, error)
+    below, above = torch.floor(positions), torch.ceil(positions)
     # Only a whole number of a place can be on the wrong side of one.
-    below = torch.where((below == places) & (error < 0), below - 1, below)
-    above = torch.where((above == places) & (error > 0), above + 1, above)
-    part = places - below
+    below = torch.where((below == positions) & (error < 0), below - 1, below)
+    above = torch.where((above == positions) & (error > 0), above + 1, above)
+    part = positions - below
     if interpolation == "nearest":
         half_rounds_up = (error > 0) | ((error == 0) & (torch.remainder(below, 2) == 1))
         below = torch.where((part > 0.5) | ((part == 0.5) & half_rounds_up), above, below)

@@ -57,16 +57,16 @@ def _linspace(
 ) -> Tensor | None:
     """Returns numbers at equal distances, counted from both ends toward the middle, as PyTorch does it."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    is_complex = any(isinstance(each, complex) for each in (start, end))
+    is_complex = any(isinstance(bound, complex) for bound in (start, end))
     if not _varies(steps) or not dtype.is_floating_point or is_complex:
         return None
     wide = torch.promote_types(dtype, torch.float32)
-    places = torch.arange(steps, dtype=wide, device=device)
+    numbers = torch.arange(steps, dtype=wide, device=device)
     step = (end - start) / torch.sym_max(steps - 1, 1)
-    is_near_start = places < torch.sym_max(steps // 2, 1)
-    return torch.where(is_near_start, places * step + start, end - (steps - 1 - places) * step).to(
-        dtype
-    )
+    is_near_start = numbers < torch.sym_max(steps // 2, 1)
+    return torch.where(
+        is_near_start, numbers * step + start, end - (steps - 1 - numbers) * step
+    ).to(dtype)
 
 
 def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor | None:
@@ -117,7 +117,11 @@ def _max_pool1d(
     pooled = pool(
         input.unsqueeze(-1), (size, 1), step, (pad, 0), (gap, 1), ceil_mode, return_indices
     )
-    return tuple(each.squeeze(-1) for each in pooled) if return_indices else pooled.squeeze(-1)
+    return (
+        tuple(pooled_tensor.squeeze(-1) for pooled_tensor in pooled)
+        if return_indices
+        else pooled.squeeze(-1)
+    )
 
 
 def _single(number: Any) -> tuple[Any, ...]:

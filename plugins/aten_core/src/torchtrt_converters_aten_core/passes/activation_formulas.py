@@ -39,7 +39,7 @@ def _gelu_of(node: Node) -> Node | None:
     for source, raised in (factors, factors[::-1]):
         curve, one = _terms(raised)
         if one == 1.0 and _is_only(curve, aten.tanh.default) and _is_bent(curve.args[0], source):
-            dtypes = {each.meta["val"].dtype for each in (source, node)}
+            dtypes = {tensor_node.meta["val"].dtype for tensor_node in (source, node)}
             return source if len(dtypes) == 1 else None
     return None
 

@@ -69,7 +69,7 @@ def _packed(node: Node) -> tuple[Node, int, int] | None:
 
     The steps are ``unflatten(-1, (parts, width)).unsqueeze(0).transpose(0, -2).squeeze(-2)[part]``.
     """
-    if len(node.args) != 3 or node.args[1] != 0 or not isinstance(place := node.args[2], int):
+    if len(node.args) != 3 or node.args[1] != 0 or not isinstance(part := node.args[2], int):
         return None
     squeeze = _step(node.args[0], aten.squeeze.dim, dim=-2)
     transpose = _step(squeeze and squeeze.args[0], aten.transpose.int, dim0=0, dim1=-2)
@@ -78,9 +78,9 @@ def _packed(node: Node) -> tuple[Node, int, int] | None:
     if unflatten is None:
         return None
     parts, width = arguments_of(unflatten).sizes
-    is_part = isinstance(parts, int) and isinstance(width, int) and 0 <= place < parts
+    is_part = isinstance(parts, int) and isinstance(width, int) and 0 <= part < parts
     source = unflatten.args[0]
-    return (source, place * width, width) if is_part and isinstance(source, Node) else None
+    return (source, part * width, width) if is_part and isinstance(source, Node) else None
 
 
 def _step(node: Any, target: Any, **arguments: int) -> Node | None:

@@ -141,22 +141,22 @@ def _part(node: Node) -> tuple[Node, tuple[int, int]] | None:
 
 def _columns(node: Node) -> tuple[Node, tuple[int, int]] | None:
     """Returns what a node is some columns of, and which; ``None`` if it is no such part."""
-    place = 0
+    part = 0
     if node.target is operator.getitem:
         picked: Any = node.args
-        node, place = picked
+        node, part = picked
     op = arguments_of(node) if node.target in _PARTS else None
     if op is None or op.dim % (rank := op.self.meta["val"].dim()) != rank - 1:
         return None
     if node.target is not aten.slice.Tensor:
-        widths = [each.shape[-1] for each in node.meta["val"]]
-        start = sum(widths[:place])
+        widths = [piece.shape[-1] for piece in node.meta["val"]]
+        start = sum(widths[:part])
     else:
         widths, start = [node.meta["val"].shape[-1]], op.start or 0
         if op.step != 1 or start < 0:
             return None
     is_static = all(isinstance(size, int) for size in (*widths, start))
-    return (op.self, (start, start + widths[place])) if is_static else None
+    return (op.self, (start, start + widths[part])) if is_static else None
 
 
 def _scaled(node: Node, weight: Node, dim: int, columns: tuple[int, int], factor: float) -> Node:
@@ -177,5 +177,7 @@ def _scaled(node: Node, weight: Node, dim: int, columns: tuple[int, int], factor
 
 def _call(graph: Graph, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
     node = graph.call_function(target, args, kwargs)
-    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]), **kwargs)
+    node.meta["val"] = target(
+        *torch.fx.map_arg(args, lambda argument: argument.meta["val"]), **kwargs
+    )
     return node

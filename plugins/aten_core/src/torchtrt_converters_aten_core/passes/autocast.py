@@ -257,7 +257,7 @@ class _Autocast:
     def is_excluded(self, node: Node) -> bool:
         modules = (path for path, _ in node.meta.get("nn_module_stack", {}).values())
         names = [node.name, *modules]
-        matched = {each for each in self.excluded if any(map(each.fullmatch, names))}
+        matched = {pattern for pattern in self.excluded if any(map(pattern.fullmatch, names))}
         self.matched |= matched
         asks_dtype = any(
             isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves((node.args, node.kwargs))
@@ -269,11 +269,11 @@ class _Autocast:
         if node.target in BATCH_NORMALIZATIONS:
             return True
         target: Any = node.target
-        given = vars(arguments_of(node))
+        arguments = vars(arguments_of(node))
         for argument in target._schema.arguments:
             if not re.search("number|float|Tensor", str(argument.type)):
                 continue  # an integer there is a size or a place
-            for value in pytree.tree_leaves(given[argument.name]):
+            for value in pytree.tree_leaves(arguments[argument.name]):
                 if value is None or (isinstance(value, Node) and _tensors(value)):
                     continue
                 if not isinstance(value, (int, float)) or not self.is_held(abs(value)):
@@ -298,8 +298,8 @@ class _Autocast:
         return self.fits(factor, is_element=False) and self.fits(summand, is_element=False)
 
     def constants(self, node: Node) -> Iterable[torch.Tensor]:
-        found = map(constant_of, node.all_input_nodes)
-        return [constant for constant in found if constant is not None]
+        constants = map(constant_of, node.all_input_nodes)
+        return [constant for constant in constants if constant is not None]
 
     def fits(self, constant: torch.Tensor, is_element: bool) -> bool:
         """Returns whether it holds a constant; the small ones too, unless they vanish in sums."""

@@ -93,21 +93,21 @@ def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> 
     last = [node for node in graph.nodes if writes(node)]
     if not last:
         return
-    found = {
+    writes_of = {
         node: _PartialWrites(node.args[0]).run(node.args[1])
         for node in last
         if node.target is aten.copy_.default
     }
     views = {}
     with graph.inserting_before(last[0]):  # numbers are read before any write
-        for node, parts in found.items():
+        for node, parts in writes_of.items():
             for part in parts or ():
                 view = node.args[0]
                 for step in part.path:
                     view = graph.call_function(step.target, (view, *step.arguments))
                     view.meta = {**node.meta, "val": step.value}
                 views[part] = view
-    for node, parts in found.items():
+    for node, parts in writes_of.items():
         if parts is None:
             continue
         with graph.inserting_before(node):
@@ -129,11 +129,11 @@ class _PartialWrites:
 
     def run(self, value: Any) -> list[_Write] | None:
         """Returns the writes of parts that come to a write of ``value``, or None where that is to be written."""
-        found = self.writes(value, (), lambda node: [] if node is self.root else None)
+        writes = self.writes(value, (), lambda node: [] if node is self.root else None)
         count = _count(value_of(self.root))
-        if found is None or 0 < count <= sum(write.count() for write in found):
+        if writes is None or 0 < count <= sum(write.count() for write in writes):
             return None
-        return found
+        return writes
 
     def writes(self, value: Any, path: tuple[_View, ...], reach: Reach) -> list[_Write] | None:
         """Returns the writes that make a place hold a value, or None where they would write all of the place.
@@ -143,9 +143,9 @@ class _PartialWrites:
             path: The views that lead to the place.
             reach: Returns what is at the place, and what else can be.
         """
-        known = reach(value)
-        if known is not None or not isinstance(value, Node) or not value.args:
-            return known
+        reached = reach(value)
+        if reached is not None or not isinstance(value, Node) or not value.args:
+            return reached
         if value.target is aten.copy.default:
             source = value.args[1]
             return self.writes(source, path, reach) if _is_like(source, value) else None
@@ -213,12 +213,12 @@ class _PartialWrites:
 
     def is_contiguous(self, path: tuple[_View, ...]) -> bool:
         """Returns whether a place is a buffer's and contiguous, wherever it is in the buffer."""
-        place = self.buffer
+        view_value = self.buffer
         for view in path:
-            if place is None or any(isinstance(argument, Node) for argument in view.arguments):
+            if view_value is None or any(isinstance(argument, Node) for argument in view.arguments):
                 return False
-            place = view.target(place, *view.arguments)
-        return place is not None and place.is_contiguous()
+            view_value = view.target(view_value, *view.arguments)
+        return view_value is not None and view_value.is_contiguous()
 
 
 def _arguments(node: Node) -> tuple[Any, ...]:

@@ -115,19 +115,19 @@ def _whole_mask(
     made: dict[Any, tuple[NetworkTensor, NetworkTensor | torch.Tensor | None]] = (
         ctx.attachments.setdefault(__name__, {})
     )
-    known = None
+    cache_key = None
     if is_network_tensor(mask) and not ctx.depth:
         lengths = [ctx.symbolic_shape(tensor)[2] for tensor in (query, key)]
-        known = None if None in lengths else (mask.name, *map(str, lengths))
-    if known is not None and known in made:
-        return made[known]
+        cache_key = None if None in lengths else (mask.name, *map(str, lengths))
+    if cache_key is not None and cache_key in made:
+        return made[cache_key]
     keep = attention.seeing_queries(ctx, mask)
     if not is_network_tensor(mask):
         mask = ctx.tensor(mask, mask.dtype if mask.dtype is torch.bool else dtype)
     extent = [-1, -1, sizes.size_of(ctx, query, 2), sizes.size_of(ctx, key, 2)]
     whole = shape.expand(ctx, shape.to_rank(ctx, mask, 4), extent)
-    if known is not None:
-        made[known] = whole, keep
+    if cache_key is not None:
+        made[cache_key] = whole, keep
     return whole, keep
 
 

@@ -66,8 +66,8 @@ def no_dimensions(node: Node) -> str | None:
 )
 def nonzero(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """The indices of what is not zero: ``(count, rank)``, in row-major order."""
-    places = _rows(ctx, _columns(ctx, self))
-    return ctx.tensor(places, torch.int64)
+    indices = _rows(ctx, _columns(ctx, self))
+    return ctx.tensor(indices, torch.int64)
 
 
 def _columns(ctx: ConversionContext, value: NetworkTensor) -> NetworkTensor:
@@ -132,15 +132,15 @@ def index(
     leading = _leading_mask(ctx, indices)
     if leading is not None:
         return _select(ctx, tensor, leading)
-    places: list[Any] = []
+    index_tensors: list[Any] = []
     for item in indices:
         if item is None or _dtype(ctx, item) is not torch.bool:
-            places.append(item)
+            index_tensors.append(item)
             continue
         mask = ctx.tensor(item)
         columns = _columns(ctx, mask)
-        places += [slicing.select(ctx, columns, 0, dim) for dim in range(len(mask.shape))]
-    return indexing.index_by(ctx, tensor, places)
+        index_tensors += [slicing.select(ctx, columns, 0, dim) for dim in range(len(mask.shape))]
+    return indexing.index_by(ctx, tensor, index_tensors)
 
 
 def _dtype(ctx: ConversionContext, value: NetworkTensor | torch.Tensor) -> torch.dtype:
@@ -160,8 +160,8 @@ def _leading_mask(
 def _select(ctx: ConversionContext, tensor: NetworkTensor, mask: NetworkTensor) -> NetworkTensor:
     """Returns the rows of ``tensor`` where a mask over its first dimensions is true."""
     mask = ctx.tensor(mask)
-    places = _rows(ctx, _columns(ctx, mask))
-    layer: NetworkLayer = ctx.net.add_gather_v2(tensor, places, trt.GatherMode.ND)
+    indices = _rows(ctx, _columns(ctx, mask))
+    layer: NetworkLayer = ctx.net.add_gather_v2(tensor, indices, trt.GatherMode.ND)
     return layer.get_output(0)
 
 
@@ -284,15 +284,15 @@ def _sort_rows(
         my_nan, their_nan = mine != mine, theirs != theirs
         less = less | (my_nan & ~their_nan)
         same = same | (my_nan & their_nan)
-    places = creation.places(ctx, same.tensor, 2, torch.float32)
-    differs = same.where(_BEHIND, places, torch.float32)
+    positions = creation.indices_along(ctx, same.tensor, 2, torch.float32)
+    differs = same.where(_BEHIND, positions, torch.float32)
     decisive = reduction.reduce(ctx, "MIN", differs.tensor, [2], True)
     decided = (differs == decisive) & less
     before = Formula(ctx, reduction.any_true(ctx, decided.tensor, [2], False))
     equal = Formula(ctx, reduction.all_true(ctx, same.tensor, [2], False))
     earlier = creation.triangle_mask(ctx, count, count, -1, True)
     target = (before | (equal & earlier)).cast(torch.int32).sum([1], keep=False).tensor
-    indices = creation.places(ctx, target, 0, torch.int32)
+    indices = creation.indices_along(ctx, target, 0, torch.int32)
     return (
         indexing.scatter_rows(ctx, rows, target, rows),
         indexing.scatter_elements(ctx, indices, target, indices, 0),
@@ -306,12 +306,14 @@ _BEHIND = float(1 << 24)
 def _differs_from_before(ctx: ConversionContext, rows: NetworkTensor) -> NetworkTensor:
     """Returns which slices along the first dimension do not equal the one before; the first does not."""
     rank = len(rows.shape)
-    places = shape.squeeze(ctx, creation.places(ctx, rows, 0, torch.int32), range(1, rank))
-    place = Formula(ctx, places)
-    before = indexing.gather(ctx, rows, (place - 1).maximum(0).tensor, 0)
+    row_numbers = shape.squeeze(
+        ctx, creation.indices_along(ctx, rows, 0, torch.int32), range(1, rank)
+    )
+    row = Formula(ctx, row_numbers)
+    before = indexing.gather(ctx, rows, (row - 1).maximum(0).tensor, 0)
     changes = (Formula(ctx, rows) != before).tensor
     changes = reduction.any_true(ctx, changes, range(1, rank), False)
-    return ((place == 0) | changes).tensor
+    return ((row == 0) | changes).tensor
 
 
 def _as_places(

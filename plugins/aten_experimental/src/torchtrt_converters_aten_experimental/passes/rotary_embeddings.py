@@ -140,8 +140,8 @@ def _unlike(
         return reason
     if value.dtype is not result.dtype or not have_same_sizes(value.shape, result.shape):
         return "the sum has another dtype, or other sizes, than the features"
-    found = (_unlike_angles(value, angle, interleaved, heads) for angle in angles)
-    return next(filter(None, found), "")
+    differences = (_unlike_angles(value, angle, interleaved, heads) for angle in angles)
+    return next(filter(None, differences), "")
 
 
 def _factors(node: Any) -> list[tuple[Node, Node]]:
@@ -157,7 +157,7 @@ def _factors(node: Any) -> list[tuple[Node, Node]]:
 def _cast_source(node: Node) -> Node:
     """Returns what a node casts to a dtype that holds all of its values, or the node itself."""
     while node.target in _CASTS and isinstance(node.args[0], Node):
-        before, after = (each.meta["val"].dtype for each in (node.args[0], node))
+        before, after = (operand.meta["val"].dtype for operand in (node.args[0], node))
         if torch.promote_types(before, after) is not after:
             break
         node = node.args[0]
@@ -394,8 +394,8 @@ class _Angles:
         batch, _, _, width = features.meta["val"].shape
         step = (0, width, 2) if interleaved else (0, width // 2)
         once = self._call(aten.slice.Tensor, doubled, -1, *step)
-        if (place := heads - 4 + once.meta["val"].dim()) > 0:  # without the dimension of heads
-            once = self._call(aten.squeeze.dim, once, place)
+        if (heads_dim := heads - 4 + once.meta["val"].dim()) > 0:  # without the dimension of heads
+            once = self._call(aten.squeeze.dim, once, heads_dim)
         while once.meta["val"].dim() < 3:
             once = self._call(aten.unsqueeze.default, once, 0)
         if _is_one(once.meta["val"].shape[0]) and not _is_one(batch):
@@ -406,5 +406,5 @@ class _Angles:
 
     def _call(self, target: Any, *args: Any) -> Node:
         node = self._graph.call_function(target, args)
-        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
+        node.meta["val"] = target(*map_arg(args, lambda argument: argument.meta["val"]))
         return node

@@ -86,13 +86,13 @@ def _driver() -> str:
 
 
 def _digest_of_code() -> str:
-    found = hashlib.sha256()
+    code_hash = hashlib.sha256()
     packs = (PACKS.package_name(pack.info.name) for pack in loaded_packs())
     for name in (*PACKAGES, *packs):
         for folder in _folders(name):
             for path in sorted(folder.rglob("*.py")):
-                found.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+                code_hash.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return code_hash.hexdigest()[:12]
 
 
 def _folders(package: str) -> Sequence[Path]:

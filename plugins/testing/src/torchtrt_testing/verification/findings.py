@@ -110,8 +110,8 @@ def rejection(error: FullCompilationError | UnsupportedProgramError) -> str:
     if isinstance(error, UnsupportedProgramError):
         return str(error)
     reasons = dict.fromkeys(
-        f"{each.op.removesuffix('.default')}: {each.reasons[-1].splitlines()[-1]}"
-        for each in error.missing
+        f"{missing_op.op.removesuffix('.default')}: {missing_op.reasons[-1].splitlines()[-1]}"
+        for missing_op in error.missing
     )
     text = "; ".join(list(reasons)[:REASONS])
     return re.sub(r"reference@[\d.]+", "this TensorRT", text)

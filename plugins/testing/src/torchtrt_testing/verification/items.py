@@ -109,15 +109,15 @@ def _read(read: Callable[[str], tuple[Any, ...]], pack: str) -> tuple[Any, ...]:
 
 @functools.cache
 def _cases(pack: str) -> Mapping[str, Item]:
-    found = {}
-    for case in (case for each in _read(cases_of, pack) for case in each.each_dtype()):
+    items = {}
+    for case in (case for base_case in _read(cases_of, pack) for case in base_case.each_dtype()):
         for varying in (True, False) if case.varies else (False,):
             name = f"{pack} {case.label} {VARYING if varying else FIXED}"
             # Ops on sizes vanish where these are fixed.
             checked = case if varying or not case.varies else dataclasses.replace(case, ops=())
             check = functools.partial(_check_case, checked, varying)
-            found[name] = Item(pack, _ops_of(case), _name_of(case.dtypes[0]), check)
-    return found
+            items[name] = Item(pack, _ops_of(case), _name_of(case.dtypes[0]), check)
+    return items
 
 
 def _ops_of(case: OpCase) -> tuple[str, ...]:
@@ -160,13 +160,13 @@ def _exported(export: Callable[[], ExportedProgram]) -> ExportedProgram:
 
 @functools.cache
 def _architectures(pack: str) -> Mapping[str, Item]:
-    found = {}
-    for each in _read(architectures_of, pack):
+    items = {}
+    for architecture in _read(architectures_of, pack):
         for dtype, varying in WAYS:
-            name = f"{pack} {each.name} {_name_of(dtype)} {VARYING if varying else FIXED}"
-            check = functools.partial(_check_architecture, each, dtype, varying)
-            found[name] = Item(pack, (each.name,), _name_of(dtype), check)
-    return found
+            name = f"{pack} {architecture.name} {_name_of(dtype)} {VARYING if varying else FIXED}"
+            check = functools.partial(_check_architecture, architecture, dtype, varying)
+            items[name] = Item(pack, (architecture.name,), _name_of(dtype), check)
+    return items
 
 
 _export_architecture = functools.lru_cache(maxsize=1)(Architecture.export)
@@ -331,8 +331,8 @@ def _row_of_samples(
         if disagrees(mine, theirs):
             described = f"sample {sample.index} {sample.describe()[:150]}: {mine.message}"
             return _row(Finding(mine.kind, described), theirs)
-    kinds = {found.kind for found in own.values()}
+    kinds = {sample_finding.kind for sample_finding in own.values()}
     kind = next((kind for kind in (AGREES, IN_PYTORCH) if kind in kinds), NOT_APPLICABLE)
     row = _row(Finding(kind), Finding(kind) if reference is not None else None)
-    row["samples"] = sum(found.kind == AGREES for found in own.values())
+    row["samples"] = sum(sample_finding.kind == AGREES for sample_finding in own.values())
     return row

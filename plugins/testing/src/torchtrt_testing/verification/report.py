@@ -56,10 +56,10 @@ class VerificationReport:
 
     def counts(self) -> dict[str, Counter[str]]:
         """Returns how many items of each part had which outcome."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for row in self.rows:
-            found.setdefault(row["item"].partition(":")[0], Counter())[row["outcome"]] += 1
-        return found
+            counts.setdefault(row["item"].partition(":")[0], Counter())[row["outcome"]] += 1
+        return counts
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as plain data."""
@@ -118,8 +118,8 @@ class VerificationReport:
         counts = self.counts()
         kinds = [kind for kind in KINDS if any(count[kind] for count in counts.values())]
         lines = [f"| part | {' | '.join(('cases', *kinds))} |", "|---" * (len(kinds) + 2) + "|"]
-        for part, each in sorted(counts.items()):
-            numbers = (sum(each.values()), *(each[kind] for kind in kinds))
+        for part, outcomes in sorted(counts.items()):
+            numbers = (sum(outcomes.values()), *(outcomes[kind] for kind in kinds))
             lines.append(f"| {part} | {' | '.join(map(str, numbers))} |")
         return lines
 

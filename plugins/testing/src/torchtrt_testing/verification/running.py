@@ -144,16 +144,16 @@ def _check(
     *seconds: float | None,
 ) -> None:
     """Raises a ``SettingsError`` about a name that there is not, or a number that is not positive."""
-    for noun, names, known in (("part", parts, PARTS), ("pack", packs, packs_in_use())):
+    for noun, names, valid_names in (("part", parts, PARTS), ("pack", packs, packs_in_use())):
         for name in names:
-            if name not in known:
-                hint = did_you_mean(name, known, f"Select from {', '.join(known)}.")
+            if name not in valid_names:
+                hint = did_you_mean(name, valid_names, f"Select from {', '.join(valid_names)}.")
                 raise SettingsError(f"There is no {noun} {name!r}. {hint}")
     for item in cases:
         part, _, name = item.partition(":")
         if name not in neighbours(item):
-            known = [f"{part}:{neighbour}" for neighbour in neighbours(item)]
-            hint = did_you_mean(item, known, "Use an ID of a report.")
+            valid_names = [f"{part}:{neighbour}" for neighbour in neighbours(item)]
+            hint = did_you_mean(item, valid_names, "Use an ID of a report.")
             raise SettingsError(f"There is no case {item!r}. {hint}")
     if any(number is not None and number <= 0 for number in (workers, *seconds)):
         raise SettingsError("The number of workers and the time limits must be positive.")
@@ -205,8 +205,10 @@ def _short(text: str) -> str:
 def _selection(parts: Sequence[str], packs: Sequence[str], ops: Sequence[str]) -> str:
     """Returns the options that choose cases; empty if all are chosen."""
     all_parts = set(parts) == set(PARTS)
-    given = (("--part", () if all_parts else parts), ("--packs", packs), ("--ops", ops))
-    return shlex.join(word for option, names in given for name in names for word in (option, name))
+    options = (("--part", () if all_parts else parts), ("--packs", packs), ("--ops", ops))
+    return shlex.join(
+        word for option, names in options for name in names for word in (option, name)
+    )
 
 
 def _repeating(options: Sequence[str]) -> str:

@@ -89,9 +89,9 @@ def check_samples(
                     findings[item][sample.index] = looked
     waiting = Counter(candidate.item for candidate in candidates)
     yield from ((item, findings[item]) for item in items if not waiting[item])
-    for candidate, found in _outcomes(candidates, settings):
+    for candidate, sample_finding in _outcomes(candidates, settings):
         item = candidate.item
-        findings[item][candidate.sample.index] = found
+        findings[item][candidate.sample.index] = sample_finding
         waiting[item] -= 1
         if not waiting[item]:
             yield item, findings[item]
@@ -156,16 +156,16 @@ def _run(candidates: Sequence[Candidate], settings: Mapping[str, Any]) -> list[l
         results = compiled(*itertools.chain(*inputs))
     pairs = zip(results, inputs, strict=True)
     afterwards = [[*pytree.tree_leaves(result), *tensors] for result, tensors in pairs]
-    found: list[list[Any]] = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, afterwards)
-    return found
+    on_cpu: list[list[Any]] = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, afterwards)
+    return on_cpu
 
 
 def _alone(candidate: Candidate, settings: Mapping[str, Any]) -> Finding:
     """Returns the outcome of a sample in an engine of its own."""
-    found = finding(lambda: candidate.check(settings))
-    if found.kind != AGREES:
-        _end_without_gpu(str(found))
-    return found
+    sample_finding = finding(lambda: candidate.check(settings))
+    if sample_finding.kind != AGREES:
+        _end_without_gpu(str(sample_finding))
+    return sample_finding
 
 
 def _end_without_gpu(cause: str) -> None:

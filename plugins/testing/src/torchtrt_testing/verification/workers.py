@@ -56,16 +56,16 @@ def groups(items: Iterable[str], parts: Mapping[str, Part]) -> list[list[str]]:
         items: The items, ``part:name``.
         parts: The parts by name.
     """
-    found: list[list[str]] = []
+    batches: list[list[str]] = []
     latest: dict[tuple[str, str], list[str]] = {}
     for item in items:
         name, _, rest = item.partition(":")
         key = name, parts[name].kind(rest)
         if key not in latest or len(latest[key]) == parts[name].at_once:
             latest[key] = []
-            found.append(latest[key])
+            batches.append(latest[key])
         latest[key].append(item)
-    return found
+    return batches
 
 
 # In the worker
@@ -328,10 +328,10 @@ def outcomes(
 
 def rows_of(path: Path) -> list[Row]:
     """Returns the rows of a file with one JSON object a line; an unfinished last line is none."""
-    found = []
+    rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             continue
-    return found
+    return rows
