@@ -14,7 +14,7 @@ class Tape:
     """Records a call by keeping what it reads and writes; a replay calls again, and writes where the first wrote."""
 
     made = 0
-    place = -1, 0  # no GPU, and the only stream of it
+    stream_key = -1, 0  # no GPU, and the only stream of it
 
     def __init__(self, _, source):
         self.source = source

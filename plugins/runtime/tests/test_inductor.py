@@ -223,7 +223,7 @@ def test_shapes_are_forgotten(compilations, monkeypatch):
     fast = compiled(None, [rows])
     for count in range(2, 9):
         fast(torch.rand(count, 6))
-        assert len(fast.executor._known) <= 2
+        assert len(fast.executor._called_keys) <= 2
 
 
 def test_inference_mode_and_gradients(compilations):

@@ -125,12 +125,12 @@ class Catalogue:
     def search(self, words: str) -> Catalogue:
         """Returns the packs with a text in their names, summaries or ops, and of their ops those with the text."""
         wanted = words.strip().lower().replace("::", ".")
-        found = []
+        matches = []
         for pack in self.packs:
             ops = tuple(op for op in pack.ops if wanted in op.lower())
             if ops or any(wanted in text.lower() for text in (pack.distribution, pack.summary)):
-                found.append(replace(pack, ops=ops))
-        return Catalogue(tuple(found))
+                matches.append(replace(pack, ops=ops))
+        return Catalogue(tuple(matches))
 
     def without(self, names: Iterable[str]) -> Catalogue:
         """Returns the packs with other names than these."""
@@ -163,9 +163,9 @@ def available_packs() -> Catalogue:
     """Returns the packs of the current catalogue that are not installed, whatever else is wrong with a pack."""
     from torchtrt.packs import current_packs, problems  # which load packs
 
-    found = {info.name for info in current_packs().installed}
+    installed = {info.name for info in current_packs().installed}
     broken = {normalize(problem.distribution) for problem in problems()}
-    return current_catalogue().without(found | broken)
+    return current_catalogue().without(installed | broken)
 
 
 @functools.cache

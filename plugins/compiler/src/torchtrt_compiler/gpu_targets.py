@@ -27,25 +27,25 @@ def compute_capabilities(settings: CompilationSettings) -> tuple[str, ...]:
         return default_compute_capabilities()
     if problem := lacking(f"The setting {_SETTING}", Capability.TARGET_COMPUTE_CAPABILITIES):
         raise SettingsError(f"{problem}.")
-    known = _known()
+    targets = _targets()
     if wanted == ("all",):
-        return tuple(known)
+        return tuple(targets)
     if wanted == ("current",):
         if not torch.cuda.is_available():
             raise SettingsError(
                 f"The setting {_SETTING}='current' needs a GPU while building, and PyTorch finds none. Name compute "
-                f"capabilities: {', '.join(known)}."
+                f"capabilities: {', '.join(targets)}."
             )
         wanted = ("{}.{}".format(*torch.cuda.get_device_capability()),)
-    unknown = [each for each in wanted if each not in known]
+    unknown = [capability for capability in wanted if capability not in targets]
     if unknown:
         raise SettingsError(
-            f"The setting {_SETTING} names {', '.join(unknown)}, and this TensorRT builds for {', '.join(known)}."
+            f"The setting {_SETTING} names {', '.join(unknown)}, and this TensorRT builds for {', '.join(targets)}."
         )
-    return tuple(each for each in known if each in wanted)
+    return tuple(capability for capability in targets if capability in wanted)
 
 
-def _known() -> dict[str, Any]:
+def _targets() -> dict[str, Any]:
     """Returns the targets that TensorRT takes, by compute capability: ``{"8.6": ComputeCapability.SM86}``."""
     members = trt.ComputeCapability.__members__.items()
     numbers = {name.removeprefix("SM"): member for name, member in members if name[:2] == "SM"}
@@ -57,10 +57,10 @@ def set_targets(config: Any, settings: CompilationSettings) -> None:
     """Configures a builder for the GPUs that the settings name."""
     if not settings.target_compute_capabilities:
         return
-    known, wanted = _known(), compute_capabilities(settings)
+    targets, wanted = _targets(), compute_capabilities(settings)
     config.num_compute_capabilities = len(wanted)
-    for index, each in enumerate(wanted):
-        config.set_compute_capability(known[each], index)
+    for index, capability in enumerate(wanted):
+        config.set_compute_capability(targets[capability], index)
 
 
 def allocates_nothing(settings: CompilationSettings) -> bool:

@@ -59,12 +59,14 @@ class Input:
         if [has_bounds, self.shape is not None, self.ranges is not None].count(True) > 1:
             message = "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges."
             raise InputError(message)
-        given: Any = (shapes,)
+        triples: Any = (shapes,)
         if self.shape is not None:
-            given = ((self.shape,) * 3,)
+            triples = ((self.shape,) * 3,)
         elif self.ranges is not None:
-            given = self.ranges
-        ranges = tuple(_checked(each) for each in given) if isinstance(given, Sequence) else ()
+            triples = self.ranges
+        ranges = (
+            tuple(_checked(triple) for triple in triples) if isinstance(triples, Sequence) else ()
+        )
         if len({len(minimum) for minimum, _, _ in ranges}) != 1:
             raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of equal rank.")
         return ranges
@@ -160,19 +162,19 @@ def _checked(shapes: Any) -> _Range:
     minimum, optimal, maximum = (
         _sizes(shape, name) for shape, name in zip(shapes, _NAMES, strict=True)
     )
-    given = f"min_shape={minimum}, opt_shape={optimal}, max_shape={maximum}"
+    described = f"min_shape={minimum}, opt_shape={optimal}, max_shape={maximum}"
     if not len(minimum) == len(optimal) == len(maximum):
-        raise InputError(f"The shapes of an Input must have one rank: {given}.")
+        raise InputError(f"The shapes of an Input must have one rank: {described}.")
     if any(size < 0 for size in (*minimum, *optimal, *maximum)):
         raise InputError(
-            f"A size cannot be negative: {given}. For a dynamic size give its minimum, optimum and maximum: "
+            f"A size cannot be negative: {described}. For a dynamic size give its minimum, optimum and maximum: "
             "Input(min_shape=(1, 16), opt_shape=(8, 16), max_shape=(32, 16))."
         )
     if not all(
         low <= best <= high for low, best, high in zip(minimum, optimal, maximum, strict=True)
     ):
         raise InputError(
-            f"Input shapes must satisfy min <= opt <= max in every dimension: {given}."
+            f"Input shapes must satisfy min <= opt <= max in every dimension: {described}."
         )
     return minimum, optimal, maximum
 

@@ -82,7 +82,7 @@ def may_share(node: Node) -> Sequence[Node]:
             return ()
         values = zip(target._schema.arguments, node.args, strict=False)
         shared = [value for argument, value in values if argument.alias_info is not None]
-        return [each for each in shared if isinstance(each, Node)] or node.all_input_nodes
+        return [source for source in shared if isinstance(source, Node)] or node.all_input_nodes
     return node.all_input_nodes
 
 

@@ -102,19 +102,20 @@ def _tensors(*owners: Any) -> Iterator[torch.Tensor]:
     """Yields the tensors of modules and programs, and of wrappers those inside."""
     for owner in owners:
         if isinstance(owner, ExportedProgram):
-            found: list[Any] = [*owner.state_dict.values(), *owner.constants.values()]
+            values: list[Any] = [*owner.state_dict.values(), *owner.constants.values()]
         else:
-            found = [
+            values = [
                 value
                 for module in owner.modules()
-                for each in (module._parameters, module._buffers, vars(module))
-                for value in each.values()
+                for namespace in (module._parameters, module._buffers, vars(module))
+                for value in namespace.values()
             ]
-        tensors = {str(index): each for index, each in enumerate(found)}
-        plain = {
-            name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)
+        tensors = {
+            str(index): value
+            for index, value in enumerate(values)
+            if isinstance(value, torch.Tensor)
         }
-        yield from inner_tensors(plain).values()
+        yield from inner_tensors(tensors).values()
 
 
 def _moves(tensors: Iterable[torch.Tensor]) -> Mapping[int, _Move]:

@@ -136,7 +136,9 @@ class FolderRecord:
             text = graph_module.print_readable(print_output=False)
         except Exception as error:  # code of PyTorch's that a strange graph may stop
             text = f"# PyTorch cannot print the module: {type(error).__name__}: {error}\n{graph_module.graph}"
-        safe = "".join(each if each.isalnum() or each in "._-" else "-" for each in step)
+        safe = "".join(
+            character if character.isalnum() or character in "._-" else "-" for character in step
+        )
         name = f"{self._graphs:02}-{safe}.txt"
         self._graphs += 1
         text = f"# {step}\n{text}\n"

@@ -60,7 +60,7 @@ _READS_MEMORY = (
 )
 """The functions that read which memory a tensor has. No check of an input's strides determines the result."""
 
-_PASSING = frozenset(each.__code__ for each in (handle_torch_function, *op_calls))
+_PASSING = frozenset(function.__code__ for function in (handle_torch_function, *op_calls))
 """Functions of PyTorch's that hand a call to modes."""
 
 _PASSING_NAMES = ("__torch_function__", "<module>")

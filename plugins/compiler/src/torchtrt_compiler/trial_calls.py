@@ -46,16 +46,16 @@ def example_leaves(compiled: CompiledModule, sizes: Mapping[Any, int] | None = N
     return leaves
 
 
-def with_given(leaves: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+def with_given(leaves: Sequence[Any], examples: Sequence[Any]) -> list[Any]:
     """Returns inputs with copies of the caller's in the places where these have the same shapes.
 
     Args:
         leaves: Flattened inputs.
-        given: The caller's, flattened; may be empty.
+        examples: The caller's, flattened; may be empty.
     """
     return [
         theirs.detach().clone() if is_plain(theirs) and theirs.shape == leaf.shape else leaf
-        for leaf, theirs in zip(leaves, given or [None] * len(leaves), strict=True)
+        for leaf, theirs in zip(leaves, examples or [None] * len(leaves), strict=True)
     ]
 
 
@@ -76,12 +76,12 @@ class ProgramInputs:
 
     Args:
         program: The program.
-        given: The inputs that the caller gave.
+        inputs: The inputs that the caller gave.
     """
 
-    def __init__(self, program: Program, given: CallInputs) -> None:
+    def __init__(self, program: Program, inputs: CallInputs) -> None:
         self.placeholders = program.placeholders
-        self.examples = _examples(program, given)
+        self.examples = _examples(program, inputs)
 
     def of(self, sizes: Mapping[Any, int]) -> list[Any]:
         """Returns inputs of these sizes: the caller's examples, repeated or cut, or generated numbers."""
@@ -100,11 +100,11 @@ class ProgramInputs:
         return leaves
 
 
-def _examples(program: Program, given: CallInputs) -> list[torch.Tensor | None]:
+def _examples(program: Program, inputs: CallInputs) -> list[torch.Tensor | None]:
     """Returns the caller's example of each input, or None."""
     leaves: Sequence[Any] = ()
     with contextlib.suppress(ValueError):  # by other names: then there are generated numbers
-        leaves = program.input_tree.flatten_up_to((tuple(given.args), dict(given.kwargs)))
+        leaves = program.input_tree.flatten_up_to((tuple(inputs.args), dict(inputs.kwargs)))
     if len(leaves) != len(program.placeholders):
         leaves = [None] * len(program.placeholders)
     return [
@@ -116,8 +116,8 @@ def _examples(program: Program, given: CallInputs) -> list[torch.Tensor | None]:
 def _resized(example: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Returns an example of another shape: its elements, repeated or cut along each dimension."""
     for dim, size in enumerate(shape):
-        places = torch.arange(size, device=example.device) % example.shape[dim]
-        example = example.index_select(dim, places)
+        indices = torch.arange(size, device=example.device) % example.shape[dim]
+        example = example.index_select(dim, indices)
     return example.clone()
 
 
@@ -146,10 +146,10 @@ def unchanged(graph_module: GraphModule, leaves: Sequence[Any]) -> Iterator[Call
     Random numbers that are drawn meanwhile are not missing afterwards.
     """
     graph = graph_module.graph
-    given = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
+    leaf_by_input = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
     targets = {node.args[0] for node in graph.nodes if writes(node)}
     own = {str(target.target) for target in targets if target.op == "get_attr"}
-    written = [given[target] for target in targets if target in given]
+    written = [leaf_by_input[target] for target in targets if target in leaf_by_input]
     written += [attrgetter(name)(graph_module) for name in own]
     held = [(tensor, tensor.clone()) for tensor in written]
 

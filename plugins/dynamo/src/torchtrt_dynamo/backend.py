@@ -175,11 +175,11 @@ class _Roles:
         metadata = None if context is None else context.fw_metadata
         static = set(metadata.static_input_indices or ()) if metadata and bake_weights else set()
         is_tensor = [isinstance(node.meta.get("val"), torch.Tensor) for node in placeholders]
-        places = range(len(placeholders))
+        indices = range(len(placeholders))
         return cls(
-            tuple(place for place in places if is_tensor[place] and place not in static),
-            tuple(place for place in places if is_tensor[place] and place in static),
-            tuple(place for place in places if not is_tensor[place]),
+            tuple(index for index in indices if is_tensor[index] and index not in static),
+            tuple(index for index in indices if is_tensor[index] and index in static),
+            tuple(index for index in indices if not is_tensor[index]),
         )
 
 
@@ -237,9 +237,9 @@ class _Engines:
         )
         return sizes, numbers
 
-    def _is_size(self, place: int) -> bool:
+    def _is_size(self, index: int) -> bool:
         """Returns whether a number is a size of a tensor, which the engines see for themselves."""
-        return _dimension_of(self._placeholders[place], self._tensor_nodes()) is not None
+        return _dimension_of(self._placeholders[index], self._tensor_nodes()) is not None
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 - lives as long as its graph
     def _tensor_nodes(self) -> tuple[Node, ...]:
@@ -257,7 +257,9 @@ class _Engines:
                 "and numbers, and builds engines again. Mark dynamic sizes with "
                 "torch._dynamo.mark_dynamic(x, dim, min=, max=)."
             )
-        given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
+        input_specs = [
+            _input(tensor, bounds) for tensor, bounds in zip(tensors, self._bounds, strict=True)
+        ]
         with warnings.catch_warnings(), without_modes():
             warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
             # PyTorch watches the first call with a mode, which no export survives.
@@ -271,8 +273,8 @@ class _Engines:
                 for weight in self._roles.weights
                 if self._placeholders[weight] not in self._written
             ]
-            held = _Held([inputs[place] for place in constant])  # before the values are read
-            compiled = compile_model(self._over_tensors(inputs), given, **settings)
+            held = _Held([inputs[index] for index in constant])  # before the values are read
+            compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
         self._compiled[key] = _WithWeights(compiled, self._roles.weights, constant, held)
         return self._compiled[key]
@@ -287,17 +289,17 @@ class _Engines:
         first_call = next(
             node for node in module.graph.nodes if node.op not in ("placeholder", "get_attr")
         )
-        for place in (*self._roles.weights, *self._roles.numbers):
-            node = placeholders[place]
-            value = inputs[place]
+        for index in (*self._roles.weights, *self._roles.numbers):
+            node = placeholders[index]
+            value = inputs[index]
             replacement: Any = value
             with module.graph.inserting_before(first_call):
                 if isinstance(value, torch.Tensor):
-                    name = _weight_name(place)
+                    name = _weight_name(index)
                     module.register_buffer(name, value.detach())
                     replacement = module.graph.get_attr(name)
-                elif (found := _dimension_of(node, tensors)) is not None:
-                    replacement = module.graph.call_function(torch.ops.aten.sym_size.int, found)
+                elif (dimension := _dimension_of(node, tensors)) is not None:
+                    replacement = module.graph.call_function(torch.ops.aten.sym_size.int, dimension)
             node.replace_all_uses_with(replacement)
             module.graph.erase_node(node)
         for node in module.graph.nodes:
@@ -346,25 +348,25 @@ class _WithWeights:
 
     def has(self, inputs: Sequence[Any]) -> bool:
         """Returns whether the engines have the weights among a graph's inputs."""
-        return self._held.are([inputs[place] for place in self._constant])
+        return self._held.are([inputs[index] for index in self._constant])
 
     def refit(self, inputs: Sequence[Any]) -> bool:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
-        held = _Held([inputs[place] for place in self._constant])
-        given = {_weight_name(weight): inputs[weight].detach() for weight in self._weights}
+        held = _Held([inputs[index] for index in self._constant])
+        weights = {_weight_name(weight): inputs[weight].detach() for weight in self._weights}
         # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
-        changed = [_weight_name(place) for place in self._constant]
+        changed = [_weight_name(index) for index in self._constant]
         try:
             with torch.no_grad(), without_modes():
-                refit_with_memory(self.compiled, given, changed)
+                refit_with_memory(self.compiled, weights, changed)
         except RefitError:  # immutable, or a value of a weight is compiled in
             return False
         self._held = held
         return True
 
 
-def _weight_name(place: int) -> str:
-    return f"weight_{place}"
+def _weight_name(index: int) -> str:
+    return f"weight_{index}"
 
 
 def _returns_tensors(graph_module: GraphModule) -> bool:
@@ -378,13 +380,13 @@ def _returns_tensors(graph_module: GraphModule) -> bool:
 
 def _bounds(placeholder: Node) -> dict[int, tuple[int, int]]:
     """Returns, for the dynamic dimensions of an input that have an upper bound, the minimum and maximum size."""
-    found = {}
+    bounds = {}
     for dim, size in enumerate(placeholder.meta["val"].shape):
         if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
             interval = size.node.shape_env.var_to_range[size.node.expr]
             if interval.upper.is_Integer and interval.upper < 2**31:
-                found[dim] = (int(interval.lower), int(interval.upper))
-    return found
+                bounds[dim] = (int(interval.lower), int(interval.upper))
+    return bounds
 
 
 def _input(tensor: torch.Tensor, bounds: Mapping[int, tuple[int, int]]) -> torch.Tensor | Input:

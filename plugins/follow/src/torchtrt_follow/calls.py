@@ -54,7 +54,7 @@ class Call:
         return args, kwargs
 
     def __str__(self) -> str:
-        named = [f"{name}={_text_of(each)}" for name, each in self.kwargs.items()]
+        named = [f"{name}={_text_of(value)}" for name, value in self.kwargs.items()]
         return f"({', '.join([*map(_text_of, self.args), *named])})"
 
 
@@ -95,7 +95,7 @@ class CallReader:
         tensors: list[torch.Tensor] = []
         key = (
             tuple(_key(argument, tensors) for argument in args),
-            tuple((name, _key(each, tensors)) for name, each in kwargs.items()),
+            tuple((name, _key(argument, tensors)) for name, argument in kwargs.items()),
             _modes(),
         )
         if not tensors:
@@ -159,9 +159,9 @@ def _key(value: Any, tensors: list[torch.Tensor]) -> Any:
     if type(value) in _CONSTANTS:
         return type(value), repr(value)
     if type(value) in (list, tuple):
-        return type(value), tuple(_key(each, tensors) for each in value)
+        return type(value), tuple(_key(part, tensors) for part in value)
     if type(value) in (dict, OrderedDict):
-        return type(value), tuple((repr(name), _key(each, tensors)) for name, each in value.items())
+        return type(value), tuple((repr(name), _key(part, tensors)) for name, part in value.items())
     leaves, tree = pytree.tree_flatten(value)
     if tree.is_leaf():
         raise UnsupportedCallError(f"it takes {kind_of(value)}, which torch.export does not take")
@@ -183,7 +183,7 @@ def _text_of(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {_text_of(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {_text_of(part)}' for name, part in value.items())}}}"
     if type(value) in (list, tuple):
         return f"[{', '.join(map(_text_of, value))}]"
     return repr(value) if isinstance(value, str | int | float | None) else type(value).__name__

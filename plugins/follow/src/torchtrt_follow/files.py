@@ -154,7 +154,7 @@ def _is_same_model(folder: Path, kind: str, saved: Description, now: Description
         InputError: They are for another model.
     """
     paths = [path for path in {**saved, **now} if saved.get(path) != now.get(path)]
-    for path in sorted(paths, key=lambda each: not each.startswith(_OF_THE_PROGRAM)):
+    for path in sorted(paths, key=lambda path: not path.startswith(_OF_THE_PROGRAM)):
         difference = f"its {path} is {now.get(path)}, and was {saved.get(path)}"
         if path.startswith(_OF_THE_PROGRAM):
             raise InputError(f"The engines in {folder} are for another {kind}: {difference}.")

@@ -49,13 +49,13 @@ def follow(
         InputError: ``model`` is no module, or ``dynamic_shapes`` does not fit it.
         SettingsError: A setting is unknown or unusable.
     """
-    given: Any = model
-    if not isinstance(given, torch.nn.Module) or isinstance(given, torch.jit.ScriptModule):
+    argument: Any = model
+    if not isinstance(argument, torch.nn.Module) or isinstance(argument, torch.jit.ScriptModule):
         raise InputError(
-            f"follow() takes a torch.nn.Module with Python code, not {kind_of(given)}."
+            f"follow() takes a torch.nn.Module with Python code, not {kind_of(argument)}."
         )
     check_setting_names(settings, follow)
-    own: Any = given.torchtrt.model if is_followed(given) else given  # type: ignore[union-attr]
+    own: Any = argument.torchtrt.model if is_followed(argument) else argument  # type: ignore[union-attr]
     followed: Any = object.__new__(_followed_class(type(own)))
     object.__setattr__(followed, "__dict__", own.__dict__)
     follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)

@@ -224,7 +224,9 @@ class Follower:
         if last is None or not last.state.is_same():
             return {}
         chosen = last.chosen.items()
-        return {kind: each for kind, each in chosen if each and each.is_current(last.state)}
+        return {
+            kind: binding for kind, binding in chosen if binding and binding.is_current(last.state)
+        }
 
     def _find_binding(self, call: Call, kind: Any) -> Binding | None:
         """Returns the program for a call, under the lock; None if PyTorch runs the call.
@@ -317,7 +319,7 @@ class Follower:
     ) -> Binding | None:
         """Returns a program for a call and sizes; None if they cannot vary in one program."""
         pairs = zip(call.tensors, bounds, strict=True)
-        inputs = [as_input(tensor, each) for tensor, each in pairs]
+        inputs = [as_input(tensor, tensor_bounds) for tensor, tensor_bounds in pairs]
         programs = self._structures.programs()
         bound = {binding.program for binding in structure.all_bindings()}
         others = [program for program in programs if program not in bound]
@@ -366,6 +368,7 @@ def _forward(follower: Follower) -> Any:
 def _covers(binding: Binding, other: Binding) -> bool:
     """Returns whether a program takes all sizes that another one takes."""
     (least, most), (other_least, other_most) = (
-        [list(chain.from_iterable(shapes)) for shapes in each.ends] for each in (binding, other)
+        [list(chain.from_iterable(shapes)) for shapes in ends]
+        for ends in (binding.ends, other.ends)
     )
     return all(map(int.__le__, least, other_least)) and all(map(int.__ge__, most, other_most))

@@ -205,7 +205,7 @@ def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> f
     """Returns the names of the weights that a compiled model writes to."""
     graph_module = compiled.graph_module
     written = [attrgetter(name)(graph_module) for name in written_attributes(graph_module.graph)]
-    layouts = [layout for each in written if (layout := layout_of(each))]
+    layouts = [layout for tensor in written if (layout := layout_of(tensor))]
     return frozenset(name for name, weight in weights.items() if layout_of(weight) in layouts)
 
 

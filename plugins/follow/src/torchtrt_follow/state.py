@@ -128,7 +128,9 @@ class ModelState:
             self.facts[f"{kind} of {where}"] = " ".join(names), 0
         for name, tensor in [*parameters.items(), *buffers.items()]:
             self._add_weight(prefix + name, tensor)
-        acting = [hook for each in hooks for hook in each.values() if not only_collects(hook)]
+        acting = [
+            hook for registry in hooks for hook in registry.values() if not only_collects(hook)
+        ]
         for number, hook in enumerate([] if is_root else acting):
             self._add_object(f"hook {number} of {where}", hook)
         labels, scales = labels_of(module), scales_of(module)
@@ -136,7 +138,7 @@ class ModelState:
             if value is scales and scales is not None:
                 self._containers.append(scales)
                 self.scales |= {
-                    prefix + scale_name(position): scale for position, scale in scales.items()
+                    prefix + scale_name(adapter): scale for adapter, scale in scales.items()
                 }
                 self.facts[prefix + name] = " ".join(scales), 0
             elif isinstance(value, torch.Tensor):
@@ -212,10 +214,10 @@ def _attributes_of(value: Any) -> dict[str, Any] | None:
 def _parts_of(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, Hashable, Any]]:
     """Yields the elements and attributes of an object, each with its step in a path and its key."""
     if isinstance(value, Mapping):
-        yield from ((f"[{key!r}]", key, each) for key, each in list(value.items()))
+        yield from ((f"[{key!r}]", key, part) for key, part in list(value.items()))
     elif isinstance(value, (tuple, *_MUTABLE)):
-        yield from ((f"[{number}]", number, each) for number, each in enumerate(list(value)))
-    yield from ((f".{name}", name, each) for name, each in list(attributes.items()))
+        yield from ((f"[{number}]", number, part) for number, part in enumerate(list(value)))
+    yield from ((f".{name}", name, part) for name, part in list(attributes.items()))
 
 
 def _text_of(value: Any) -> str | None:
@@ -223,7 +225,7 @@ def _text_of(value: Any) -> str | None:
     if isinstance(value, _PLAIN):
         return repr(value)
     if type(value) in (list, tuple, set, frozenset):
-        parts = [_text_of(each) for each in value]
+        parts = [_text_of(part) for part in value]
         if None not in parts:
             kind = type(value).__name__
             order: Collection[Any] = sorted(parts) if "set" in kind else parts

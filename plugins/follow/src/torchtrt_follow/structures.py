@@ -45,7 +45,9 @@ class Structure:
             self.bindings[key] = [binding for binding in bindings if binding.program is not program]
         chosen = self.chosen.items()
         self.chosen = {
-            kind: each for kind, each in chosen if each is None or each.program is not program
+            kind: binding
+            for kind, binding in chosen
+            if binding is None or binding.program is not program
         }
 
 
@@ -69,11 +71,11 @@ class Structures:
     def current(self) -> Structure:
         """Returns the structure that the model has."""
         state, last = ModelState(self._model), self.last
-        equal = (each for each in reversed(self._kept) if each.state.facts == state.facts)
+        equal = (kept for kept in reversed(self._kept) if kept.state.facts == state.facts)
         structure = next(equal, None) or Structure(state, {})
         if not structure.state.is_same():
             structure.state = state
-        others = [each for each in self._kept if each is not structure]
+        others = [other for other in self._kept if other is not structure]
         if last is not None and last is not structure:
             self.take_all_weights()  # libraries that merge adapters write through .data
             if structure not in self._kept:
@@ -92,7 +94,7 @@ class Structures:
 
     def programs(self) -> list[Program]:
         """Returns all programs, those for the structure of the last call last."""
-        bindings = chain.from_iterable(each.all_bindings() for each in self._kept)
+        bindings = chain.from_iterable(structure.all_bindings() for structure in self._kept)
         return list(dict.fromkeys(binding.program for binding in bindings))
 
     def take_all_weights(self) -> None:

@@ -38,8 +38,8 @@ def unsafe_call(module: torch.nn.Module) -> str | None:
 
     Functions among the arguments count: ops on graphs call them.
     """
-    for each in module.modules():
-        for node in getattr(getattr(each, "graph", None), "nodes", ()):
+    for submodule in module.modules():
+        for node in getattr(getattr(submodule, "graph", None), "nodes", ()):
             if node.op == "call_function" and (reason := reason_against(node.target)):
                 return f"{qualified_name(node.target)}, which {reason}"
             for function in _functions(node):

@@ -29,8 +29,8 @@ def runtime_settings(compiled: CompiledModule, **changes: Any) -> Iterator[Runti
         InputError: ``compiled`` is something else.
         SettingsError: There is no such field, a value is unusable, or the engines cannot use it.
     """
-    given: object = compiled
-    if not isinstance(given, CompiledModule):
+    argument: object = compiled
+    if not isinstance(argument, CompiledModule):
         message = (
             f"runtime_settings() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )

@@ -104,8 +104,8 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
         raise InputError(f"The size {expression} depends on {missing[0]}, which no input bounds.")
     bounds = _bounds(expression, tuple(symbols), tuple(ranges[symbol] for symbol in symbols))
     if bounds is None:
-        known = ", ".join(f"{symbol} is {ranges[symbol]}" for symbol in symbols)
-        raise InputError(f"The size {expression} has no value where {known}.")
+        limits = ", ".join(f"{symbol} is {ranges[symbol]}" for symbol in symbols)
+        raise InputError(f"The size {expression} has no value where {limits}.")
     return bounds
 
 
@@ -121,13 +121,14 @@ def _bounds(
     at = functools.partial(_value, expression, symbols)
     most = 2 if _grows(expression) else max(4, int(_MOST_VALUES ** (1 / len(symbols))))
     values = [
-        at(each) for each in itertools.product(*(some_sizes(range_, most) for range_ in ranges))
+        at(combination)
+        for combination in itertools.product(*(some_sizes(range_, most) for range_ in ranges))
     ]
-    known = [value for value in values if value is not None]
-    if not known:
+    defined = [value for value in values if value is not None]
+    if not defined:
         return None
     optimum = at([range_.opt for range_ in ranges])
-    low, high = min(known), max(known)
+    low, high = min(defined), max(defined)
     return SizeRange(low, min(max(high if optimum is None else optimum, low), high), high)
 
 

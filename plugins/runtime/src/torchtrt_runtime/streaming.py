@@ -25,8 +25,8 @@ def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
         InputError: ``compiled`` is something else.
         EngineError: None of its engines streams weights.
     """
-    given: object = compiled
-    if not isinstance(given, CompiledModule):
+    argument: object = compiled
+    if not isinstance(argument, CompiledModule):
         message = (
             f"weight_streaming() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )

@@ -178,6 +178,6 @@ def has_shared_buffers(group: Any, device: torch.device) -> bool:
         has_it = 1
     except (RuntimeError, AttributeError, ImportError):
         has_it = 0
-    found = torch.tensor(has_it, device=device)
-    torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN, group)
-    return bool(found)
+    flag = torch.tensor(has_it, device=device)
+    torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MIN, group)
+    return bool(flag)

@@ -224,7 +224,10 @@ def request_of(
     placeholders = block.graph.find_nodes(op="placeholder")
     names = ["".join(engine_names(node)) or node.name for node in placeholders]
     values = [node.meta["val"] for node in placeholders]
-    inputs = [profile_of_input(*each, profiles) for each in zip(names, values, strict=True)]
+    inputs = [
+        profile_of_input(input_name, value, profiles)
+        for input_name, value in zip(names, values, strict=True)
+    ]
     watching = watcher.block(block)
     return EngineRequest(name, block, inputs, settings, watching.followed()), watching
 

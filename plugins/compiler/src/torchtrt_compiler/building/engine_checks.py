@@ -112,7 +112,7 @@ class EngineChecks:
 def engine_checks_for(
     program: Program,
     profiles: Sequence[Profile],
-    given: CallInputs,
+    inputs: CallInputs,
     settings: CompilationSettings,
 ) -> EngineChecks:
     """Returns what compares the engines of a program, as the setting ``verify`` asks.
@@ -123,14 +123,14 @@ def engine_checks_for(
     is_suspect = is_real() and not supports(Capability.SEVERAL_VARYING_SIZES)
     is_needed = settings.verify is None and is_suspect
     varying = max(
-        (sum(each.min < each.max for each in profile.values()) for profile in profiles), default=0
+        (sum(size.min < size.max for size in profile.values()) for profile in profiles), default=0
     )
     is_wanted = settings.verify == "engines" or (is_needed and varying > 1)
     # PyTorch needs the weights on the GPU, engines need theirs, and processes must not wait for each other.
     is_possible = not (settings.offload_module_to_cpu or settings.strip_engine_weights)
     if not is_wanted or not is_possible or groups_in(program.graph_module):
         profiles = ()
-    return EngineChecks(program, profiles, ProgramInputs(program, given))
+    return EngineChecks(program, profiles, ProgramInputs(program, inputs))
 
 
 def sizes_to_compare(profile: Profile) -> Iterator[dict[Any, int]]:
@@ -209,12 +209,12 @@ def _run(graph_module: GraphModule, leaves: Sequence[Any]) -> None:
 
 def _most_bytes(graph: Graph, sizes: Mapping[Any, int]) -> int:
     """Returns about how much memory the results of a graph need at a time. Sizes that depend on data count as none."""
-    known = functools.cache(lambda expression: size_at(expression, sizes))
+    size_of = functools.cache(lambda expression: size_at(expression, sizes))
 
     def elements_of(value: torch.Tensor) -> int:
-        shape: list[Any] = [getattr(each, "node", each) for each in value.shape]
-        shape = [each if isinstance(each, int) else known(each.expr) for each in shape]
-        return math.prod(shape) if all(isinstance(each, int) for each in shape) else 0
+        shape: list[Any] = [getattr(size, "node", size) for size in value.shape]
+        shape = [size if isinstance(size, int) else size_of(size.expr) for size in shape]
+        return math.prod(shape) if all(isinstance(size, int) for size in shape) else 0
 
     def bytes_of(node: Node) -> int:
         values = pytree.tree_leaves(node.meta.get("val"))

@@ -30,9 +30,11 @@ def name_tensors(
     block = blocks[whole.name].graph
     own = [str(node.target) for node in whole.inputs]
     inputs = _checked("input_names", settings.input_names or own, own)
-    places = [f"result {index}" for index in range(len(whole.outputs))]
+    descriptions = [f"result {index}" for index in range(len(whole.outputs))]
     outputs = (
-        _checked("output_names", settings.output_names, places) if settings.output_names else ()
+        _checked("output_names", settings.output_names, descriptions)
+        if settings.output_names
+        else ()
     )
     if both := set(inputs) & set(outputs):
         raise SettingsError(
@@ -41,8 +43,8 @@ def name_tensors(
         )
     for node, name in zip(block.find_nodes(op="placeholder"), inputs, strict=True):
         name_in_engine(node, (name,))
-    by_place = dict(zip(whole.outputs, outputs, strict=False))
-    name_in_engine(block.output_node(), [by_place[place] for place in sorted(by_place)])
+    name_by_index = dict(zip(whole.outputs, outputs, strict=False))
+    name_in_engine(block.output_node(), [name_by_index[index] for index in sorted(name_by_index)])
 
 
 def _checked(setting: str, names: Sequence[str], tensors: Sequence[str]) -> tuple[str, ...]:
@@ -56,11 +58,11 @@ def _checked(setting: str, names: Sequence[str], tensors: Sequence[str]) -> tupl
 
 def warn_of_unused_names(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Warns if settings name the tensors of a model that is not one engine."""
-    given = [name for name in ("input_names", "output_names") if getattr(settings, name)]
-    if given and (reasons := list(obstacles(graph_module))):
+    name_settings = [name for name in ("input_names", "output_names") if getattr(settings, name)]
+    if name_settings and (reasons := list(obstacles(graph_module))):
         reason = "; ".join(reasons)
         warn_caller(
-            f"Settings have no effect here:\n  {' and '.join(given)} names the tensors of a model that is one engine. "
-            f"{reason}.",
+            f"Settings have no effect here:\n  {' and '.join(name_settings)} names the tensors of a model that is one "
+            f"engine. {reason}.",
             SettingsWarning,
         )

@@ -9,7 +9,7 @@ from torchtrt.tensorrt import Capability, propagate_float16, supports, trt
 from torchtrt.tensorrt.shims import tensors_of
 
 
-def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> list[Any]:
+def allow_precisions(network: Any, config: Any, half_names: Collection[str] = ()) -> list[Any]:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
     TensorRT may then compute anything in either, so each float32 layer and most float16 layers require their type.
@@ -19,7 +19,7 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
     Args:
         network: The network.
         config: The configuration of its build.
-        known: The names of the tensors that are float16 in PyTorch. Outputs of Dequantize need it.
+        half_names: The names of the tensors that are float16 in PyTorch. Outputs of Dequantize need it.
     """
     if supports(Capability.STRONG_TYPING):
         return []
@@ -27,7 +27,7 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
     if any(layer.type in quantizing for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
     dequantized = (layer.get_output(0).name for layer in network if layer.type == quantizing[1])
-    halves: set[str] = {name for name in dequantized if name in known}
+    halves: set[str] = {name for name in dequantized if name in half_names}
     if not halves and not any(propagate_float16(layer, halves) for layer in network):
         return []
     config.set_flag(trt.BuilderFlag.FP16)

@@ -43,7 +43,7 @@ def difference_beyond_rounding(
         finite = theirs.float().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         largest = max(float(finite.abs().max()), _LEAST_SCALE)
         if wrong > LIMIT * largest and wrong > _MARGIN * max(
-            _distance(pytree.tree_leaves(each)[index], theirs) for each in rounded()
+            _distance(pytree.tree_leaves(results)[index], theirs) for results in rounded()
         ):
             return (
                 f"output {index} differs by {wrong:.3g}, and its largest element is {largest:.3g}"

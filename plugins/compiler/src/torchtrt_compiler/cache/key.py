@@ -133,17 +133,17 @@ class _Graph:
         """Returns data on the nodes, the ranges of their symbols, and the assumptions on these."""
         nodes = self.module(self.block)
         environment: Any = shape_env_of(self.block.graph)
-        known = dict(self.symbols)
+        symbols = dict(self.symbols)
         ranges = environment.var_to_range if environment else {}
         guards = environment.guards if environment else []
         assumptions = [environment.replace(guard.expr) for guard in guards]
         return [
             nodes,
-            [[str(new), str(ranges.get(old))] for old, new in known.items()],
+            [[str(new), str(ranges.get(old))] for old, new in symbols.items()],
             sorted(
                 self.expression(assumption)
                 for assumption in assumptions
-                if assumption.free_symbols <= set(known)
+                if assumption.free_symbols <= set(symbols)
             ),
         ]
 
@@ -157,18 +157,18 @@ class _Graph:
 
     def node(self, module: GraphModule, node: Node, numbers: dict[Node, int]) -> list[Any]:
         """Returns data on a node: its kind, its op, its arguments, its value and its converter."""
-        known = self.value(node.meta.get("val"), numbers)
+        described_value = self.value(node.meta.get("val"), numbers)
         if node.op == "placeholder":
-            return ["placeholder", known]
+            return ["placeholder", described_value]
         if node.op == "get_attr":
             value = attrgetter(str(node.target))(module)
             name = self.weight_name(node)
             if name in self.replaceable:
-                return ["get_attr", name, self.place(value)]
+                return ["get_attr", name, self.layout(value)]
             return ["get_attr", name, self.value(value, numbers)]
         target = "" if node.op == "output" else qualified_name(node.target)
         arguments = self.value([node.args, dict(sorted(node.kwargs.items()))], numbers)
-        return [node.op, target, arguments, known, _converter(node)]
+        return [node.op, target, arguments, described_value, _converter(node)]
 
     def weight_name(self, node: Node) -> str:
         """Returns the name of a weight if the engine keeps it."""
@@ -193,15 +193,15 @@ class _Graph:
         """Returns the kind of a container, and data for what is in it."""
         match value:
             case list():
-                return ["list", *(self.value(each, numbers) for each in value)]
+                return ["list", *(self.value(part, numbers) for part in value)]
             case tuple():
-                return ["tuple", *(self.value(each, numbers) for each in value)]
+                return ["tuple", *(self.value(part, numbers) for part in value)]
             case slice():
                 parts = value.start, value.stop, value.step
                 return ["slice", *(self.value(part, numbers) for part in parts)]
             case _:
                 items = value.items()
-                return ["dict", *([str(key), self.value(each, numbers)] for key, each in items)]
+                return ["dict", *([str(key), self.value(part, numbers)] for key, part in items)]
 
     def tensor(self, value: torch.Tensor) -> list[Any]:
         sizes = [
@@ -211,7 +211,7 @@ class _Graph:
         described = [str(value.dtype), value.device.type, sizes]
         return described if hasattr(value, "fake_mode") else [*described, self.content(value)]
 
-    def place(self, value: torch.Tensor) -> list[Any]:
+    def layout(self, value: torch.Tensor) -> list[Any]:
         """Returns data on a replaceable weight: not its values, but with which other weights it shares memory."""
         memory = self.memories.setdefault(value.untyped_storage()._cdata, len(self.memories))
         layout = list(value.shape), list(value.stride()), value.storage_offset()
@@ -239,8 +239,8 @@ class _SameMemory(_Graph):
         name = str(node.target)
         return name if name in self.replaceable else ""
 
-    def place(self, value: torch.Tensor) -> list[Any]:
-        return [*super().place(value), value.untyped_storage()._cdata]
+    def layout(self, value: torch.Tensor) -> list[Any]:
+        return [*super().layout(value), value.untyped_storage()._cdata]
 
     def content(self, value: torch.Tensor) -> str:
         if value.numel() <= GROWTH_LIMIT:

@@ -150,14 +150,14 @@ class EngineCache:
 
     def entries(self) -> list[CachedEngine]:
         """Returns the engines, those used last first."""
-        found = []
+        engines = []
         for path in self.folder.glob(f"engines/*{_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TorchTRTError):
                 status = path.stat()
                 with open_regular(path) as stream:
                     header = _read_header(stream)
                 engine, nodes = header["engine"], header["report"]["nodes"]
-                found.append(
+                engines.append(
                     CachedEngine(
                         path.stem,
                         engine["tensorrt"],
@@ -167,7 +167,7 @@ class EngineCache:
                         status.st_mtime,
                     )
                 )
-        return sorted(found, key=lambda entry: (-entry.used, entry.key))
+        return sorted(engines, key=lambda entry: (-entry.used, entry.key))
 
     def clear(self) -> int:
         """Removes all engines and timings, and returns how many bytes they had."""
@@ -255,9 +255,9 @@ class EngineCache:
                 engine.stripped = engine.stripped.with_values(
                     {name: request.followed[name] for name in engine.followed_attributes}
                 )
-            known = header["weights"]
+            digests = header["weights"]
             changed = [
-                position for position, digest in weights.items() if known.get(position) != digest
+                weight for weight, digest in weights.items() if digests.get(weight) != digest
             ]
             if changed:
                 engine.reload(**engine_changes(engine, request.replaceable.__getitem__, changed))

@@ -65,10 +65,10 @@ def compare_with_eager(
         model: The model in eager PyTorch.
         inputs: Inputs to use where they have these sizes; random numbers or ones otherwise.
     """
-    found: list[Difference] = []
+    all_differences: list[Difference] = []
     for shapes, leaves in inputs_at_limits(compiled, inputs):
-        found += differences(compiled, model, leaves, shapes)
-    return found
+        all_differences += differences(compiled, model, leaves, shapes)
+    return all_differences
 
 
 def running_objection(compiled: CompiledModule) -> str:
@@ -96,14 +96,14 @@ def inputs_at_limits(
 
 def _inputs(compiled: CompiledModule, inputs: CallInputs) -> Iterator[list[Any]]:
     """Yields flattened inputs. Several may have the same shapes."""
-    is_given = inputs.args or inputs.kwargs
-    given = compiled.flatten(tuple(inputs.args), inputs.kwargs) if is_given else []
+    has_inputs = inputs.args or inputs.kwargs
+    leaves = compiled.flatten(tuple(inputs.args), inputs.kwargs) if has_inputs else []
     for profile in compiled.checks.profiles:
         for bound in _BOUNDS:
             sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}
-            yield with_given(example_leaves(compiled, sizes), given)
-    if given and all(map(is_plain, given)) and compiled.checks.profiles[0]:
-        yield [each.detach().clone() for each in given]
+            yield with_given(example_leaves(compiled, sizes), leaves)
+    if leaves and all(map(is_plain, leaves)) and compiled.checks.profiles[0]:
+        yield [leaf.detach().clone() for leaf in leaves]
 
 
 def differences(
@@ -136,7 +136,7 @@ def differences(
     for number, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
         if isinstance(theirs, torch.Tensor):
             worst = largest_difference(mine, theirs, rate)
-            texts = _element(theirs, worst.place), _element(mine, worst.place)
+            texts = _element(theirs, worst.indices), _element(mine, worst.indices)
             yield Difference(f"output {number}", shapes, *worst, *texts)
 
 
@@ -156,12 +156,12 @@ class Worst(NamedTuple):
     Attributes:
         difference: Its absolute difference.
         tolerance: The difference that is accepted there.
-        place: Its index in each dimension; None where the tensors have other shapes or dtypes, or no elements.
+        indices: Its index in each dimension; None where the tensors have other shapes or dtypes, or no elements.
     """
 
     difference: float
     tolerance: float
-    place: tuple[int, ...] | None
+    indices: tuple[int, ...] | None
 
 
 def largest_difference(mine: torch.Tensor, theirs: torch.Tensor, rate: float) -> Worst:
@@ -187,9 +187,9 @@ def largest_difference(mine: torch.Tensor, theirs: torch.Tensor, rate: float) ->
     tolerance = rate * (1 + right.abs().nan_to_num(nan=0.0, posinf=0.0))
     excess = difference - tolerance
     worst = (excess if excess.max() > 0 else difference).argmax()
-    place = tuple(int(each) for each in torch.unravel_index(worst, theirs.shape))
-    return Worst(float(difference[place]), float(tolerance[place]), place)
+    indices = tuple(int(index) for index in torch.unravel_index(worst, theirs.shape))
+    return Worst(float(difference[indices]), float(tolerance[indices]), indices)
 
 
-def _element(tensor: torch.Tensor, place: tuple[int, ...] | None) -> str:
-    return f"{tensor.dtype}{list(tensor.shape)}" if place is None else str(tensor[place].item())
+def _element(tensor: torch.Tensor, indices: tuple[int, ...] | None) -> str:
+    return f"{tensor.dtype}{list(tensor.shape)}" if indices is None else str(tensor[indices].item())

@@ -84,8 +84,8 @@ def closest_reference() -> str:
     Raises:
         TensorRTUnavailableError: The reference is not installed.
     """
-    found = installed(TENSORRTS).get("reference")
-    module = "it is not installed" if found is None else module_of(found)
+    extension = installed(TENSORRTS).get("reference")
+    module = "it is not installed" if extension is None else module_of(extension)
     if isinstance(module, str):
         raise TensorRTUnavailableError(
             f"verify='reference' needs the reference TensorRT: {module}. `pip install torchtrt-reference` brings it."

@@ -180,12 +180,12 @@ def _advice(error: Exception) -> str:
 
 def _raised_in(error: BaseException) -> str:
     """Returns the line of the model at which PyTorch raised, in parentheses, or an empty string."""
-    libraries = tuple(os.path.dirname(each) + os.sep for each in (torch.__file__, __file__))
+    libraries = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))
     frames = traceback.extract_tb(error.__traceback__)
     outside = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
     # A mode is between the model and PyTorch, so its frames are the last ones.
-    modes = {each.filename for each in outside if each.name == "__torch_function__"}
-    own = [each for each in outside if each.filename not in modes] or outside
+    modes = {frame.filename for frame in outside if frame.name == "__torch_function__"}
+    own = [frame for frame in outside if frame.filename not in modes] or outside
     if not own:
         return ""
     return f' (File "{own[-1].filename}", line {own[-1].lineno}, in {own[-1].name} {own[-1].line})'

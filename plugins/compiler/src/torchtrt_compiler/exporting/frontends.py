@@ -33,8 +33,8 @@ class FrontEnd(Protocol):
 
 def front_end_for(model: object) -> FrontEnd | None:
     """Returns the installed front end that takes a model, the first by name; ``None`` if none does."""
-    for _, found in sorted(installed(FRONT_ENDS).items()):
-        module = module_of(found)
+    for _, extension in sorted(installed(FRONT_ENDS).items()):
+        module = module_of(extension)
         if not isinstance(module, str) and module.accepts(model):
             return cast("FrontEnd", module)
     return None

@@ -177,7 +177,7 @@ def _restore_names(exported: ExportedProgram) -> None:
         )
 
     for held in (exported.state_dict, exported.constants):
-        for name in [each for each in held if _PARAMETRIZED[1:] in each]:
+        for name in [key for key in held if _PARAMETRIZED[1:] in key]:
             held[own(name)] = held.pop(name)
     for spec in exported.graph_signature.input_specs:
         if spec.target is not None and _PARAMETRIZED[1:] in spec.target:

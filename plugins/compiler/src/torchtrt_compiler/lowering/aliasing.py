@@ -283,12 +283,12 @@ def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
         elif node.target is operator.getitem and not may_share(node.args[0]):
             memories[node] = frozenset({node.args})  # one of several new tensors
         elif node.op != "output" and not isinstance(node.meta.get("val"), NUMBERS):
-            found: set[Hashable] = set()
+            possible: set[Hashable] = set()
             for source in may_share(node):
-                found |= memories.get(source, frozenset())
+                possible |= memories.get(source, frozenset())
             if certain_source(node) is None and node.target is not operator.getitem:
-                found.add(node)
-            memories[node] = frozenset(found)
+                possible.add(node)
+            memories[node] = frozenset(possible)
     return memories
 
 

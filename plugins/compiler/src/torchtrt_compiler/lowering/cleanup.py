@@ -72,7 +72,11 @@ def _copies_input(node: Node) -> bool:
 
 
 def _keeps_type(node: Node) -> bool:
-    values = (each.meta.get("val") for each in (node.args[0], node) if isinstance(each, Node))
+    values = (
+        value_node.meta.get("val")
+        for value_node in (node.args[0], node)
+        if isinstance(value_node, Node)
+    )
     types = [(value.dtype, value.device) for value in values if isinstance(value, torch.Tensor)]
     return len(types) == 2 and types[0] == types[1]
 

@@ -75,7 +75,7 @@ def fold_constants(
     for node in folded:
         if all(user in values for user in node.users):
             continue  # only other folded nodes read it
-        place = first_call if node.op == "placeholder" else node
+        insertion_point = first_call if node.op == "placeholder" else node
         name = next(names)
         setattr(graph_module, name, values[node])
         if node in packed and values[node].is_floating_point():
@@ -83,9 +83,9 @@ def fold_constants(
             unpacked.append(
                 Unpacked(str(source.target), values[source].nbytes, values[node].nbytes)
             )
-        _put_attribute(node, name, place)
+        _put_attribute(node, name, insertion_point)
     graph.eliminate_dead_code()
-    return [each for each in unpacked if each.bytes > each.packed_bytes]
+    return [weight for weight in unpacked if weight.bytes > weight.packed_bytes]
 
 
 def _computed_values(
@@ -106,8 +106,8 @@ def _computed_values(
         elif keep_quantized and _dequantizes(node, values):
             continue
         elif node.op == "call_function" and _is_foldable(node, values):
-            given = functools.partial(_given, values=values, node=node)
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given)
+            value_of = functools.partial(_argument_value, values=values, node=node)
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
             value = _computed(node, args, kwargs)
             if isinstance(value, torch.Tensor):
                 values[node] = value
@@ -120,18 +120,18 @@ def _packed_sources(values: dict[Node, torch.Tensor]) -> dict[Node, Node]:
     sources: dict[Node, Node] = {}
     for node, value in values.items():
         if node.op == "call_function":
-            found = next(filter(sources.__contains__, node.all_input_nodes), None)
-            if found is not None:
-                sources[node] = sources[found]
+            packed_source = next(filter(sources.__contains__, node.all_input_nodes), None)
+            if packed_source is not None:
+                sources[node] = sources[packed_source]
         elif value.dtype in _WORDS and value.numel() >= SMALLEST_PACKED:
             sources[node] = node
     return sources
 
 
-def _put_attribute(node: Node, name: str, place: Node) -> None:
-    """Replaces a node by the attribute with its value, which is read before ``place``."""
+def _put_attribute(node: Node, name: str, insertion_point: Node) -> None:
+    """Replaces a node by the attribute with its value, which is read before ``insertion_point``."""
     graph = node.graph
-    with graph.inserting_before(place):
+    with graph.inserting_before(insertion_point):
         constant = graph.create_node("get_attr", name, name=f"{node.name}_folded")
     constant.meta = dict(node.meta)
     node.replace_all_uses_with(constant, delete_user_cb=lambda user: not writes(user))
@@ -212,7 +212,7 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     return result.numel() <= max([GROWTH_LIMIT, *sizes])
 
 
-def _given(source: Node, values: dict[Node, torch.Tensor], node: Node) -> torch.Tensor:
+def _argument_value(source: Node, values: dict[Node, torch.Tensor], node: Node) -> torch.Tensor:
     """Returns an argument's value; of a tensor that is only filled like, one without memory for its numbers."""
     if source in values:
         return values[source]

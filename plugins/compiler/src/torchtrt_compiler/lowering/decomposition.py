@@ -66,7 +66,7 @@ _PYTORCH = frozenset({"aten", "prim", "prims"})
 def resolve_nodes(
     graph_module: GraphModule,
     settings: CompilationSettings,
-    known: Mapping[Any, int] = MappingProxyType({}),
+    fixed_sizes: Mapping[Any, int] = MappingProxyType({}),
 ) -> set[Any]:
     """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
@@ -75,14 +75,14 @@ def resolve_nodes(
     Args:
         graph_module: The program's graph.
         settings: The settings of the compilation.
-        known: The sizes that guards fix, by their expressions.
+        fixed_sizes: The sizes that guards fix, by their expressions.
 
     Returns:
         The ops that were looked up, those inside decompositions among them.
     """
     asked: set[Any] = set()
     with no_new_assumptions(graph_module.graph):
-        _Resolver(graph_module, settings, known, asked).run()
+        _Resolver(graph_module, settings, fixed_sizes, asked).run()
     return asked
 
 
@@ -99,16 +99,16 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
         module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
     )
     own = {node.target for graph in graphs for node in graph.graph.nodes}
-    known = decompositions()
+    registered = decompositions()
     pending = list(graph_module.graph.nodes)
     while pending:
         node = pending.pop()
-        if node.op != "call_function" or node.target in own or node.target not in known:
+        if node.op != "call_function" or node.target in own or node.target not in registered:
             continue
         if node.target.namespace in _PYTORCH:
             continue
         try:
-            parts = _trace(known[node.target][0], node)
+            parts = _trace(registered[node.target][0], node)
         except _NotDecomposedError:
             continue  # PyTorch runs it as it is, with the pack
         before = set(graph_module.graph.nodes)
@@ -121,7 +121,7 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
 class _Resolver:
     graph_module: GraphModule
     settings: CompilationSettings
-    known: Mapping[Any, int]
+    fixed_sizes: Mapping[Any, int]
     asked: set[Any]
 
     def run(self) -> None:
@@ -130,7 +130,7 @@ class _Resolver:
             if node.op == "call_function":
                 for inner in inner_graphs(node):
                     remove_no_ops(inner)
-                    _Resolver(inner, self.settings, self.known, self.asked).run()
+                    _Resolver(inner, self.settings, self.fixed_sizes, self.asked).run()
                     inner.recompile()
                 resolution, parts = self.resolve(node, depth=0)
                 remember_resolution(node, resolution)
@@ -192,7 +192,7 @@ class _Resolver:
             if error.reason:
                 return _with_reason(resolution, error.reason, "decomposition"), None
             return resolution, None
-        settle_sizes(parts.graph, self.known)
+        settle_sizes(parts.graph, self.fixed_sizes)
         for part in list(parts.graph.nodes):
             if part.op != "call_function" or part._erased:
                 continue
@@ -311,8 +311,8 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
     sources = node.all_input_nodes
 
     def function(*values: Any) -> Any:
-        given = dict(zip(sources, values, strict=True))
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given.__getitem__)
+        value_by_source = dict(zip(sources, values, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_by_source.__getitem__)
         result = decompose(*args, **kwargs)
         return tuple(result) if isinstance(result, (list, tuple)) else result
 
@@ -354,8 +354,8 @@ def _difference(parts: GraphModule, node: Node) -> str | None:
     if len(results) != len(wanted):
         return f"{len(results)} results where the op returns {len(wanted)}"
     read: list[Any] = [user.args[1] for user in node.users if user.target is operator.getitem]
-    found = (_difference_of(parts, results[index], wanted[index]) for index in read)
-    return next(filter(None, found), None)
+    differences = (_difference_of(parts, results[index], wanted[index]) for index in read)
+    return next(filter(None, differences), None)
 
 
 def _difference_of(parts: GraphModule, result: Any, expected: Any) -> str | None:

@@ -128,10 +128,10 @@ def _check_destinations(graph: Graph) -> None:
     repeating = self_overlapping_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
-        given = _itself(destination)
-        if given.op == "placeholder" and _changes_geometry(node, destination):
+        written = _itself(destination)
+        if written.op == "placeholder" and _changes_geometry(node, destination):
             raise UnsupportedProgramError(
-                f"The model gives {given.name} itself other sizes or strides ({node.target}, "
+                f"The model gives {written.name} itself other sizes or strides ({node.target}, "
                 f"{model_line(node)}). A compiled model writes values only. Take a new view, such as x.t() in place of "
                 "x.t_(), or change a clone()."
             )

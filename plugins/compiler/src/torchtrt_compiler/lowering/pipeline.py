@@ -56,9 +56,9 @@ def lower(
         facts_of(program.graph_module).examples = examples
         _run_passes(program, settings, watcher)
     _gather_facts(program, watcher)
-    known = known_sizes(program.guards)
+    fixed_sizes = known_sizes(program.guards)
     with watcher.recording():
-        program.asked.update(resolve_nodes(program.graph_module, settings, known))
+        program.asked.update(resolve_nodes(program.graph_module, settings, fixed_sizes))
         remove_unread(program.graph_module.graph)
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()

@@ -163,9 +163,11 @@ class _Opening:
         """Writes back what the program changes, and returns its other outputs."""
         values: Any = node.args[0]
         results = [self.copies[value] if isinstance(value, Node) else value for value in values]
-        given = {spec.arg.name: self.copies[position] for position, spec in self.specs.items()}
+        inputs = {
+            spec.arg.name: self.copies[placeholder] for placeholder, spec in self.specs.items()
+        }
         self.mutated, outputs = _write_back(
-            self.graph, self.signature, results, self.attributes, given
+            self.graph, self.signature, results, self.attributes, inputs
         )
         self.graph.output(tuple(outputs)).meta = dict(node.meta)
 
@@ -226,7 +228,7 @@ def _write_back(
     signature: torch.export.ExportGraphSignature,
     results: list[Any],
     attributes: Mapping[str, Node],
-    given: Mapping[str, Node],
+    inputs: Mapping[str, Node],
 ) -> tuple[frozenset[str], list[Any]]:
     """Adds ``copy_`` for each write, and returns the names of changed attributes and the user's outputs.
 
@@ -243,7 +245,7 @@ def _write_back(
             mutated.add(name)
             destination = attributes[name]
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            destination = given[name]
+            destination = inputs[name]
         else:
             message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
             raise UnsupportedProgramError(message)

@@ -70,7 +70,7 @@ def marks_autocast(graph_module: GraphModule) -> bool:
 def autocast_restored() -> Iterator[None]:
     """Restores the autocast of this thread after a ``with`` block that may fail inside a region."""
     before = [
-        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
+        (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in _DEVICES
     ]
     depth = _depth()
     try:
@@ -244,7 +244,7 @@ class _Flattening:
         with contextlib.ExitStack() as regions:
             for context in self.enclosing:
                 regions.enter_context(torch.autocast(*context))
-            devices = [each for each in _DEVICES if torch.is_autocast_enabled(each)]
+            devices = [device for device in _DEVICES if torch.is_autocast_enabled(device)]
             keys = (f"Autocast{device.upper()}" for device in devices)
             name: str = str(target.name())
             if not devices or not has_kernel(name):
@@ -266,8 +266,8 @@ def _parts(node: Node) -> GraphModule | None:
     fakes = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, FakeTensor)]
 
     def function(*values: Any) -> Any:
-        given = dict(zip(sources, values, strict=True))
-        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given.__getitem__)
+        value_by_source = dict(zip(sources, values, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_by_source.__getitem__)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
     if not fakes:

@@ -247,13 +247,13 @@ def _write_by(
 
 def _fill_diagonal(tensor: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
     """Does what ``fill_diagonal_`` does, by the places of elements: PyTorch writes to memory by strides."""
-    places = [
+    indices = [
         torch.arange(size, device=tensor.device).reshape(-1, *[1] * (tensor.dim() - 1 - dim))
         for dim, size in enumerate(tensor.shape)
     ]
-    if wrap and len(places) == 2:
-        places[0] = places[0] % (tensor.shape[1] + 1)
-    equal = [first == second for first, second in itertools.pairwise(places)]
+    if wrap and len(indices) == 2:
+        indices[0] = indices[0] % (tensor.shape[1] + 1)
+    equal = [first == second for first, second in itertools.pairwise(indices)]
     is_filled = functools.reduce(torch.logical_and, equal)
     return tensor.copy_(torch.where(is_filled, torch.full_like(tensor, value), tensor))
 

@@ -126,18 +126,18 @@ def _read_from_copy(node: Node) -> None:
     """
     is_resize = node.target in _RESIZES
     is_scatter = node.target is aten.as_strided_scatter.default
-    offset_place = 4 if is_scatter else 3
+    offset_position = 4 if is_scatter else 3
     offset: Any = node.kwargs.get("storage_offset")
-    if len(node.args) > offset_place:
-        offset = node.args[offset_place]
-    found = _memory(node, offset, follows_views=node.target in _READS)
-    if found is None:
+    if len(node.args) > offset_position:
+        offset = node.args[offset_position]
+    layout = _memory(node, offset, follows_views=node.target in _READS)
+    if layout is None:
         where = model_line(node)
         raise UnsupportedProgramError(
             f"{node.target} reads the memory of {node.args[0]} by strides, and that memory has elements which the "
             f"program does not know{f' ({where})' if where else ''}. Take a clone() first, and index it."
         )
-    memory, order, offset = found
+    memory, order, offset = layout
     is_turned = order != sorted(order)
     graph = node.graph
     with graph.inserting_before(node):
@@ -146,8 +146,7 @@ def _read_from_copy(node: Node) -> None:
     if is_resize:
         node.args = (copy, *node.args[1:])
         return
-    given = [copy, *node.args[1:offset_place], offset]
-    node.args, node.kwargs = tuple(given), {}
+    node.args, node.kwargs = (copy, *node.args[1:offset_position], offset), {}
     if is_scatter and is_turned:
         back = [order.index(dim) for dim in range(len(order))]
         value = node.meta["val"]

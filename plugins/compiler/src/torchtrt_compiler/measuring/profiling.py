@@ -156,7 +156,7 @@ def profile(
 class _Part:
     """The subject of an entry."""
 
-    place: str
+    owner: str
     kind: str
     name: str
     nodes: tuple[str, ...] = ()
@@ -213,7 +213,7 @@ class _Profiler(torch.fx.Interpreter):
         """Yields what was noted, and the kernels of engines that are one layer."""
         for position, (part, times) in enumerate(self.seen.items()):
             yield ProfileEntry(
-                part.place,
+                part.owner,
                 part.kind,
                 part.name,
                 statistics.median(times),
@@ -222,7 +222,7 @@ class _Profiler(torch.fx.Interpreter):
                 position,
             )
         for engine in self.engines.values():
-            names = {part.name for part in self.seen if part.place == engine.name}
+            names = {part.name for part in self.seen if part.owner == engine.name}
             if self.clock.device.type == "cuda" and (
                 len(names) == 1 or any(_WHOLE in name for name in names)
             ):
@@ -253,7 +253,11 @@ class _ProfiledEngine:
     def take(self) -> Iterator[tuple[_Part, float]]:
         """Yields the layers of the last run."""
         for name, milliseconds in self.times:
-            nodes = [each for each in _PARTS.findall(name) if each in self.module.converted_by]
+            nodes = [
+                node_name
+                for node_name in _PARTS.findall(name)
+                if node_name in self.module.converted_by
+            ]
             yield _Part(self.name, LAYER, name, tuple(dict.fromkeys(nodes))), milliseconds
         self.times.clear()
 

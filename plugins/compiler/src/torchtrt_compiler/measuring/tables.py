@@ -31,16 +31,16 @@ def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[
     parts = [entry for entry in profile.entries if entry.kind != "kernel"]
     total = sum(entry.milliseconds for entry in parts) or 1.0
     yield from _table("Where it goes", parts, total, lines or {})
-    for place, entries in itertools.groupby(
+    for engine_name, entries in itertools.groupby(
         sorted(
             (entry for entry in profile.entries if entry.kind == "kernel"),
-            key=lambda each: each.place,
+            key=lambda entry: entry.place,
         ),
-        key=lambda each: each.place,
+        key=lambda entry: entry.place,
     ):
-        kernels = sorted(entries, key=lambda each: -each.milliseconds)
+        kernels = sorted(entries, key=lambda entry: -entry.milliseconds)
         of_all = sum(entry.milliseconds for entry in kernels) or 1.0
-        yield from _table(f"Kernels of {place}", kernels, of_all, {})
+        yield from _table(f"Kernels of {engine_name}", kernels, of_all, {})
 
 
 def _table(

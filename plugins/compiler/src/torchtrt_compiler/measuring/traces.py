@@ -10,7 +10,7 @@ from typing import Any
 
 def trace_of(profile: Any) -> dict[str, Any]:
     """Returns a trace of a ``torchtrt_compiler.measuring.profiling.CallProfile``: complete events, in microseconds."""
-    entries = sorted(profile.entries, key=lambda each: each.position)
+    entries = sorted(profile.entries, key=lambda entry: entry.position)
     rows: dict[str, int] = {}
     events: list[dict[str, Any]] = []
     start = {"parts": 0.0}

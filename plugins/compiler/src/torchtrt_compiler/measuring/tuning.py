@@ -152,8 +152,8 @@ def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> It
     for entry in entries:
         if "user-excluded" not in entry.codes or entry.op in asked:
             yield entry
-        elif known := before.get(entry.op):
-            yield dataclasses.replace(known, node=entry.node, model_line=entry.model_line)
+        elif untuned_entry := before.get(entry.op):
+            yield dataclasses.replace(untuned_entry, node=entry.node, model_line=entry.model_line)
         else:
             yield dataclasses.replace(entry, **_MEASURED)
 
@@ -226,13 +226,13 @@ class _Search:
 
     def try_inductor(self) -> None:
         """Tries the compiler of PyTorch: on what is left to PyTorch so far, and on the whole model."""
-        given = self.best.settings
-        kept = given.torch_executed_ops
-        has_segments = not given.inductor and has_stretches(self.best.graph_module)
+        settings = self.best.settings
+        kept = settings.torch_executed_ops
+        has_segments = not settings.inductor and has_stretches(self.best.graph_module)
         if self.holds("the work of Inductor", has_segments):
             what = "with what stays in PyTorch so far compiled by Inductor"
             self.attempt(what, torch_executed_ops=kept, inductor=True)
-        ops = kept | ops_of(self.export(), given)
+        ops = kept | ops_of(self.export(), settings)
         for inductor, how in ALL_IN_TORCH.items():
             what = f"with all in PyTorch{how}"
             compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
@@ -327,8 +327,8 @@ def _leaves(
 ) -> list[Any]:
     """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
     is_program = not (inputs or kwarg_inputs)  # an exported one has inputs of its own
-    given = () if is_program else compiled.flatten(tuple(inputs), kwarg_inputs)
-    return with_given(example_leaves(compiled), given)
+    leaves = () if is_program else compiled.flatten(tuple(inputs), kwarg_inputs)
+    return with_given(example_leaves(compiled), leaves)
 
 
 def milliseconds(
@@ -373,9 +373,9 @@ def _candidates(
     shares = _shares(partitioned, leaves)
     ops = {qualified_name(op): op for op in shares}
     own = {name: shares[op] for name, op in ops.items()}
-    known = agreed(processes, "the times of ops", own, _longest_of_both)
-    names = [name for name, share in known.items() if SHARE <= share <= most]
-    names.sort(key=lambda name: (-known[name], name))
+    agreed_shares = agreed(processes, "the times of ops", own, _longest_of_both)
+    names = [name for name, share in agreed_shares.items() if SHARE <= share <= most]
+    names.sort(key=lambda name: (-agreed_shares[name], name))
     return [ops[name] for name in names if _is_kernel(ops[name])][:TRIES]
 
 

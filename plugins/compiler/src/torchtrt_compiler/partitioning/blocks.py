@@ -112,10 +112,10 @@ def leave_block(partition: Partition, level: int, reason: str) -> Partition:
 
 def readers(node: Node) -> set[Node]:
     """Returns the nodes that read a node's tensors, directly or through sizes."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for user in node.users:
-        found |= readers(user) if is_scalar(user) else {user}
-    return found
+        nodes |= readers(user) if is_scalar(user) else {user}
+    return nodes
 
 
 def is_scalar(node: Node) -> bool:

@@ -79,18 +79,18 @@ def _divide(partition: Partition, fitting_of: Callable[[Sequence[Node]], int]) -
 def _cut_behind(nodes: Sequence[Node], fitting: int) -> int | None:
     """Returns where to cut a block whose first ``fitting`` nodes fit into an engine; None if it cannot be cut."""
     crossings = crossings_of(nodes)
-    places = [index for index in range(fitting, 0, -1) if index in crossings]
-    late = [place for place in places if place >= fitting - fitting // 4]
+    positions = [index for index in range(fitting, 0, -1) if index in crossings]
+    late = [position for position in positions if position >= fitting - fitting // 4]
     beyond = [index for index in range(fitting + 1, len(nodes)) if index in crossings]
-    return first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *places, *beyond])
+    return first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *positions, *beyond])
 
 
 def _fitting_weights(nodes: Sequence[Node], most: int) -> int:
     """Returns how many first nodes of a block have at most ``most`` bytes of weights."""
-    known: set[str] = set()
+    counted: set[str] = set()
     total = 0
     for index, node in enumerate(nodes):
-        total += _new_weight_bytes(node, known)
+        total += _new_weight_bytes(node, counted)
         if total > most:
             return index
     return len(nodes)
@@ -135,11 +135,11 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     """
     nodes = partition.blocks[level]
     count, crossings = len(nodes), crossings_of(nodes)
-    places = [
+    positions = [
         index for index in range(max(1, count // 4), count - count // 4) if index in crossings
     ]
-    places.sort(key=lambda place: (crossings[place], abs(place - count // 2), place))
-    cut = first_cut(nodes, places)
+    positions.sort(key=lambda position: (crossings[position], abs(position - count // 2), position))
+    cut = first_cut(nodes, positions)
     return None if cut is None else cut_block(partition, level, cut)
 
 
@@ -165,28 +165,28 @@ def cut_block(partition: Partition, level: int, cut: int) -> Partition:
 
 def weight_bytes(nodes: Sequence[Node]) -> int:
     """Returns the bytes of the weights that nodes read, each weight once."""
-    known: set[str] = set()
-    return sum(_new_weight_bytes(node, known) for node in nodes)
+    counted: set[str] = set()
+    return sum(_new_weight_bytes(node, counted) for node in nodes)
 
 
-def _new_weight_bytes(node: Node, known: set[str]) -> int:
-    """Returns the bytes of the weights that a node reads and that are not known yet."""
+def _new_weight_bytes(node: Node, counted: set[str]) -> int:
+    """Returns the bytes of the weights that a node reads and that are not counted yet."""
     total = 0
     for source in node.all_input_nodes:
-        if source.op == "get_attr" and str(source.target) not in known:
-            known.add(str(source.target))
+        if source.op == "get_attr" and str(source.target) not in counted:
+            counted.add(str(source.target))
             value = source.meta.get("val")
             total += value.nbytes if isinstance(value, torch.Tensor) else 0
     return total
 
 
 def crossings_of(nodes: Sequence[Node]) -> dict[int, int]:
-    """Returns the places where a block can be cut, each with the number of tensors that go from part to part.
+    """Returns the positions at which a block can be cut, each with the number of tensors that go from part to part.
 
-    A place is the number of nodes before the cut.
+    A position is the number of nodes before the cut.
     """
     numbers = {node: number for number, node in enumerate(nodes)}
-    crossing = [0] * (len(nodes) + 1)  # changes from one place to the next
+    crossing = [0] * (len(nodes) + 1)  # changes from one position to the next
     stuck = crossing.copy()
     for number, node in enumerate(nodes):
         last = max((numbers.get(user, 0) for user in readers(node)), default=0)
@@ -197,12 +197,20 @@ def crossings_of(nodes: Sequence[Node]) -> dict[int, int]:
             changes[last + 1] -= 1
     totals = zip(itertools.accumulate(crossing), itertools.accumulate(stuck), strict=True)
     counts = enumerate(totals)
-    return {place: count for place, (count, held) in counts if not held and 0 < place < len(nodes)}
+    return {
+        position: count
+        for position, (count, held) in counts
+        if not held and 0 < position < len(nodes)
+    }
 
 
-def first_cut(nodes: Sequence[Node], places: Iterable[int]) -> int | None:
-    """Returns the first of the places at which both parts of a block have an input, or None."""
-    cuts = (place for place in places if _has_input(nodes[:place]) and _has_input(nodes[place:]))
+def first_cut(nodes: Sequence[Node], positions: Iterable[int]) -> int | None:
+    """Returns the first of the positions at which both parts of a block have an input, or None."""
+    cuts = (
+        position
+        for position in positions
+        if _has_input(nodes[:position]) and _has_input(nodes[position:])
+    )
     return next(cuts, None)
 
 

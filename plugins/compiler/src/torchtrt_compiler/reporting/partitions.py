@@ -92,7 +92,9 @@ def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerU
         in_torch: The nodes that stay in PyTorch.
     """
     nodes: dict[Capability, list[Node]] = {}
-    missed: dict[Capability, dict[str, list[str]]] = {each: {DISABLED: []} for each in disabled()}
+    missed: dict[Capability, dict[str, list[str]]] = {
+        capability: {DISABLED: []} for capability in disabled()
+    }
     inside = list(_with_inner(members))
     for node in inside:
         for capability in _layers_of(node):
@@ -157,14 +159,16 @@ def _missed_by(node: Node) -> dict[Capability, str]:
 
 def check_complete(report: CompilationReport) -> None:
     """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
-    missing = tuple(each for each in report.in_torch if not NOT_COMPUTED & {*each.codes})
+    missing = tuple(entry for entry in report.in_torch if not NOT_COMPUTED & {*entry.codes})
     if not missing:
         return
     lines = []
-    for each in missing:
-        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
-        lines += [f"  model  {each.model_line}"] if each.model_line else []
-        lines += [f"  {each.op}: install {' or '.join(each.available)}"] if each.available else []
+    for entry in missing:
+        lines.append(f"{entry.node} ({entry.op}): " + entry.reason.replace("\n", "\n  "))
+        lines += [f"  model  {entry.model_line}"] if entry.model_line else []
+        lines += (
+            [f"  {entry.op}: install {' or '.join(entry.available)}"] if entry.available else []
+        )
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
@@ -176,9 +180,9 @@ def check_complete(report: CompilationReport) -> None:
 def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     """Warns that all ops stay in PyTorch, unless they must, or the settings name each of them."""
     ops = [
-        each
-        for each in report.in_torch
-        if not {*NOT_COMPUTED, "no-input", "user-excluded"} & {*each.codes}
+        op
+        for op in report.in_torch
+        if not {*NOT_COMPUTED, "no-input", "user-excluded"} & {*op.codes}
     ]
     small = sum("block-too-small" in op.codes for op in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"

@@ -95,9 +95,9 @@ def _unknown(
     """Yields the settings with ops that the program does not call."""
     nodes = _all_nodes(exported)
     called = {node.target for node in nodes}
-    given = {setting: getattr(settings, setting) for setting in _OF_OPS}
-    given["converter_preferences"] = _preferences(settings)
-    for setting, ops in given.items():
+    ops_by_setting = {setting: getattr(settings, setting) for setting in _OF_OPS}
+    ops_by_setting["converter_preferences"] = _preferences(settings)
+    for setting, ops in ops_by_setting.items():
         for name, overloads in _by_packet(ops).items():
             if overloads.isdisjoint(asked):
                 yield f"{setting} names {name}, {_why_unused(overloads, called)}."
@@ -178,18 +178,18 @@ def _why_unused(overloads: set[Any], called: set[Any]) -> str:
 def _preferences(settings: CompilationSettings) -> dict[Any, str]:
     """Returns the preferences of one compilation, without those of the environment, which are for all programs."""
     everywhere = preferred_by_environment()
-    given = settings.converter_preferences.items()
-    return {op: pack for op, pack in given if everywhere.get(op) != pack}
+    preferences = settings.converter_preferences.items()
+    return {op: pack for op, pack in preferences if everywhere.get(op) != pack}
 
 
 def _by_packet(ops: Iterable[Any]) -> dict[str, set[Any]]:
     """Returns ops by the name that stands for all of their overloads: who names a packet means any of them."""
-    found: dict[str, set[Any]] = {}
+    by_packet: dict[str, set[Any]] = {}
     for op in sorted(ops, key=qualified_name):
         packet = getattr(op, "overloadpacket", None)
         name = str(packet) if packet is not None else qualified_name(op)
-        found.setdefault(name, set()).add(op)
-    return found
+        by_packet.setdefault(name, set()).add(op)
+    return by_packet
 
 
 def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Iterator[str]:
@@ -199,8 +199,8 @@ def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Itera
     preferences = _preferences(settings)
     for name, overloads in _by_packet(preferences).items():
         pack = next(preferences[op] for op in overloads)
-        found = [resolution_of(node) for node in nodes if node.target in overloads]
-        resolutions = [each for each in found if each is not None]
+        outcomes = [resolution_of(node) for node in nodes if node.target in overloads]
+        resolutions = [resolution for resolution in outcomes if resolution is not None]
         if not resolutions or any(
             resolution.chosen and resolution.chosen.pack.name == pack for resolution in resolutions
         ):

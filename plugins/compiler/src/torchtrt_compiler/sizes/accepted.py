@@ -57,7 +57,9 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
         for condition, points in region.examples.items():
             examples.setdefault(condition, []).extend(points)
     proved = set.intersection(*(region.proved for region in regions))
-    left = tuple(each.expression for each in compiled if each.expression not in proved)
+    left = tuple(
+        condition.expression for condition in compiled if condition.expression not in proved
+    )
     refused: dict[Any, Sequence[int]] = {}
     for symbol in dict.fromkeys(symbol for region in regions for symbol in region.narrowed):
         declared = (range(profile[symbol].min, profile[symbol].max + 1) for profile in profiles)
@@ -123,7 +125,7 @@ class _Region:
             len(axis) == len(self.values[symbol])
             for symbol, axis in zip(symbols, axes, strict=True)
         )
-        earlier = [each for each in self._applied if {*each.symbols} <= {*symbols}]
+        earlier = [condition for condition in self._applied if {*condition.symbols} <= {*symbols}]
         points = [
             point
             for point in _points(symbols, axes)

@@ -99,7 +99,7 @@ def _small_sizes(
     ]
     conditions = [condition.xreplace(own) for condition in guards]
     small = small_sizes(exported.graph_module, conditions, profiles)
-    excluded = {opened[symbol]: each for symbol, each in small.excluded.items()}
+    excluded = {opened[symbol]: small_size for symbol, small_size in small.excluded.items()}
     return SmallSizes(
         excluded,
         {condition.xreplace(opened): line for condition, line in small.conditions.items()},
@@ -110,7 +110,9 @@ def _opened_symbols(exported: ExportedProgram, placeholders: Sequence[Node]) -> 
     """Returns the symbols of the exported program's inputs, each with the opened program's."""
     symbols: dict[Any, Any] = {}
     for node, opened in zip(_user_inputs(exported), placeholders, strict=True):
-        shapes = (getattr(each.meta.get("val"), "shape", ()) for each in (node, opened))
+        shapes = (
+            getattr(placeholder.meta.get("val"), "shape", ()) for placeholder in (node, opened)
+        )
         for sizes in zip(*shapes, strict=True):
             if all(isinstance(size, torch.SymInt) for size in sizes):
                 one, other = (linear_size(size.node.expr) for size in sizes)
@@ -139,5 +141,7 @@ def _without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> t
         }
         for profile in profiles
     ]
-    taken = (each for each in narrowed if all(size.min <= size.max for size in each.values()))
+    taken = (
+        profile for profile in narrowed if all(size.min <= size.max for size in profile.values())
+    )
     return tuple(taken)

@@ -53,12 +53,12 @@ def size_profiles(
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
     dynamic = list(_dynamic_sizes(placeholders, leaves, limits))
     alone = {size.linear.symbol for size in dynamic if size.linear.is_symbol}
-    for each in dynamic:
-        symbol = each.linear.symbol
-        if symbol in alone and not each.linear.is_symbol:
+    for dynamic_size in dynamic:
+        symbol = dynamic_size.linear.symbol
+        if symbol in alone and not dynamic_size.linear.is_symbol:
             continue
         for number, profile in enumerate(profiles):
-            wanted = each.wanted(number, ranges.get(symbol, (0, None)))
+            wanted = dynamic_size.wanted(number, ranges.get(symbol, (0, None)))
             profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
     taken = [
         profile for profile in profiles if all(size.min <= size.max for size in profile.values())
@@ -85,17 +85,17 @@ class _DynamicSize(NamedTuple):
     hint: int | None
     least: int | None
 
-    def wanted(self, number: int, known: tuple[int, int | None]) -> SizeRange:
+    def wanted(self, number: int, exported_range: tuple[int, int | None]) -> SizeRange:
         """Returns the values of the symbol to build for.
 
         Args:
             number: The range of the input, where it has several.
-            known: The minimum and the maximum value in the exported program.
+            exported_range: The minimum and the maximum value in the exported program.
 
         Raises:
             InputError: There is no greatest value.
         """
-        minimum, maximum = known
+        minimum, maximum = exported_range
         if isinstance(self.leaf, Input):
             low, optimal, high = (shape[self.dim] for shape in self.leaf.in_profile(number))
             _, optimal = self.linear.values(low, optimal)

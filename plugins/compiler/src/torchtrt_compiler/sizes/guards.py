@@ -127,9 +127,9 @@ def _collected(named: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
     """Returns what ``*args`` collects by the parameter's name: PyTorch names its values ``args_0``, ``args_1``."""
     collected: dict[str, dict[int, Any]] = {}
     for name, value in named.items():
-        parameter, _, place = name.rpartition("_")
-        if place.isdecimal():
-            collected.setdefault(parameter, {})[int(place)] = value
+        parameter, _, suffix = name.rpartition("_")
+        if suffix.isdecimal():
+            collected.setdefault(parameter, {})[int(suffix)] = value
     return collected
 
 

@@ -22,17 +22,19 @@ def known_sizes(guards: Iterable[Any]) -> dict[Any, int]:
 
 
 def settle_sizes(
-    graph: Graph, known: Mapping[Any, int], ranges: Mapping[Any, SizeRange] = MappingProxyType({})
+    graph: Graph,
+    fixed_sizes: Mapping[Any, int],
+    ranges: Mapping[Any, SizeRange] = MappingProxyType({}),
 ) -> None:
     """Gives a graph's values the sizes that are known. Its inputs keep their symbols, by which calls are checked.
 
     Args:
         graph: The graph.
-        known: The number of each expression that a guard fixes.
+        fixed_sizes: The number of each expression that a guard fixes.
         ranges: The values of each symbol, once it is known which are compiled: PyTorch adds no guard for what
             follows from them, and takes none for 0 or 1 before.
     """
-    settling, settling_inputs = _Settling(known, ranges), _Settling({}, {})
+    settling, settling_inputs = _Settling(fixed_sizes, ranges), _Settling({}, {})
     for node in graph.nodes:
         if "val" in node.meta:
             settle = (settling_inputs if node.op == "placeholder" else settling).value
@@ -43,12 +45,12 @@ class _Settling:
     """Puts numbers in place of sizes.
 
     Args:
-        known: The number of each expression that a guard fixes.
+        fixed_sizes: The number of each expression that a guard fixes.
         ranges: The values of each symbol.
     """
 
-    def __init__(self, known: Mapping[Any, int], ranges: Mapping[Any, SizeRange]) -> None:
-        self._numbers: dict[Any, int | None] = dict(known)
+    def __init__(self, fixed_sizes: Mapping[Any, int], ranges: Mapping[Any, SizeRange]) -> None:
+        self._numbers: dict[Any, int | None] = dict(fixed_sizes)
         self._ranges = {symbol: ValueRanges(size.min, size.max) for symbol, size in ranges.items()}
 
     def value(self, value: Any) -> Any:
@@ -58,7 +60,9 @@ class _Settling:
             return value if number is None else number
         if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
             return value
-        sizes, strides = (list(map(self.value, each)) for each in (value.shape, value.stride()))
+        sizes, strides = (
+            list(map(self.value, numbers)) for numbers in (value.shape, value.stride())
+        )
         if [type(size) for size in sizes] == [type(size) for size in value.shape]:
             return value
         with value.fake_mode:

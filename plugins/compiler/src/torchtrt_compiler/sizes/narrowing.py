@@ -105,10 +105,12 @@ class Narrowing(NamedTuple):
             if is_check(self.lines.get(condition, "")):
                 continue
             points = [point for point in examples if _is_within(point, limits)]
-            points = [point for point in points if all(holds(each, point) for each in reported)]
+            points = [
+                point for point in points if all(holds(earlier, point) for earlier in reported)
+            ]
             if searches < _MOST_SEARCHES:
                 searches += 1
-                others = (each for each in self.accepted.conditions if each != condition)
+                others = (other for other in self.accepted.conditions if other != condition)
                 alone = nearest_point([sympy.Not(condition), *others], limits)
                 points = [*([] if alone is None else [alone]), *points]
             if not all(is_refused_by_an_op(graph, point) for point in points):
@@ -174,7 +176,7 @@ class Narrowing(NamedTuple):
             if not is_settled or condition not in asked or not line or is_check(line):
                 continue
             own = (origins.get(symbol) for symbol in sorted(condition.free_symbols, key=str))
-            row = next((rows[each] for each in own if each in rows), None)
+            row = next((rows[origin] for origin in own if origin in rows), None)
             if row is not None:
                 text = str(PythonPrinter().doprint(condition.xreplace(names)))
                 yield dataclasses.replace(row, model_line=line, condition=text)

@@ -225,7 +225,7 @@ class Call:
 
     def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
         self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        values = (each.meta.get("val") for each in (*node.all_input_nodes, node))
+        values = (value_node.meta.get("val") for value_node in (*node.all_input_nodes, node))
         leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
         expressions = itertools.chain.from_iterable(map(_numbers, leaves))
         symbols = (
@@ -418,4 +418,4 @@ def _written(graph: Graph) -> set[Node]:
     for node in filter(mutates, groups):
         stays = any(member.op in ("placeholder", "get_attr") for member in groups[node])
         last |= dict.fromkeys(groups[node], len(order) if stays else order[node])
-    return {node for node, place in last.items() if order[node] <= place}
+    return {node for node, last_write in last.items() if order[node] <= last_write}

@@ -157,29 +157,29 @@ class _Frames:
 
     Args:
         innermost: The innermost frame.
-        known: The frames that have been read, by file, line and function.
+        summaries: The frames that have been read, by file, line and function.
     """
 
     def __init__(
         self,
         innermost: FrameType,
-        known: dict[tuple[str, int | None, str], traceback.FrameSummary],
+        summaries: dict[tuple[str, int | None, str], traceback.FrameSummary],
     ) -> None:
         self.innermost = innermost
-        self.known = known
+        self.summaries = summaries
 
     def summary(self) -> traceback.StackSummary:
         """Returns the frames, the innermost last."""
-        found = traceback.StackSummary()
+        stack = traceback.StackSummary()
         frame: FrameType | None = self.innermost
         while frame is not None:
-            place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-            if place not in self.known:
-                self.known[place] = traceback.FrameSummary(*place, lookup_line=False)
-            found.append(self.known[place])
+            key = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+            if key not in self.summaries:
+                self.summaries[key] = traceback.FrameSummary(*key, lookup_line=False)
+            stack.append(self.summaries[key])
             frame = frame.f_back
-        found.reverse()
-        return found
+        stack.reverse()
+        return stack
 
 
 @contextlib.contextmanager
@@ -188,10 +188,10 @@ def with_shared_lines() -> Iterator[None]:
     if not hasattr(proxy, "CapturedTraceback"):  # PyTorch takes stack traces in another way
         yield
         return
-    known: dict[tuple[str, int | None, str], traceback.FrameSummary] = {}
+    summaries: dict[tuple[str, int | None, str], traceback.FrameSummary] = {}
 
     def extract() -> _Frames:
-        return _Frames(sys._getframe(1), known)
+        return _Frames(sys._getframe(1), summaries)
 
     with mock.patch.object(proxy, "CapturedTraceback", SimpleNamespace(extract=extract)):
         yield
@@ -276,7 +276,7 @@ def asking_frame() -> traceback.FrameSummary | None:
     Where Dynamo interprets code, that is the interpreted line.
     """
     interpreted = torch._guards.TracingContext.extract_stack()
-    if stack := [each for each in interpreted if each.filename != __file__]:
+    if stack := [summary for summary in interpreted if summary.filename != __file__]:
         return stack[-1]
     passing = symbolic_shapes.uninteresting_files()
     frame: FrameType | None = sys._getframe(2)
@@ -418,7 +418,7 @@ def without_size_guards() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[None]:
+def whole_composites_of(program: ExportedProgram, simple_composites: Set[Any]) -> Iterator[None]:
     """Lets ``run_decompositions`` check only the composite ops that a program calls.
 
     PyTorch keeps composite ops without aliases whole. For each of its thousand such ops it replaces kernels, which
@@ -427,7 +427,7 @@ def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[N
 
     Args:
         program: The program.
-        known: Composite ops without a composite among their parts.
+        simple_composites: Composite ops without a composite among their parts.
     """
     modules = (
         module for module in program.graph_module.modules() if isinstance(module, GraphModule)
@@ -439,7 +439,7 @@ def whole_composites_of(program: ExportedProgram, known: Set[Any]) -> Iterator[N
     ]
     ops = [op for op in ops if is_composite(op)]
     whole = {op for op in ops if is_kept_whole(op)}
-    if not {*ops} - whole <= known:
+    if not {*ops} - whole <= simple_composites:
         yield
         return
     with mock.patch.object(exported_program, "_collect_all_valid_cia_ops", return_value=whole):

@@ -84,8 +84,8 @@ class InputMemory:
     def __str__(self) -> str:
         is_in_rows = self.order == tuple(range(len(self.order)))
         order = "" if is_in_rows else f" in the order {self.order} of its dimensions"
-        place = "" if self.offset is None else f", with the storage offset {self.offset}"
-        return f"contiguous{order}{place}"
+        offset = "" if self.offset is None else f", with the storage offset {self.offset}"
+        return f"contiguous{order}{offset}"
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,8 @@ class InputChecks:
                 else (type(leaf), repr(leaf))
                 for leaf in leaves
             ]
-            if (known := self._passed.get(key := tuple(kinds))) is not None:
-                self._matches = known
+            if (matches := self._passed.get(key := tuple(kinds))) is not None:
+                self._matches = matches
                 return
         except (TypeError, RuntimeError):  # a symbolic size has no hash, a nested tensor no shape
             key = ()
@@ -210,16 +210,16 @@ class InputChecks:
 
     def as_code(self, expression: Any) -> str:
         """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
-        places = [
-            (_Place(name, dim, linear), linear)
+        dimensions = [
+            (_Dimension(name, dim, linear), linear)
             for name, wanted in self.inputs
             if isinstance(wanted, TensorCheck)
             for dim, size in enumerate(wanted.sizes)
             if not isinstance(size, int) and (linear := linear_size(size))
         ]
         names: dict[Any, Any] = {}
-        for place, linear in sorted(places, key=lambda each: not each[1].is_symbol):
-            names.setdefault(linear.symbol, sympy.Symbol(place.code))
+        for dimension, linear in sorted(dimensions, key=lambda pair: not pair[1].is_symbol):
+            names.setdefault(linear.symbol, sympy.Symbol(dimension.code))
         return str(PythonPrinter().doprint(expression.xreplace(names)))
 
     def _check(self, leaves: Sequence[Any]) -> None:
@@ -229,7 +229,7 @@ class InputChecks:
             if isinstance(wanted, TensorCheck):
                 _check_tensor(name, wanted, leaf)
                 for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
-                    sizes.add(_Place(name, dim), size, expected)
+                    sizes.add(_Dimension(name, dim), size, expected)
             # Of numbers, this distinguishes -0.0 from 0.0, and accepts NaN for NaN.
             elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
                 raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
@@ -239,7 +239,7 @@ class InputChecks:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Dimension:
     """One dimension of one input.
 
     Attributes:
@@ -253,8 +253,8 @@ class _Place:
     linear: LinearSize | None = None
 
     def __str__(self) -> str:
-        place = f"dimension {self.dim} of input {self.input!r}"
-        return f"{self.linear.symbol} in {self.linear}, {place}," if self.linear else place
+        described = f"dimension {self.dim} of input {self.input!r}"
+        return f"{self.linear.symbol} in {self.linear}, {described}," if self.linear else described
 
     @property
     def code(self) -> str:
@@ -279,45 +279,45 @@ class _Sizes:
         if checks.pinned_profile is not None:
             self._profiles = (checks.profiles[checks.pinned_profile],)
         self._values: dict[Any, int] = {}
-        self._places: dict[Any, _Place] = {}
-        self._derived: list[tuple[Any, int, _Place]] = []
+        self._dimensions: dict[Any, _Dimension] = {}
+        self._derived: list[tuple[Any, int, _Dimension]] = []
 
-    def add(self, place: _Place, size: int, expected: Any) -> None:
+    def add(self, dimension: _Dimension, size: int, expected: Any) -> None:
         """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
         if isinstance(expected, int):
             if size != expected:
-                raise _misfit(f"The size of {place}", size, expected)
+                raise _misfit(f"The size of {dimension}", size, expected)
         elif not expected.is_Symbol:
-            self._derived.append((expected, size, place))
+            self._derived.append((expected, size, dimension))
         elif self._values.setdefault(expected, size) != size:
             raise InputError(
-                f"The size of {place} is {size}, but it must equal the size of {self._places[expected]}, which is "
-                f"{self._values[expected]}."
+                f"The size of {dimension} is {size}, but it must equal the size of {self._dimensions[expected]}, which "
+                f"is {self._values[expected]}."
             )
         else:
-            self._places.setdefault(expected, place)
-            self._check_range(place, size, [profile[expected] for profile in self._profiles])
+            self._dimensions.setdefault(expected, dimension)
+            self._check_range(dimension, size, [profile[expected] for profile in self._profiles])
 
-    def _check_range(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
+    def _check_range(self, dimension: _Dimension, size: int, allowed: Sequence[SizeRange]) -> None:
         """Raises an ``InputError`` if a size is in none of the allowed ranges."""
         if not any(sizes.contains(size) for sizes in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             if (pinned := self._checks.pinned_profile) is not None:
                 raise InputError(
-                    f"The size of {place} is {size}, but runtime_settings pins optimization profile {pinned}, which is "
-                    f"for {ranges}. Assign RuntimeSettings with another optimization_profile, or with None for the "
-                    "first profile that fits."
+                    f"The size of {dimension} is {size}, but runtime_settings pins optimization profile {pinned}, "
+                    f"which is for {ranges}. Assign RuntimeSettings with another optimization_profile, or with None "
+                    "for the first profile that fits."
                 )
             raise InputError(
-                f"The size of {place} is {size}, but the model was compiled for {ranges}. "
-                f"{self._advice(place, size, allowed)}"
+                f"The size of {dimension} is {size}, but the model was compiled for {ranges}. "
+                f"{self._advice(dimension, size, allowed)}"
             )
 
-    def _advice(self, place: _Place, size: int, allowed: Sequence[SizeRange]) -> str:
+    def _advice(self, dimension: _Dimension, size: int, allowed: Sequence[SizeRange]) -> str:
         """Returns what a user can do about a size that no engine was built for."""
         for row in self._checks.narrowed:
             low, high = row.asked
-            if (row.input, row.dim) == (place.input, place.dim) and low <= size <= high:
+            if (row.input, row.dim) == (dimension.input, dimension.dim) and low <= size <= high:
                 return (
                     f"You asked for {low} to {high}, but the model computes something else for some of these sizes, "
                     f"so it was compiled for {row.accepted} only. {OTHER_PROGRAM}"
@@ -331,18 +331,18 @@ class _Sizes:
 
     def _determine(self) -> None:
         """Finds the values of symbols that are in computed sizes alone."""
-        for expression, size, place in self._derived:
+        for expression, size, dimension in self._derived:
             linear = linear_size(expression)
             if linear is None or linear.symbol in self._values:
                 continue
             ranges = [profile[linear.symbol] for profile in self._profiles]
-            self._check_range(place, size, [linear.sizes(range_) for range_ in ranges])
+            self._check_range(dimension, size, [linear.sizes(range_) for range_ in ranges])
             if (value := linear.value(size)) is None:
                 raise InputError(
-                    f"The size of {place} is {size}, but it must be {linear}, for a whole {linear.symbol}."
+                    f"The size of {dimension} is {size}, but it must be {linear}, for a whole {linear.symbol}."
                 )
             self._values[linear.symbol] = value
-            self._places[linear.symbol] = dataclasses.replace(place, linear=linear)
+            self._dimensions[linear.symbol] = dataclasses.replace(dimension, linear=linear)
 
     def _is_in_a_profile(self, values: Mapping[Any, int]) -> bool:
         return any(
@@ -354,22 +354,23 @@ class _Sizes:
         self._determine()
         values = self._values
         if not self._is_in_a_profile(values):
-            given = ", ".join(
-                f"{self._places[symbol]} is {size}" for symbol, size in values.items()
+            sizes = ", ".join(
+                f"{self._dimensions[symbol]} is {size}" for symbol, size in values.items()
             )
             together = (
-                ", ".join(f"{self._places[symbol]} is {profile[symbol]}" for symbol in values)
+                ", ".join(f"{self._dimensions[symbol]} is {profile[symbol]}" for symbol in values)
                 for profile in self._profiles
             )
             raise InputError(
-                f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
+                f"The model was compiled for each of these sizes, but not for all of them together: {sizes}. It takes: "
                 f"{'; or '.join(together)}."
             )
-        for expression, size, place in self._derived:
+        for expression, size, dimension in self._derived:
             expected = expression.xreplace(values)
             if expected != size:
                 raise InputError(
-                    f"The size of {place} is {size}, but it must be {self._checks.as_code(expression)} = {expected}."
+                    f"The size of {dimension} is {size}, but it must be {self._checks.as_code(expression)} = "
+                    f"{expected}."
                 )
 
     def check_guard(self, guard: Any) -> None:
@@ -377,13 +378,13 @@ class _Sizes:
         if holds(guard, self._values):
             return
         symbols = sorted(guard.free_symbols, key=str)
-        given = " and ".join(
+        values = " and ".join(
             f"{self._checks.as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
         )
         closest = next(filter(None, map(self._closest, symbols)), "")
         condition = shortened(self._checks.as_code(guard))
         raise InputError(
-            f"The model was exported under the condition {condition}, but {given}. {closest}{OTHER_PROGRAM}"
+            f"The model was exported under the condition {condition}, but {values}. {closest}{OTHER_PROGRAM}"
         )
 
     def _closest(self, symbol: Any) -> str:
@@ -395,23 +396,23 @@ class _Sizes:
                 holds(guard, values) for guard in self._checks.guards
             )
 
-        if (place := self._places.get(symbol)) is None:
+        if (dimension := self._dimensions.get(symbol)) is None:
             return ""
         value = self._values[symbol]
-        linear = place.linear or LinearSize(symbol, 1, 0)
+        linear = dimension.linear or LinearSize(symbol, 1, 0)
         nearby = (range(value + step, value + step * _NEARBY, step) for step in (-1, 1))
-        found = [next(filter(is_accepted, each), None) for each in nearby]
-        sizes = " or ".join(str(linear.size(each)) for each in found if each is not None)
+        accepted = [next(filter(is_accepted, candidates), None) for candidates in nearby]
+        sizes = " or ".join(str(linear.size(number)) for number in accepted if number is not None)
         other = " if the other sizes stay as they are" if len(self._values) > 1 else ""
-        return sizes and f"{place.input}.shape[{place.dim}] may be {sizes}{other}. "
+        return sizes and f"{dimension.input}.shape[{dimension.dim}] may be {sizes}{other}. "
 
 
 def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     """Checks an input's kind, dtype, layout and rank."""
     subject = f"Input {name!r}"
     if not isinstance(leaf, torch.Tensor):
-        given = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
-        raise InputError(f"{subject} must be a tensor, {given}.")
+        actual = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
+        raise InputError(f"{subject} must be a tensor, {actual}.")
     check_strided(leaf)
     if type(leaf) not in _PLAIN:
         advice = "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."

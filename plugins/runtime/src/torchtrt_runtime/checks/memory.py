@@ -68,8 +68,8 @@ class MemoryChecks:
             (is_written, f"the model's {name!r}", attrgetter(name)(graph_module))
             for name, is_written in self.attributes.items()
         ]
-        for place, (is_written, name, tensor) in enumerate(tensors):
-            for other_is_written, other_name, other in tensors[place + 1 :] + others:
+        for position, (is_written, name, tensor) in enumerate(tensors):
+            for other_is_written, other_name, other in tensors[position + 1 :] + others:
                 if (is_written or other_is_written) and overlap(tensor, other):
                     written, read = (name, other_name) if is_written else (other_name, name)
                     raise InputError(

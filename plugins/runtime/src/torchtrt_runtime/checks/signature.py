@@ -29,7 +29,7 @@ class CallSignature:
         )
         args, kwargs = pytree.tree_unflatten(range(input_tree.num_leaves), input_tree)
         self.by_name = tuple(kwargs)
-        self.given = frozenset(self.signature.bind(*args, **kwargs).arguments)
+        self.with_examples = frozenset(self.signature.bind(*args, **kwargs).arguments)
 
     def arrange(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -44,24 +44,24 @@ class CallSignature:
         except TypeError as error:
             message = f"{error}: the model takes {self.signature}."
             raise InputError(message[0].upper() + message[1:]) from None
-        for name in bound.arguments.keys() - self.given:
+        for name in bound.arguments.keys() - self.with_examples:
             _check_default(self.signature.parameters[name], bound.arguments[name])
             del bound.arguments[name]
         bound.apply_defaults()
-        by_place: list[Any] = []
+        positional: list[Any] = []
         by_name: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             value = bound.arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
-                by_place.extend(value)
+                positional.extend(value)
             elif parameter.kind is parameter.VAR_KEYWORD:
                 by_name.update(value)
             elif parameter.kind in _POSITIONAL and name not in self.by_name:
-                if name in self.given:
-                    by_place.append(value)
+                if name in self.with_examples:
+                    positional.append(value)
             elif name in self.by_name:
                 by_name[name] = value
-        return tuple(by_place), by_name
+        return tuple(positional), by_name
 
 
 def _check_default(parameter: inspect.Parameter, value: Any) -> None:
@@ -75,8 +75,8 @@ def _check_default(parameter: inspect.Parameter, value: Any) -> None:
         type(value) is type(default) and not isinstance(value, torch.Tensor) and value == default
     ):
         return
-    given = ", ".join(value) if parameter.kind is parameter.VAR_KEYWORD else parameter.name
+    names = ", ".join(value) if parameter.kind is parameter.VAR_KEYWORD else parameter.name
     raise InputError(
-        f"Argument {given!r} was not given when the model was compiled, so that its default "
+        f"Argument {names!r} was not given when the model was compiled, so that its default "
         f"({parameter}) is compiled in. Compile with an example of it."
     )

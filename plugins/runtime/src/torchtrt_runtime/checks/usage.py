@@ -40,16 +40,16 @@ def _watched(weights: Mapping[str, torch.Tensor], model: object) -> list[_Holder
     """
     of_no_module: list[_Weight] = []
     holders: list[_Holder] = [(lambda: None, "", of_no_module)]
-    places: dict[int, tuple[list[_Weight], str]] = {}
+    held_by_id: dict[int, tuple[list[_Weight], str]] = {}
     for module in model.modules() if isinstance(model, torch.nn.Module) else ():
         for kind in ("_parameters", "_buffers"):
             held: list[_Weight] = []
             holders.append((weakref.ref(module), kind, held))
             for leaf, tensor in getattr(module, kind).items():
-                places[id(tensor)] = (held, leaf)
+                held_by_id[id(tensor)] = (held, leaf)
     for name, weight in weights.items():
         if not weight.is_inference():
-            held, leaf = places.get(id(weight), (of_no_module, ""))
+            held, leaf = held_by_id.get(id(weight), (of_no_module, ""))
             held.append((name, leaf, weakref.ref(weight), weight._version))
     return [(module, kind, held) for module, kind, held in holders if held]
 
@@ -93,13 +93,13 @@ class UsageChecks:
 
     def unchanged(self) -> dict[str, torch.Tensor]:
         """Returns the weights that are still what they were, by name."""
-        found = {}
+        unchanged = {}
         for _, _, weights in self._watched:
             for name, _, reference, version in weights:
                 weight = reference()
                 if weight is not None and weight._version == version:
-                    found[name] = weight
-        return found
+                    unchanged[name] = weight
+        return unchanged
 
     def check_ambient_modes(self) -> None:
         """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
@@ -154,15 +154,15 @@ class UsageChecks:
         if not wanting.isdisjoint(memories.values()):
             message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
             raise InputError(message)
-        given = set(map(storage_of, tensors))  # the caller's, as in eager
-        places = [position for position, memory in memories.items() if memory not in given]
+        input_memories = set(map(storage_of, tensors))  # the caller's, as in eager
+        indices = [index for index, memory in memories.items() if memory not in input_memories]
         # Of the inputs: code that computes their gradients alone must come here as well.
         sources = sources or [torch.empty(0, requires_grad=True)]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
-            len(sources), *sources, *(_no_view(outputs[place]) for place in places)
+            len(sources), *sources, *(_no_view(outputs[index]) for index in indices)
         )
-        found = dict(zip(places, tracked, strict=True))
-        return [found.get(index, value) for index, value in enumerate(outputs)]
+        tracked_by_index = dict(zip(indices, tracked, strict=True))
+        return [tracked_by_index.get(index, value) for index, value in enumerate(outputs)]
 
 
 def _autocast() -> tuple[torch.dtype | None, torch.dtype | None]:

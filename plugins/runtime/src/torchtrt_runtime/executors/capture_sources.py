@@ -17,8 +17,8 @@ from torchtrt_runtime import torch_internals
 from torchtrt_runtime.modules.engine import EngineModule
 
 
-def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
-    return all(tensors[place].data_ptr() == addresses[place] for place in places)
+def _all_at(tensors: Sequence[Any], addresses: Sequence[int], indices: Sequence[int]) -> bool:
+    return all(tensors[index].data_ptr() == addresses[index] for index in indices)
 
 
 are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
@@ -37,17 +37,17 @@ class Source:
         self.exact = (
             _read_outside_engines(graph_module) if graph_module is not None else frozenset()
         )
-        known = _parts(graph_module) if graph_module is not None else ()
-        self.parts = [(held, name, held.get(name)) for held, name in known]
+        parts = _parts(graph_module) if graph_module is not None else ()
+        self.parts = [(held, name, held.get(name)) for held, name in parts]
         self.weights = [part for _, _, part in self.parts if _is_dense(part)]
-        self.addresses, self.places = addresses_of(self.weights), list(range(len(self.weights)))
+        self.addresses, self.indices = addresses_of(self.weights), list(range(len(self.weights)))
 
     def has_changed(self) -> bool:
         """Returns whether a part is another than it was, or a weight elsewhere."""
         for held, name, part in self.parts:
             if held.get(name) is not part:
                 return True
-        return bool(self.weights) and not are_at(self.weights, self.addresses, self.places)
+        return bool(self.weights) and not are_at(self.weights, self.addresses, self.indices)
 
 
 def _read_outside_engines(graph_module: GraphModule) -> frozenset[int]:
@@ -85,8 +85,11 @@ def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
     for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         prefix, _, name = path.rpartition(".")
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
-        places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
-        yield next((held for held in places if name in held), _Computed(owner)), name
+        namespaces = (owner._parameters, owner._buffers, owner._modules, vars(owner))
+        yield (
+            next((namespace for namespace in namespaces if name in namespace), _Computed(owner)),
+            name,
+        )
 
 
 class _Computed:

@@ -34,7 +34,7 @@ class CapturedGraph:
         leaves: Sequence[Any],
         moved: set[int],
     ) -> None:
-        self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
+        self.buffers = [(index, leaves[index].detach().clone()) for index in moved]
         self.addresses = [
             (index, leaf.data_ptr())
             for index, leaf in enumerate(leaves)
@@ -64,15 +64,15 @@ class CapturedGraph:
 
         That is where inputs that it does not copy are elsewhere, or the outputs that it overwrites are still in use.
         """
-        for place, address in self.addresses:
-            if leaves[place].data_ptr() != address:
+        for index, address in self.addresses:
+            if leaves[index].data_ptr() != address:
                 return None
         if not overwrites:
             for storage, count in self.counts:
                 if storage_use_count(storage) != count:  # type: ignore[misc]  # without it nothing is handed out
                     return None
-        for place, buffer in self.buffers:
-            buffer.copy_(leaves[place].detach(), non_blocking=True)
+        for index, buffer in self.buffers:
+            buffer.copy_(leaves[index].detach(), non_blocking=True)
         self.replay()
         outputs = []
         for output in self.outputs:  # a comprehension takes longer
@@ -140,4 +140,4 @@ class CapturedShapes:
             self.graphs, self.copied = [], None
             # An input that moves after it has settled is copied from then on.
             waiting = self.moved - self._settled
-            self._stays = {place: self._stays.get(place, (0, 0)) for place in waiting}
+            self._stays = {position: self._stays.get(position, (0, 0)) for position in waiting}

@@ -84,20 +84,20 @@ class StreamCapture:
     """One stream of the caller's, and what is captured for it of one graph.
 
     Args:
-        place: The index of the device, and the handle of the stream.
+        stream_key: The index of the device, and the handle of the stream.
         source: What is captured.
     """
 
-    def __init__(self, place: tuple[int, int], source: Source) -> None:
-        self.place, self.source = place, source
+    def __init__(self, stream_key: tuple[int, int], source: Source) -> None:
+        self.stream_key, self.source = stream_key, source
         self.lock = threading.Lock()
-        self.side = _own_stream(torch.device("cuda", place[0]), self)
+        self.side = _own_stream(torch.device("cuda", stream_key[0]), self)
         self.entries: OrderedDict[Any, CapturedShapes] = OrderedDict()
         self.latest: CapturedShapes | None = None
 
     @staticmethod
     def place_of(leaves: Sequence[Any]) -> Any:
-        """Returns the place of the caller's stream, or None where these inputs cannot be captured now."""
+        """Returns the key of the caller's stream, or None where these inputs cannot be captured now."""
         index = -1
         for leaf in leaves:
             if isinstance(leaf, Tensor):
@@ -192,7 +192,7 @@ class CudaGraphs:
         capture = self._latest
         if capture is None or capture.source.graph_module is not graph_module:
             return None
-        index, stream = capture.place
+        index, stream = capture.stream_key
         if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
             return None
         for leaf in leaves:
@@ -206,8 +206,8 @@ class CudaGraphs:
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
-        place = self._capture_class.place_of(leaves)
-        if place is None or any(map(_has_no_memory, leaves)):
+        stream_key = self._capture_class.place_of(leaves)
+        if stream_key is None or any(map(_has_no_memory, leaves)):
             return self.inner(graph_module, leaves)
         source = self._source
         if source.graph_module is not graph_module or source.has_changed():
@@ -215,21 +215,21 @@ class CudaGraphs:
                 self._reset(graph_module)
         if self.refusal:
             return self.inner(graph_module, leaves)
-        capture = self._captures.get(place) or self._new_capture(place)
+        capture = self._captures.get(stream_key) or self._new_capture(stream_key)
         if capture is None or capture.source.graph_module is not graph_module:  # replaced meanwhile
             return self.inner(graph_module, leaves)
         with capture.lock:
             outputs = self._run(capture, graph_module, leaves)
         with self._lock:
-            if self._captures.get(place) is capture:  # nothing has dropped it meanwhile
+            if self._captures.get(stream_key) is capture:  # nothing has dropped it meanwhile
                 self._latest = None if self.refusal else capture
         return outputs
 
-    def _new_capture(self, place: Any) -> Any:
+    def _new_capture(self, stream_key: Any) -> Any:
         with self._lock:
-            if place not in self._captures and len(self._captures) < _STREAMS:
-                self._captures[place] = self._capture_class(place, self._source)
-            return self._captures.get(place)
+            if stream_key not in self._captures and len(self._captures) < _STREAMS:
+                self._captures[stream_key] = self._capture_class(stream_key, self._source)
+            return self._captures.get(stream_key)
 
     def _run(self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns the graph's outputs, from a captured graph or from a first call that a later one records."""

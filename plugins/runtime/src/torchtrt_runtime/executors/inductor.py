@@ -51,7 +51,7 @@ class InductorFallback:
         self._mode = mode
         self.failures: list[str] = []
         self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
-        self._known: set[Any] = set()
+        self._called_keys: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> InductorFallback:
         return InductorFallback(self._mode)
@@ -66,15 +66,15 @@ class InductorFallback:
             *(leaf.shape if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves),
         )
         compiled_of, _, run = self._compiled
-        if compiled_of is type(graph_module).forward and key in self._known:
+        if compiled_of is type(graph_module).forward and key in self._called_keys:
             return run(graph_module, *leaves)  # type: ignore[no-any-return]
         # Not one of ours: what compiles holds it as well, and modules made meanwhile would never be compiled.
         with compile_lock():
             run = self._updated(graph_module)
             outputs = run(graph_module, *leaves)
-            if len(self._known) >= _SHAPES:
-                self._known = set()
-            self._known.add(key)
+            if len(self._called_keys) >= _SHAPES:
+                self._called_keys = set()
+            self._called_keys.add(key)
         return outputs  # type: ignore[no-any-return]
 
     @property
@@ -95,7 +95,7 @@ class InductorFallback:
             # With other weights it is another module that does the same, whose weights are read in each call.
             if code != graph_module.code:
                 run = _with_stretches(graph_module, self._part)
-                self._known = set()
+                self._called_keys = set()
             self._compiled = forward, graph_module.code, run
         return run
 

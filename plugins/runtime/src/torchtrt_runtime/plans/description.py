@@ -63,13 +63,13 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
-    places = compiled.graph_module.graph.find_nodes(op="placeholder")
-    read = [compiled.checks.inputs[places.index(node)] for node in whole.inputs]
+    placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
+    read = [compiled.checks.inputs[placeholders.index(node)] for node in whole.inputs]
     plan = buffer_of(engine.plan)
     with use_module(engine.tensorrt_module):
         inputs = [
-            _describe_input(profile, *known, symbol)
-            for profile, known in zip(engine.inputs, read, strict=True)
+            _describe_input(profile, name, check, symbol)
+            for profile, (name, check) in zip(engine.inputs, read, strict=True)
         ]
         outputs = _describe_outputs(compiled, whole, engine, symbol)
     return {
@@ -90,14 +90,14 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "unread_inputs": [
-            known[0]
-            for known in compiled.checks.inputs
-            if isinstance(known[1], TensorCheck) and known not in read
+            name
+            for name, check in compiled.checks.inputs
+            if isinstance(check, TensorCheck) and (name, check) not in read
         ],
         "fixed_inputs": {
-            name: each if isinstance(each, bool | int | float | str | None) else repr(each)
-            for name, each in compiled.checks.inputs
-            if not isinstance(each, TensorCheck)
+            name: value if isinstance(value, bool | int | float | str | None) else repr(value)
+            for name, value in compiled.checks.inputs
+            if not isinstance(value, TensorCheck)
         },
     }
 
@@ -163,7 +163,7 @@ def as_text(description: Mapping[str, Any]) -> str:
 
     def text(value: Any) -> str:
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            rows = ",\n    ".join(json.dumps(each, ensure_ascii=False) for each in value)
+            rows = ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in value)
             return f"[\n    {rows}\n  ]"
         return json.dumps(value, ensure_ascii=False)
 

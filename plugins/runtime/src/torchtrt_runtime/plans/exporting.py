@@ -58,7 +58,7 @@ def export_engine(
     engine: EngineModule = compiled.graph_module.get_submodule(whole.name)  # type: ignore[assignment]
     description = describe_plan(compiled, whole)
     for what, wanted in (("input", input_names), ("output", output_names)):
-        _check_names(what, wanted, [each["name"] for each in description[f"{what}s"]])
+        _check_names(what, wanted, [tensor["name"] for tensor in description[f"{what}s"]])
     if input_names is None:
         _check_own_names(compiled, description["inputs"])
     plan = Path(path)
@@ -91,8 +91,8 @@ def _obstacles(compiled: CompiledModule) -> Iterator[str]:
         yield f"It exchanges tensors with other processes ({ops}), whose places a plan does not hold"
     report = compiled.report
     yield from (
-        f"{each.node} ({each.op}) stays in PyTorch: {each.reason.rstrip('.')}"
-        for each in report.in_torch
+        f"{entry.node} ({entry.op}) stays in PyTorch: {entry.reason.rstrip('.')}"
+        for entry in report.in_torch
     )
     yield from (split.rstrip(".") for split in report.splits)
     checks = compiled.checks

@@ -179,30 +179,30 @@ def _adopt(
     Raises:
         UnreadableFileError: The description contradicts the engine.
     """
-    known = {input_.name: input_ for input_ in tensors.inputs}
-    names = [each["name"] for each in described["inputs"]]
-    order = [each["name"] for each in described["outputs"]]
-    _check_names("inputs", names, list(known))
+    profile_by_name = {input_.name: input_ for input_ in tensors.inputs}
+    names = [input_["name"] for input_ in described["inputs"]]
+    order = [output["name"] for output in described["outputs"]]
+    _check_names("inputs", names, list(profile_by_name))
     _check_names("outputs", order, list(tensors.outputs))
     symbols = SymbolsByName()
     inputs, checks = [], []
-    for each in described["inputs"]:
-        profile = _agreed(each, known[each["name"]])
-        sizes = tuple(from_json(size, symbols.__getitem__) for size in each["sizes"])
+    for input_ in described["inputs"]:
+        profile = _agreed(input_, profile_by_name[input_["name"]])
+        sizes = tuple(from_json(size, symbols.__getitem__) for size in input_["sizes"])
         fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
         if fixed != profile.shape:
-            raise UnreadableFileError(f"it has the sizes {each['sizes']} for {each['name']!r}")
+            raise UnreadableFileError(f"it has the sizes {input_['sizes']} for {input_['name']!r}")
         inputs.append(profile)
         checks.append(
             (profile.name, TensorCheck(profile.name, profile.dtype, torch.strided, sizes))
         )
     outputs = {
-        each["name"]: _agreed_dtype(each, tensors.outputs[each["name"]])
-        for each in described["outputs"]
+        output["name"]: _agreed_dtype(output, tensors.outputs[output["name"]])
+        for output in described["outputs"]
     }
-    places = {name: index for index, name in enumerate(known)}
+    index_by_name = {name: index for index, name in enumerate(profile_by_name)}
     engine.profiles = tuple(
-        tuple(profile[places[name]] for name in names) for profile in tensors.profiles
+        tuple(profile[index_by_name[name]] for name in names) for profile in tensors.profiles
     )
     engine.inputs = tuple(inputs)
     engine.outputs = {name: outputs[name] for name in order}
@@ -233,20 +233,20 @@ def _profiles(symbols: SymbolsByName, sizes: Any) -> tuple[Profile, ...]:
     return profiles
 
 
-def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
+def _agreed(description: Mapping[str, Any], mine: InputProfile) -> InputProfile:
     """Returns an input with the dtype of its description.
 
     Raises:
         UnreadableFileError: The engine has another dtype or other profiles.
     """
-    dtype = _agreed_dtype(each, mine.dtype)
-    if tuple(each["shape"]) != mine.shape:
+    dtype = _agreed_dtype(description, mine.dtype)
+    if tuple(description["shape"]) != mine.shape:
         raise UnreadableFileError(
-            f"it has the shape {each['shape']} for {mine.name!r}, and the engine has {list(mine.shape)}"
+            f"it has the shape {description['shape']} for {mine.name!r}, and the engine has {list(mine.shape)}"
         )
     described = {
         tuple(tuple(bounds[bound]) for bound in ("min", "opt", "max"))
-        for bounds in each["profiles"]
+        for bounds in description["profiles"]
     }
     own = {tuple(zip(*sizes, strict=True)) if sizes else ((), (), ()) for sizes in mine.profiles}
     if described != own:
@@ -256,12 +256,14 @@ def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
     return InputProfile(mine.name, dtype, mine.shape, mine.profiles)
 
 
-def _agreed_dtype(each: Mapping[str, Any], mine: torch.dtype) -> torch.dtype:
+def _agreed_dtype(description: Mapping[str, Any], mine: torch.dtype) -> torch.dtype:
     """Returns the dtype that a description has for a tensor: the engine's, or a wider one that it stands for."""
-    dtype = dtype_from_json(each["dtype"])
+    dtype = dtype_from_json(description["dtype"])
     if dtype is mine or (dtype, mine) in _NARROWED:
         return dtype
-    raise UnreadableFileError(f"it has {dtype} for {each['name']!r}, and the engine has {mine}")
+    raise UnreadableFileError(
+        f"it has {dtype} for {description['name']!r}, and the engine has {mine}"
+    )
 
 
 def _as_module(
@@ -271,8 +273,8 @@ def _as_module(
     graph = Graph()
     inputs = [graph.placeholder(f"input_{index}") for index in range(len(engine.inputs))]
     call = graph.call_module("engine", tuple(inputs))
-    places = [list(engine.outputs).index(name) for name in names]
-    graph.output(tuple(graph.call_function(getitem, (call, place)) for place in places))
+    indices = [list(engine.outputs).index(name) for name in names]
+    graph.output(tuple(graph.call_function(getitem, (call, index)) for index in indices))
     root = torch.nn.Module()
     root.engine = engine
     returned: Any = dict.fromkeys(names, 0) if as_dict else (0,) * len(names)

@@ -49,7 +49,7 @@ def read_tensors(engine: Any) -> PlanTensors:
     described = tuple(_input(engine, name) for name in inputs)
     return PlanTensors(
         described,
-        tuple(zip(*(each.profiles for each in described), strict=True)),
+        tuple(zip(*(input_.profiles for input_ in described), strict=True)),
         {name: _dtype(engine, name) for name in outputs},
         _depends_on_data(engine, described, outputs),
         int(engine.num_layers),
@@ -89,7 +89,7 @@ def _input(engine: Any, name: str) -> InputProfile:
 
 def _ranges(bounds: Sequence[Any], shape: Sequence[int]) -> Ranges:
     """Returns the sizes of each dimension, from the minimum, optimum and maximum shape, or from a fixed one."""
-    low, best, high = (tuple(map(int, each)) for each in (bounds or (shape,) * 3))
+    low, best, high = (tuple(map(int, sizes)) for sizes in (bounds or (shape,) * 3))
     return tuple(map(SizeRange, low, best, high))
 
 

@@ -63,7 +63,7 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
 
 def _of_results(graph_module: GraphModule) -> Iterator[str]:
     """Yields why an output of the model is not the output of an engine."""
-    places: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
     for index, returned in enumerate(_results(graph_module)):
         result = returned
         while isinstance(result, Node) and result.target is torch.ops.aten.clone.default:
@@ -75,10 +75,10 @@ def _of_results(graph_module: GraphModule) -> Iterator[str]:
         elif result.op == "get_attr":
             yield f"Result {index} is the constant or the buffer {str(result.target)!r}"
         else:
-            places[result] += 1
-    for result, count in places.items():
+            counts[result] += 1
+    for result, count in counts.items():
         if count > 1:
-            shared = [str(i) for i, each in enumerate(_results(graph_module)) if each is result]
+            shared = [str(i) for i, other in enumerate(_results(graph_module)) if other is result]
             yield f"Results {' and '.join(shared)} are the same tensor, and an engine has it once"
 
 

@@ -130,17 +130,17 @@ class Processes:
     @staticmethod
     def _check_group(name: str, ranks: tuple[int, ...]) -> None:
         """Raises ``ProcessGroupError`` if a group is missing or has other ranks."""
-        found = tuple(ranks_of(name))
-        if found != ranks:
+        actual = tuple(ranks_of(name))
+        if actual != ranks:
             raise ProcessGroupError(
-                f"The process group {name!r} has the ranks {list(found)}; when the model was compiled, it had "
+                f"The process group {name!r} has the ranks {list(actual)}; when the model was compiled, it had "
                 f"{list(ranks)}. {_GROUPS}"
             )
 
 
 def groups_in(graph_module: GraphModule) -> dict[str, list[int]]:
     """Returns the ranks of each group in which a graph, or an engine of it, has collectives, by the group's name."""
-    names = {each.group for each in collectives_in(graph_module)}
+    names = {collective.group for collective in collectives_in(graph_module)}
     return {name: ranks_of(name) for name in sorted(names)}
 
 
@@ -154,17 +154,19 @@ def ranks_of(group: Any) -> list[int]:
         ProcessGroupError: There is no group of this name.
     """
     try:
-        found = named_process_group(group)
+        resolved_group = named_process_group(group)
     except Exception as error:  # of PyTorch, which has several kinds
         raise ProcessGroupError(
             f"The model has collectives in the process group {group!r}, which does not exist. {_GROUPS}"
         ) from error
-    return list(torch.distributed.get_process_group_ranks(found))
+    return list(torch.distributed.get_process_group_ranks(resolved_group))
 
 
 def collectives_in(graph_module: GraphModule) -> tuple[Collective, ...]:
     """Returns the collectives of a graph and of its engines, in order."""
-    return tuple(each for _, found in places_of(graph_module) for each in found)
+    return tuple(
+        collective for _, collectives in places_of(graph_module) for collective in collectives
+    )
 
 
 def places_of(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collective]]]:
@@ -185,15 +187,15 @@ def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
     if not is_collective(node.target):
         return None
     call = node.normalized_arguments(graph_module, normalize_to_only_use_kwargs=True)
-    given = node.kwargs if call is None else call.kwargs
-    if "group_name" not in given:
+    arguments = node.kwargs if call is None else call.kwargs
+    if "group_name" not in arguments:
         return None
     words = tuple(
         str(value)
-        for key, value in given.items()
+        for key, value in arguments.items()
         if isinstance(value, (str, int)) and key != "group_name"
     )
-    return Collective(str(node.target), str(given["group_name"]), words)
+    return Collective(str(node.target), str(arguments["group_name"]), words)
 
 
 def process_group() -> Any:
@@ -250,9 +252,9 @@ def engine_failure(name: str, reason: str, exchanges: bool) -> EngineError:
 
 def broken_exchange(reason: str) -> ProcessGroupError:
     """Returns an error with advice for a failed exchange of tensors; ``reason`` is the text of who noticed it."""
-    rank, found = torch.distributed.get_rank(), reason.rstrip(". ")
+    rank, cause = torch.distributed.get_rank(), reason.rstrip(". ")
     return ProcessGroupError(
-        f"Rank {rank} cannot exchange tensors with the other processes of the model: {found}. "
+        f"Rank {rank} cannot exchange tensors with the other processes of the model: {cause}. "
         "A process has ended, or has called the model with inputs of other sizes. Read the output of all ranks, and "
         "start all of them again."
     )

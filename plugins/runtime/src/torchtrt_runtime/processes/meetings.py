@@ -51,20 +51,20 @@ class Meeting:
         if self._group is not None and process_group() is self._group:
             return
         self._processes.check()
-        places = list(places_of(module.graph_module))
+        steps = list(places_of(module.graph_module))
         for name, ranks in self._processes.real_groups():
             sequence = [
                 [
-                    place,
+                    runner,
                     *(
                         [collective.op, *collective.words]
                         for collective in collectives
                         if collective.group == name
                     ),
                 ]
-                for place, collectives in places
+                for runner, collectives in steps
             ]
-            exchanges = [each for each in sequence if len(each) > 1]
+            exchanges = [exchange for exchange in sequence if len(exchange) > 1]
             self._compare(name, ranks, json.dumps(exchanges))
         self._group = process_group()
 
@@ -205,7 +205,7 @@ def _send_failure(processes: Processes, message: _Message) -> None:
     with contextlib.suppress(Exception):  # of a process group that has ended
         groups = list(processes.real_groups())
         for name, _ in itertools.product((name for name, _ in groups), groups):
-            default_store().set(f"{_next_place(name)}/{processes.rank}", json.dumps(message))
+            default_store().set(f"{_next_prefix(name)}/{processes.rank}", json.dumps(message))
 
 
 def _agree(processes: Processes, message: _Message, combine: Callable[[Any, Any], Any]) -> _Message:
@@ -259,14 +259,12 @@ def _exchange(
         SharedFailureError: Another process sends none: it has not ``awaited``, which is "called the model" or the like.
     """
     store = default_store()
-    place = _next_place(name)
-    keys = {rank: f"{place}/{rank}" for rank in ranks}
+    prefix = _next_prefix(name)
+    keys = {rank: f"{prefix}/{rank}" for rank in ranks}
     try:
         store.set(keys[rank], json.dumps(message))
         store.wait(list(keys.values()), store.timeout)  # once, for no more than the timeout
-        return {
-            position: _Message.from_json(store.get(key).decode()) for position, key in keys.items()
-        }
+        return {sender: _Message.from_json(store.get(key).decode()) for sender, key in keys.items()}
     except Exception as error:
         missing = _missing(store, keys)
         raise SharedFailureError(
@@ -276,11 +274,11 @@ def _exchange(
         ) from error
 
 
-def _next_place(name: str) -> str:
+def _next_prefix(name: str) -> str:
     """Returns where the next messages of a group are in the store."""
-    place = f"torchtrt/{name}/{_met[name]}"
+    prefix = f"torchtrt/{name}/{_met[name]}"
     _met[name] += 1
-    return place
+    return prefix
 
 
 def _missing(store: Any, keys: Mapping[int, str]) -> int:
@@ -307,8 +305,8 @@ def equal_digests(
         ProcessGroupError: Another process does not arrive, or has failed.
     """
     ranks = "" if group is None else str(ranks_of(group))
-    given: dict[str, dict[str, str | None]] = {ranks: {**digests}}
-    return agreed(processes, about, given, _in_each_group)[ranks]
+    by_group: dict[str, dict[str, str | None]] = {ranks: {**digests}}
+    return agreed(processes, about, by_group, _in_each_group)[ranks]
 
 
 def _in_each_group(

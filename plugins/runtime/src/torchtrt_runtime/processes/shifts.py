@@ -61,22 +61,22 @@ def _shift(input: Tensor, distance: int, group_name: str) -> Tensor:
         A contiguous tensor that ``wait_tensor`` completes.
     """
     group = named_process_group(group_name)
-    given = input.contiguous()
+    tensor = input.contiguous()
     buffers = _buffers_of(group, input.device)
     if buffers is None:
-        return _all_to_all(given, distance, group)
-    return buffers.shift(given, distance)
+        return _all_to_all(tensor, distance, group)
+    return buffers.shift(tensor, distance)
 
 
-def _all_to_all(given: Tensor, distance: int, group: Any) -> Tensor:
+def _all_to_all(tensor: Tensor, distance: int, group: Any) -> Tensor:
     """Passes one tensor to one process, and none to the others."""
     size, rank = group.size(), group.rank()
     sent, received = [0] * size, [0] * size
     sent[(rank - distance) % size] = received[(rank + distance) % size] = 1
     exchange = torch.ops._c10d_functional.all_to_all_single
     # As bytes: no backend exchanges all dtypes.
-    result: Tensor = exchange(_bytes(given).view(1, -1), received, sent, group.group_name)
-    return result.view(-1).view(given.dtype).view(given.shape)
+    result: Tensor = exchange(_bytes(tensor).view(1, -1), received, sent, group.group_name)
+    return result.view(-1).view(tensor.dtype).view(tensor.shape)
 
 
 def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
@@ -84,10 +84,12 @@ def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
     if device.type != "cuda":
         return None
     with _lock:
-        known = _memories.setdefault(group, {})
-        if device not in known:
-            known[device] = _Buffers(group, device) if has_shared_buffers(group, device) else None
-        return known[device]
+        by_device = _memories.setdefault(group, {})
+        if device not in by_device:
+            by_device[device] = (
+                _Buffers(group, device) if has_shared_buffers(group, device) else None
+            )
+        return by_device[device]
 
 
 class _Buffers:
@@ -108,10 +110,10 @@ class _Buffers:
         self._buffers: dict[int, SharedBuffer] = {}
         self._stream = torch.cuda.Stream(device, priority=-1)
 
-    def shift(self, given: Tensor, distance: int) -> Tensor:
+    def shift(self, tensor: Tensor, distance: int) -> Tensor:
         """Begins to copy a tensor to another process, and what arrives from the opposite side."""
-        buffer = self._buffer(given.nbytes)
-        received = torch.empty_like(given)
+        buffer = self._buffer(tensor.nbytes)
+        received = torch.empty_like(tensor)
         now = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
             # Behind an earlier exchange of a CUDA graph, the stream is part of the graph already.
@@ -119,12 +121,12 @@ class _Buffers:
                 self._stream.wait_stream(now)
             buffer.wait_for_all(0)  # have read what they received last
             self._stream.wait_stream(now)
-            buffer.of_neighbour(-distance).copy_(_bytes(given))
+            buffer.of_neighbour(-distance).copy_(_bytes(tensor))
             buffer.wait_for_all(1)  # have written
             _bytes(received).copy_(buffer.own)
             end = torch.cuda.Event()
             end.record(self._stream)
-        register_work(received, _Copy(end, given))
+        register_work(received, _Copy(end, tensor))
         return received
 
     def _buffer(self, size: int) -> SharedBuffer:
@@ -150,18 +152,18 @@ class _Copy(getattr(torch.distributed, "Work", object)):  # type: ignore[misc]  
 
     Args:
         end: Recorded behind the copies.
-        given: The tensor that the process passes, whose memory is read until then.
+        tensor: The tensor that the process passes, whose memory is read until then.
     """
 
-    def __init__(self, end: torch.cuda.Event, given: Tensor) -> None:
+    def __init__(self, end: torch.cuda.Event, tensor: Tensor) -> None:
         super().__init__()
         self._end = end
-        self._given: Tensor | None = given
+        self._tensor: Tensor | None = tensor
 
     def wait(self, timeout: Any = None) -> bool:  # noqa: ARG002  (part of the interface)
         """Lets the current stream wait for the copies."""
         self._end.wait()
-        self._given = None
+        self._tensor = None
         return True
 
 

@@ -75,8 +75,8 @@ def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | 
     if not in_torch:
         return NOTHING_IN_TORCH
     rows = [
-        (each.op, count, each.reason, _lines_of(each, in_torch), advice(each))
-        for each, count in torch_groups(in_torch)
+        (entry.op, count, entry.reason, _lines_of(entry, in_torch), advice(entry))
+        for entry, count in torch_groups(in_torch)
     ]
     headings = ("op", "nodes", "reason", "lines of the model", "what to do")
     return Listing(in_torch_title(inductor), headings, rows)
@@ -84,8 +84,8 @@ def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | 
 
 def _lines_of(group: TorchOp, in_torch: Sequence[TorchOp]) -> str:
     """Returns the first lines of the model that made the nodes of an op and a reason, each once."""
-    alike = (each for each in in_torch if (each.op, each.reason) == (group.op, group.reason))
-    return _some(tuple(dict.fromkeys(each.model_line for each in alike if each.model_line)))
+    alike = (entry for entry in in_torch if (entry.op, entry.reason) == (group.op, group.reason))
+    return _some(tuple(dict.fromkeys(entry.model_line for entry in alike if entry.model_line)))
 
 
 def _some(lines: Sequence[str]) -> str:

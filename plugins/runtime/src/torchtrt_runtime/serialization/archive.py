@@ -92,7 +92,7 @@ def _reason(error: BaseException) -> str:
     cause = error
     while cause.__cause__ is not None:
         error, cause = cause, cause.__cause__
-    lines = [str(each).partition("\n")[0].rstrip(".") for each in (error, cause)]
+    lines = [str(exception).partition("\n")[0].rstrip(".") for exception in (error, cause)]
     return ": ".join(dict.fromkeys(lines)) + f" ({type(cause).__name__})."
 
 
@@ -302,9 +302,9 @@ class Archive:
 
     def _length(self) -> int:
         stream: Any = self._zip.fp
-        place = stream.tell()
+        position = stream.tell()
         end = int(stream.seek(0, os.SEEK_END))
-        stream.seek(place)
+        stream.seek(position)
         return end
 
     def json(self, name: str) -> Any:
@@ -418,7 +418,7 @@ class Archive:
             try:
                 device = torch.device(meta["device"]["type"], meta["device"]["index"])
                 sizes, strides = (
-                    [int(each["as_int"]) for each in meta[key]] for key in ("sizes", "strides")
+                    [int(number["as_int"]) for number in meta[key]] for key in ("sizes", "strides")
                 )
                 offset = int(meta["storage_offset"]["as_int"])
                 path = entry["path_name"]

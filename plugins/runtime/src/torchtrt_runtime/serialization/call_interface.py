@@ -71,7 +71,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "assumptions": [_size_to_json(guard) for guard in checks.guards],  # the name in files
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
-        "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
+        "autocast": [dtype and dtype_to_json(dtype) for dtype in compiled.usage_checks.autocast],
         "report": compiled.report.to_json(),
         "settings": settings_to_json(compiled.settings),
         "weight_recipes": compiled.weights and compiled.weights.to_json(),
@@ -125,16 +125,16 @@ def interface_from(
     symbols = SymbolsByName()
     report = report_from_json(data["report"])
     checks = InputChecks(
-        tuple(_input_from_json(each, symbols) for each in data["inputs"]),
+        tuple(_input_from_json(input_, symbols) for input_ in data["inputs"]),
         symbols.profiles_from(data.get("profiles") or [data["ranges"]]),
-        tuple(from_json(each, symbols.__getitem__) for each in data["assumptions"]),
+        tuple(from_json(guard, symbols.__getitem__) for guard in data["assumptions"]),
         tuple(report.narrowed),
     )
     input_tree, output_tree = trees_of(data)
     if not set(data["shared_inputs"]) <= set(range(count)) or count != len(checks.inputs):
         raise UnreadableFileError("The file is damaged: it describes other inputs than it has.")
     signature, settings = data["signature"], settings_from_json(data["settings"])
-    first, second = (dtype_from_json(each) if each else None for each in data["autocast"])
+    first, second = (dtype_from_json(dtype) if dtype else None for dtype in data["autocast"])
     interface = CallInterface(
         input_tree,
         output_tree,
@@ -159,7 +159,8 @@ def _setting_to_json(value: Any) -> Any:
         return {qualified_name(target): pack for target, pack in value.items()}
     if isinstance(value, (frozenset, set)):
         return sorted(
-            each.name if isinstance(each, Capability) else qualified_name(each) for each in value
+            member.name if isinstance(member, Capability) else qualified_name(member)
+            for member in value
         )
     if isinstance(value, torch.dtype):
         return dtype_to_json(value)
@@ -180,10 +181,10 @@ def settings_from_json(data: Mapping[str, Any]) -> CompilationSettings:
 
 def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
     """Returns a report from what its ``to_json`` returned."""
-    known = {field.name for field in fields(CompilationReport)}
-    values = {name: value for name, value in data.items() if name in known}
+    field_names = {field.name for field in fields(CompilationReport)}
+    values = {name: value for name, value in data.items() if name in field_names}
     for name, row in _ROWS.items():
-        values[name] = [row(**_tuples(each)) for each in values.get(name, ())]
+        values[name] = [row(**_tuples(entry)) for entry in values.get(name, ())]
     return CompilationReport(**values)
 
 
@@ -248,7 +249,7 @@ def _signature_to_json(signature: CallSignature) -> list[dict[str, Any]]:
 def _default_to_json(value: Any) -> dict[str, Any]:
     if value is inspect.Parameter.empty:
         return {}
-    if type(value) is tuple and all(type(each) in _PLAIN for each in value):
+    if type(value) is tuple and all(type(part) in _PLAIN for part in value):
         return {"default": list(value)}
     return {"default": value} if type(value) in _PLAIN else {"unwritten": repr(value)}
 
@@ -259,15 +260,17 @@ def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignatur
     def forward() -> None: ...
 
     parameters = []
-    for each in data:
+    for parameter in data:
         default: Any = inspect.Parameter.empty
-        if "default" in each:
+        if "default" in parameter:
             default = (
-                tuple(each["default"]) if isinstance(each["default"], list) else each["default"]
+                tuple(parameter["default"])
+                if isinstance(parameter["default"], list)
+                else parameter["default"]
             )
-        elif "unwritten" in each:
-            default = _Unwritten(each["unwritten"])
-        kind = getattr(inspect.Parameter, each["kind"])
-        parameters.append(inspect.Parameter(each["name"], kind, default=default))
+        elif "unwritten" in parameter:
+            default = _Unwritten(parameter["unwritten"])
+        kind = getattr(inspect.Parameter, parameter["kind"])
+        parameters.append(inspect.Parameter(parameter["name"], kind, default=default))
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return CallSignature(forward, input_tree)

@@ -45,7 +45,7 @@ class CheckedFile(io.RawIOBase):
         self._opened = opened
         self._size, self._block = wanted["bytes"], wanted["block"]
         self._checksums = wanted["sha256"]
-        self._place = 0
+        self._position = 0
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._unread = dict.fromkeys(range(len(self._checksums)))
 
@@ -58,29 +58,29 @@ class CheckedFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns the place that is read next."""
-        return self._place
+        """Returns the position that is read next."""
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Goes to a place, and returns it."""
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._size}[whence]
+        """Goes to a position, and returns it."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
             raise ValueError(f"negative seek position {start + offset}")
-        self._place = start + offset
-        return self._place
+        self._position = start + offset
+        return self._position
 
     def readinto(self, buffer: Any, /) -> int:
         """Fills a buffer as far as the file goes, and returns the number of bytes."""
         view = memoryview(buffer).cast("B")
         done = 0
-        while done < len(view) and self._place < self._size:
-            number, start = divmod(self._place, self._block)
+        while done < len(view) and self._position < self._size:
+            number, start = divmod(self._position, self._block)
             part = memoryview(self._checked(number))[start : start + len(view) - done]
             if not part:
                 break
             view[done : done + len(part)] = part
             done += len(part)
-            self._place += len(part)
+            self._position += len(part)
         return done
 
     def check_rest(self) -> None:

@@ -111,12 +111,12 @@ class _Sizes:
     """The sizes of an engine's outputs, in terms of those of its inputs."""
 
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
-        self._places: dict[Any, list[int]] = {}
+        self._dimensions: dict[Any, list[int]] = {}
         for index, value in enumerate(inputs):
             sizes: Sequence[Any] = value.shape
             for dim, size in enumerate(sizes):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    self._places.setdefault(size.node.expr, [index, dim])
+                    self._dimensions.setdefault(size.node.expr, [index, dim])
 
     def describe(self, size: Any) -> Any:
         """Returns a number, an expression, or the name of a size that depends on data."""
@@ -124,7 +124,7 @@ class _Sizes:
             return size
         expression = size.node.expr
         try:
-            return to_json(expression, lambda symbol: self._places[symbol])
+            return to_json(expression, lambda symbol: self._dimensions[symbol])
         except (KeyError, InexpressibleError):
             return ["unknown", str(expression)]
 
@@ -171,8 +171,10 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     what = f"The engine of {description['name']}"
     _check_plan(description, plan, what)
     try:
-        profiles = [_input_from_json(each) for each in description["inputs"]]
-        dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
+        profiles = [_input_from_json(input_) for input_ in description["inputs"]]
+        dtypes = {
+            output["name"]: dtype_from_json(output["dtype"]) for output in description["outputs"]
+        }
         collectives = [
             Collective(op, group, tuple(words))
             for op, group, words in description.get("collectives", ())

@@ -37,13 +37,13 @@ def execute_engine(
         EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
         EngineError: The inputs do not fit, or execution failed.
     """
-    known = _loaded.get(plan)
-    if known is None or known[0] != description:
+    loaded = _loaded.get(plan)
+    if loaded is None or loaded[0] != description:
         with _lock:
-            known = _loaded.get(plan)
-            if known is None or known[0] != description:
-                known = _loaded[plan] = (description, _load(plan, description))
-    engine: EngineModule = known[1]
+            loaded = _loaded.get(plan)
+            if loaded is None or loaded[0] != description:
+                loaded = _loaded[plan] = (description, _load(plan, description))
+    engine: EngineModule = loaded[1]
     return list(engine(*inputs))
 
 
@@ -70,7 +70,9 @@ def engine_outputs(
                     unknown[size] = context.new_dynamic_size()
                 sizes.append(unknown[size])
             else:
-                sizes.append(evaluate(size, lambda place: inputs[place[0]].shape[place[1]]))
+                sizes.append(
+                    evaluate(size, lambda dimension: inputs[dimension[0]].shape[dimension[1]])
+                )
         outputs.append(torch.empty(sizes, dtype=dtype, device=inputs[0].device))
     return outputs
 

@@ -170,11 +170,11 @@ class _Lifting:
         if not isinstance(value, torch.Tensor):  # a graph of its own, such as a branch
             self.env[node] = self.graph.node_copy(node)
             return
-        known = next(
-            (position for position, (_, known) in self.kinds.items() if known == name), None
+        existing = next(
+            (lifted for lifted, (_, target) in self.kinds.items() if target == name), None
         )
-        if known is not None:
-            self.env[node] = known
+        if existing is not None:
+            self.env[node] = existing
             return
         is_parameter = isinstance(value, torch.nn.Parameter)
         self.tensors[name] = value
@@ -250,14 +250,16 @@ class _Lifting:
             specs.append(OutputSpec(_MUTATIONS[kind], _argument(value), target))
             results.append(value)
         returned: Any = output.args[0]
-        for each in returned:
-            result = self.env[each] if isinstance(each, Node) else each
+        for returned_value in returned:
+            result = (
+                self.env[returned_value] if isinstance(returned_value, Node) else returned_value
+            )
             if isinstance(result, Node) and type(result.meta.get("val")) in _NUMBERS:
                 result = result.meta["val"]
             if result in results and result in written.values():
                 # PyTorch would return what was written, which a later call changes.
                 result = self.graph.call_function(torch.ops.aten.clone.default, (result,))
-                result.meta["val"] = each.meta["val"]
+                result.meta["val"] = returned_value.meta["val"]
             if isinstance(result, str):
                 raise UnsupportedProgramError(
                     f"The model returns the text {result!r}, which PyTorch cannot read from a file. Return tensors and "
@@ -302,7 +304,7 @@ class _Lifting:
         """Yields the symbols of the graph's sizes, each with its least and greatest value."""
         profiles = self.compiled.checks.profiles
         environment = shape_env_of(self.source.graph)
-        known = environment.var_to_range if environment else {}
+        intervals = environment.var_to_range if environment else {}
         symbols = {
             symbol
             for node in self.graph.nodes
@@ -315,8 +317,8 @@ class _Lifting:
             if symbol in profiles[0]:
                 sizes = union(profile[symbol] for profile in profiles)
                 yield symbol, ValueRanges(sizes.min, sizes.max)
-            elif symbol in known:
-                yield symbol, known[symbol]
+            elif symbol in intervals:
+                yield symbol, intervals[symbol]
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -391,10 +393,10 @@ def from_program(
             root.add_module(str(node.target), module)
             env[node] = graph.node_copy(node)
         elif node.op == "call_function" and node.target is RUN and node.args[1] in plan_names:
-            given, plan, text = node.args
+            operands, plan, text = node.args
             engine = _engine_of(str(text), plan_names[plan], plans, engines)
             root.add_module(engine.name, engine)
-            env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))
+            env[node] = graph.call_module(engine.name, tuple(env[operand] for operand in operands))
         elif node.op == "call_function":
             env[node] = graph.node_copy(node, env.__getitem__)
         elif node.op == "output":

@@ -71,15 +71,15 @@ def check_tree(text: str) -> None:
 def imported(name: str) -> Any:
     """Returns what ``"module:path"`` names in a module that is imported, or None."""
     module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return found
+        target = vars(target).get(part) if hasattr(target, "__dict__") else None
+    return target
 
 
 def _is_imported_enum(name: str) -> bool:
-    found = imported(name)
-    return isinstance(found, type) and issubclass(found, enum.Enum)
+    class_ = imported(name)
+    return isinstance(class_, type) and issubclass(class_, enum.Enum)
 
 
 def _is_builtin_type(factory: dict[str, Any]) -> bool:
@@ -121,7 +121,7 @@ def _items(data: Any) -> Iterator[tuple[str, Any]]:
     while waiting:
         key, value = waiting.pop()
         if isinstance(value, list):
-            waiting.extend((key, each) for each in value)
+            waiting.extend((key, part) for part in value)
             continue
         yield key, value
         if isinstance(value, dict):

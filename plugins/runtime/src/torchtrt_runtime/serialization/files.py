@@ -77,7 +77,7 @@ def _remove_abandoned(path: Path) -> None:
         with suppress(OSError):
             if not (folder / _LOCK).is_file():
                 continue
-            latest = max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
+            latest = max(entry.stat().st_mtime for entry in (folder, *folder.iterdir()))
             if time.time() - latest < _ABANDONED_SECONDS:
                 continue
             with _locked(folder) as is_abandoned:
@@ -108,17 +108,19 @@ def check_place(path: Path) -> Path:
         UnwritableFileError: It is no path, or a folder, or in one that does not exist, or another kind of file.
     """
     check_path(path)
-    place = Path(os.path.realpath(path))
-    if os.path.isdir(place):
+    real_path = Path(os.path.realpath(path))
+    if os.path.isdir(real_path):
         example = path / f"model{path.suffix or '.pt2'}"
         raise UnwritableFileError(f"{path} is a folder. Name a file in it: {example}.")
     if os.path.exists(path) and not os.path.isfile(path):  # a device, or a pipe
         raise UnwritableFileError(
             f"{path} is no regular file. Name another path; torchtrt.save also accepts an open file object."
         )
-    if os.path.islink(place):
+    if os.path.islink(real_path):
         raise UnwritableFileError(f"{path} is a link to itself. Remove it, or name another path.")
-    if not os.path.isdir(place.parent):
-        message = f"There is no folder {place.parent} for {place.name}. Make it, or name another."
+    if not os.path.isdir(real_path.parent):
+        message = (
+            f"There is no folder {real_path.parent} for {real_path.name}. Make it, or name another."
+        )
         raise UnwritableFileError(message)
-    return place
+    return real_path

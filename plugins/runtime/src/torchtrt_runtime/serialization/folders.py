@@ -179,10 +179,10 @@ class SavedFolder:
         for name, wanted in self._files.items():
             part = self._file.parent / name
             try:
-                found = part.stat()
+                status = part.stat()
             except OSError as error:
                 raise self._error(part, error) from error
-            if found.st_size != wanted["bytes"] or not stat.S_ISREG(found.st_mode):
+            if status.st_size != wanted["bytes"] or not stat.S_ISREG(status.st_mode):
                 raise self._error(part)
 
     def check(self, names: Iterable[str]) -> None:

@@ -48,9 +48,9 @@ def _described(metadata: dict[str, Any]) -> dict[str, Any]:
         "torchtrt": metadata["torchtrt"],
         "torch": metadata["torch"],
         "tensorrt": report["tensorrt"],
-        "gpu": next((each["gpu"] for each in metadata["engines"] if each["gpu"]), ""),
+        "gpu": next((engine["gpu"] for engine in metadata["engines"] if engine["gpu"]), ""),
         "settings": metadata["settings"],
-        "inputs": [{**each, **_readable_sizes(each)} for each in metadata["inputs"]],
+        "inputs": [{**input_, **_readable_sizes(input_)} for input_ in metadata["inputs"]],
         "ranges": metadata["ranges"],
         "profiles": metadata.get("profiles") or [metadata["ranges"]],
         "engines": engines,
@@ -70,7 +70,9 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "plan_bytes": engine["plan_bytes"],
         "has_weights": not engine.get("stripped"),
         "inputs": engine["inputs"],
-        "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
+        "outputs": [
+            {"name": output["name"], "dtype": output["dtype"]} for output in engine["outputs"]
+        ],
         "compatible": engine.get("compatible", []),
         "compute_capabilities": engine.get("compute_capabilities", []),
         "packs": dict(Counter(engine["converted_by"].values()).most_common()),

@@ -20,7 +20,7 @@ _LEAF = pytree.tree_structure(0)
 
 
 def unnamed(tree: pytree.TreeSpec) -> tuple[pytree.TreeSpec, dict[str, str]]:
-    """Returns a tree with tuples in place of the named tuples that PyTorch cannot write, and the class at each place.
+    """Returns a tree with tuples in place of the named tuples that PyTorch cannot write, and the class at each path.
 
     Raises:
         UnsupportedProgramError: A class cannot be found by its name.
@@ -29,8 +29,8 @@ def unnamed(tree: pytree.TreeSpec) -> tuple[pytree.TreeSpec, dict[str, str]]:
     return _unnamed(tree, "", classes), classes
 
 
-def _unnamed(tree: pytree.TreeSpec, place: str, classes: dict[str, str]) -> pytree.TreeSpec:
-    """Returns a tree with plain tuples for named ones, and adds to ``classes`` the class at each place.
+def _unnamed(tree: pytree.TreeSpec, path: str, classes: dict[str, str]) -> pytree.TreeSpec:
+    """Returns a tree with plain tuples for named ones, and adds to ``classes`` the class at each path.
 
     Raises:
         UnsupportedProgramError: A class cannot be found by its name.
@@ -38,15 +38,15 @@ def _unnamed(tree: pytree.TreeSpec, place: str, classes: dict[str, str]) -> pytr
     if tree.is_leaf():
         return tree
     children = [
-        _unnamed(child, f"{place}/{index}", classes) for index, child in enumerate(_children(tree))
+        _unnamed(child, f"{path}/{index}", classes) for index, child in enumerate(_children(tree))
     ]
     kind = tree.context if tree.type is namedtuple else tree.type
     if not _is_named_tuple(kind) or not _objection(tree):
         return pytree.TreeSpec(tree.type, tree.context, children)
-    classes[place] = f"{kind.__module__}:{kind.__qualname__}"
-    if imported(classes[place]) is not kind:
+    classes[path] = f"{kind.__module__}:{kind.__qualname__}"
+    if imported(classes[path]) is not kind:
         raise UnsupportedProgramError(
-            f"The model takes or returns the named tuple {classes[place]!r}, which cannot be found by its name. "
+            f"The model takes or returns the named tuple {classes[path]!r}, which cannot be found by its name. "
             "Define it at the top of a module, or return a dictionary."
         )
     return pytree.TreeSpec(tuple, None, children)
@@ -111,8 +111,8 @@ def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytre
     return _named(tree, "", classes) if classes else tree
 
 
-def _named(tree: pytree.TreeSpec, place: str, classes: Mapping[str, str]) -> pytree.TreeSpec:
-    """Returns a tree with named tuples at the places in ``classes``.
+def _named(tree: pytree.TreeSpec, path: str, classes: Mapping[str, str]) -> pytree.TreeSpec:
+    """Returns a tree with named tuples at the paths in ``classes``.
 
     Raises:
         UnreadableFileError: A class is not known here.
@@ -120,14 +120,14 @@ def _named(tree: pytree.TreeSpec, place: str, classes: Mapping[str, str]) -> pyt
     if tree.is_leaf():
         return tree
     children = [
-        _named(child, f"{place}/{index}", classes) for index, child in enumerate(_children(tree))
+        _named(child, f"{path}/{index}", classes) for index, child in enumerate(_children(tree))
     ]
-    if place not in classes:
+    if path not in classes:
         return pytree.TreeSpec(tree.type, tree.context, children)
-    kind = imported(classes[place])
+    kind = imported(classes[path])
     if not _is_named_tuple(kind) or _length(kind) != len(children):
         raise UnreadableFileError(
-            f"The model takes or returns the named tuple {classes[place]!r}, which is not known here. Import its "
+            f"The model takes or returns the named tuple {classes[path]!r}, which is not known here. Import its "
             "module before loading."
         )
     if hasattr(kind, "_fields"):

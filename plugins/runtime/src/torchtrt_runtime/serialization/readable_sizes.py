@@ -19,7 +19,7 @@ from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt.expressions.data import FUNCTIONS, from_json
 from torchtrt_runtime.serialization.program_sizes import UNREAD, size_of
 
-_WHOLE = frozenset({"floor", "ceiling", *(each for each in FUNCTIONS if each.endswith("ToInt"))})
+_WHOLE = frozenset({"floor", "ceiling", *(name for name in FUNCTIONS if name.endswith("ToInt"))})
 """Functions that make whole numbers of floats."""
 _ROLES = {"sizes": "size", "sym_bool_values": "bool"}
 _DEPENDS_ON_DATA = ("u", "zuf")
@@ -190,15 +190,15 @@ def _entries(
         UnsupportedProgramError: A size is none that a file may have.
     """
     if isinstance(data, list):
-        for each in data:
-            yield from _entries(each, values, role, is_outer)
+        for part in data:
+            yield from _entries(part, values, role, is_outer)
     elif isinstance(data, dict) and isinstance(text := data.get("expr_str"), str):
         if text not in values:
             values[text] = _value_of(text)
         yield _Entry(data, values[text], role, is_outer)
     elif isinstance(data, dict):
-        for key, each in data.items():
-            yield from _entries(each, values, _ROLES.get(key, role), is_outer and key != "as_graph")
+        for key, part in data.items():
+            yield from _entries(part, values, _ROLES.get(key, role), is_outer and key != "as_graph")
 
 
 def _value_of(text: str) -> Any:

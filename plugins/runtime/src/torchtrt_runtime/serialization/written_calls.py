@@ -34,12 +34,12 @@ def copy_call(graph: Graph, node: Node, env: Mapping[Node, Any]) -> Node:
 
 def graphs_of(graph: Graph, owner: torch.nn.Module) -> dict[str, Any]:
     """Returns what a graph names: copies of graphs, such as branches, and other attributes as they are."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for node in graph.find_nodes(op="get_attr"):
         name = str(node.target)
         value = attrgetter(name)(owner)
-        found[name] = _copied(value) if isinstance(value, GraphModule) else value
-    return found
+        attributes[name] = _copied(value) if isinstance(value, GraphModule) else value
+    return attributes
 
 
 def _copied(module: GraphModule) -> GraphModule:
