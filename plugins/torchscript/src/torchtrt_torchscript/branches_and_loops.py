@@ -47,7 +47,7 @@ def run_branch(
         try:
             return _run_branch(runner, node, condition, captured)
         except UnforeseenWriteError as unforeseen:
-            captured.will_write(unforeseen.places)
+            captured.will_write(unforeseen.positions)
 
 
 def _run_branch(
@@ -60,12 +60,12 @@ def _run_branch(
     straight = captured.leaves_unset or not (count or captured.written)
 
     def run(index: int, operands: Sequence[Any]) -> list[Any]:
-        given = captured.copied(operands, everything=straight and captured.has_writes)
-        with captured.within(given) as inner:
+        inner_operands = captured.copied(operands, everything=straight and captured.has_writes)
+        with captured.within(inner_operands) as inner:
             results = runner.run_block(blocks[index], inner)
-            ways[index] = _Way.of(runner.memory, results, given, node)
-            captured.check_writes(runner.memory, given)
-        return [*results, *(given[place] for place in captured.written)]
+            ways[index] = _Way.of(runner.memory, results, inner_operands, node)
+            captured.check_writes(runner.memory, inner_operands)
+        return [*results, *(inner_operands[position] for position in captured.written)]
 
     def branch(index: int) -> Callable[..., tuple[Tensor, ...]]:
         return lambda *operands: as_tensors(run(index, operands), operands, node)
@@ -100,7 +100,7 @@ def _branch_values(
         outside = [way.outside(index, captured.operands) for way in setting]
         twins = {earlier for way in setting for earlier in way.twins[index]}
         exact = [twin for twin in twins if all(way.twins[index].get(twin) for way in setting)]
-        if outside[0] is not None and all(each is outside[0] for each in outside):
+        if outside[0] is not None and all(tensor is outside[0] for tensor in outside):
             values[index] = outside[0]
             continue
         if exact:
@@ -113,8 +113,8 @@ def _branch_values(
         if len(setting) == 2 and all(way.is_clear(index) for way in setting):
             memory.choice(value, predicate, outside, node)
         else:
-            shared = {place for way in setting for place in way.shares[index]}
-            originals = [captured.operands[place] for place in sorted(shared)]
+            shared = {position for way in setting for position in way.shares[index]}
+            originals = [captured.operands[position] for position in sorted(shared)]
             memory.stand_in(StandIn(value, originals, node))
     return values
 
@@ -145,7 +145,7 @@ def run_loop(
         try:
             return _run_loop(runner, node, (trip, limit, condition), carried, captured)
         except UnforeseenWriteError as unforeseen:
-            captured.will_write(unforeseen.places)
+            captured.will_write(unforeseen.positions)
 
 
 def _run_loop(
@@ -159,7 +159,7 @@ def _run_loop(
     (body,) = node.blocks()
     trip, limit, condition = course
     last = 2 + len(carried)
-    written = [captured.operands[place] for place in captured.written]
+    written = [captured.operands[position] for position in captured.written]
     start = as_tensors((trip, condition, *carried, *written), captured.operands, node)
     is_limited = not isinstance(limit, int) or limit < _NO_LIMIT
     limits = as_tensors((limit,) if is_limited else (), (), node)
@@ -174,23 +174,23 @@ def _run_loop(
         inside, outside = operands[: len(start)], list(operands[len(start) :])
         if captured.has_writes:
             inside = tuple(tensor.clone() for tensor in inside)
-        for place, tensor in zip(captured.written, inside[last:], strict=True):
-            outside[place] = tensor
-        given = outside[: len(captured.operands)]
-        with captured.within(given) as inner:
+        for position, tensor in zip(captured.written, inside[last:], strict=True):
+            outside[position] = tensor
+        inner_operands = outside[: len(captured.operands)]
+        with captured.within(inner_operands) as inner:
             runner.memory.outlives(inside)
             runner.assign(
                 inner, body.inputs(), (Undecided(inside[0]), *as_values(inside[2:last], node))
             )
             going, *results = runner.run_block(body, inner)
-            ways[:] = [_Way.of(runner.memory, results, (*inside[2:last], *given), node)]
+            ways[:] = [_Way.of(runner.memory, results, (*inside[2:last], *inner_operands), node)]
             changed.clear()
             changed.update(
                 cell
-                for cell, tensor in enumerate((*inside[2:last], *given))
+                for cell, tensor in enumerate((*inside[2:last], *inner_operands))
                 if isinstance(tensor, Tensor) and runner.memory.is_written(tensor)
             )
-            captured.check_writes(runner.memory, given)
+            captured.check_writes(runner.memory, inner_operands)
         made = (going, *results, *inside[last:])
         return (inside[0] + 1, *as_tensors(made, operands, node))
 
@@ -265,17 +265,17 @@ class _Cells:
 
     def group_of(self, cell: int) -> set[int]:
         """Returns the places of all that may have memory in common with one, in some trip."""
-        found: set[int] = set()
+        group: set[int] = set()
         waiting = {cell}
         while waiting:
             one = waiting.pop()
-            found.add(one)
+            group.add(one)
             waiting |= {
                 other
                 for other, tensor in enumerate(self.outside)
-                if isinstance(tensor, Tensor) and other not in found and self._meet(one, other)
+                if isinstance(tensor, Tensor) and other not in group and self._meet(one, other)
             }
-        return found
+        return group
 
     def _meet(self, one: int, other: int) -> bool:
         low, high = sorted((one, other))
@@ -314,8 +314,8 @@ class _Way:
 
     def outside(self, index: int, operands: Sequence[Any]) -> Tensor | None:
         """Returns the tensor from outside that a result is, if it is one."""
-        place = self.same[index]
-        return None if place is None else operands[place]
+        position = self.same[index]
+        return None if position is None else operands[position]
 
     def is_clear(self, index: int) -> bool:
         """Returns whether a result is a tensor from outside, or shares memory with none."""
@@ -323,7 +323,7 @@ class _Way:
 
     @classmethod
     def of(
-        cls, memory: Memory, results: Sequence[Any], given: Sequence[Any], node: ScriptNode
+        cls, memory: Memory, results: Sequence[Any], operands: Sequence[Any], node: ScriptNode
     ) -> _Way:
         """Returns the facts about the results."""
         memory.reads(list(results), node)
@@ -332,17 +332,19 @@ class _Way:
             is_tensor = isinstance(result, Tensor)
             near = {
                 index
-                for index, each in enumerate(given)
-                if is_tensor and isinstance(each, Tensor) and memory.may_share(result, each)
+                for index, operand in enumerate(operands)
+                if is_tensor and isinstance(operand, Tensor) and memory.may_share(result, operand)
             }
-            same = next((place for place in near if is_same_memory(result, given[place])), None)
+            same = next(
+                (position for position in near if is_same_memory(result, operands[position])), None
+            )
             way.in_rows.append(not is_tensor or is_in_rows(result))
             way.same.append(same)
             way.shares.append(near if same is None else {same})
             way.twins.append(
                 {
-                    place: is_same_memory(result, earlier)
-                    for place, earlier in enumerate(results[:index])
+                    position: is_same_memory(result, earlier)
+                    for position, earlier in enumerate(results[:index])
                     if is_tensor
                     and isinstance(earlier, Tensor)
                     and memory.may_share(result, earlier)

@@ -38,9 +38,9 @@ class BlockRunner(Protocol):
 class UnforeseenWriteError(Exception):
     """The inside writes to operands, at these places, that were not copied for it."""
 
-    def __init__(self, places: Sequence[int]) -> None:
-        super().__init__(places)
-        self.places = places
+    def __init__(self, positions: Sequence[int]) -> None:
+        super().__init__(positions)
+        self.positions = positions
 
 
 class CapturedValues:
@@ -83,10 +83,10 @@ class CapturedValues:
             self._add(name)
         runner.memory.reads(self.operands, node)
         self.will_write(
-            place
+            position
             for name in names
             if name in bases and isinstance(env[name], Tensor)
-            for place in self._trees[name][2]
+            for position in self._trees[name][2]
         )
 
     def _read_early(self, nodes: Sequence[ScriptNode], bases: set[int]) -> None:
@@ -108,7 +108,7 @@ class CapturedValues:
 
     def _names_from_outside(self, nodes: Sequence[ScriptNode]) -> list[int]:
         """Returns the values that the inside reads and does not make."""
-        blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
+        blocks = [block for node in (self._node, *nodes) for block in node.blocks()]
         read = [value for node in nodes for value in node.inputs()]
         read += [value for block in blocks for value in block.outputs()]
         made = {
@@ -122,45 +122,47 @@ class CapturedValues:
     def _add(self, name: int) -> None:
         value = self._env[name]
         leaves, tree = pytree.tree_flatten(value, is_leaf=is_undecided)
-        places = [self._place_of(leaf) if is_operand(leaf) else None for leaf in leaves]
-        if isinstance(value, (list, dict)) or any(place is not None for place in places):
-            self._trees[name] = leaves, tree, places
+        positions = [self._position_of(leaf) if is_operand(leaf) else None for leaf in leaves]
+        if isinstance(value, (list, dict)) or any(position is not None for position in positions):
+            self._trees[name] = leaves, tree, positions
 
-    def _place_of(self, leaf: Any) -> int:
+    def _position_of(self, leaf: Any) -> int:
         """Returns the place of an operand. A tensor with two names has one place."""
         tensor = unwrapped(leaf)
-        for index, known in enumerate(self.operands):
+        for index, operand in enumerate(self.operands):
             if (
                 isinstance(tensor, Tensor)
-                and isinstance(known, Tensor)
-                and is_same_memory(tensor, known)
+                and isinstance(operand, Tensor)
+                and is_same_memory(tensor, operand)
             ):
                 return index
         self.operands.append(tensor)
         return len(self.operands) - 1
 
-    def will_write(self, places: Iterable[int | None]) -> None:
+    def will_write(self, positions: Iterable[int | None]) -> None:
         """Records that the inside writes to the operands at these places.
 
         Raises:
             ExportError: The inside has such a tensor by another view too.
         """
         memory = self._runner.memory
-        self.written = sorted({*self.written, *(place for place in places if place is not None)})
-        for place in self.written:
+        self.written = sorted(
+            {*self.written, *(position for position in positions if position is not None)}
+        )
+        for position in self.written:
             for other, operand in enumerate(self.operands):
                 if (
-                    other != place
+                    other != position
                     and isinstance(operand, Tensor)
-                    and memory.may_share(self.operands[place], operand)
+                    and memory.may_share(self.operands[position], operand)
                 ):
                     raise ExportError(knows_another_name(self._node))
 
-    def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
+    def check_writes(self, memory: Memory, operands: Sequence[Any]) -> None:
         """Raises an error, caught by the export, if the inside has written to an operand that has no copy."""
         unforeseen = [
             index
-            for index, tensor in enumerate(given)
+            for index, tensor in enumerate(operands)
             if isinstance(tensor, Tensor)
             and index not in self.written
             and memory.is_written(tensor)
@@ -192,9 +194,9 @@ class CapturedValues:
 
     def write_back(self, results: Sequence[Any]) -> None:
         """Writes what the inside made of the written operands to the tensors outside."""
-        for place, value in zip(self.written, results, strict=True):
-            self.operands[place].copy_(value)
-            self._runner.memory.writes(self.operands[place], self._node)
+        for position, value in zip(self.written, results, strict=True):
+            self.operands[position].copy_(value)
+            self._runner.memory.writes(self.operands[position], self._node)
 
     @contextlib.contextmanager
     def within(self, operands: Sequence[Any]) -> Iterator[Environment]:
@@ -204,13 +206,13 @@ class CapturedValues:
             ExportError: The inside has changed a list or dictionary from outside.
         """
         inner, entered, outer = dict(self._env), {}, self._runner.memory
-        for name, (leaves, tree, places) in self._trees.items():
-            given = [
-                leaf if place is None else like(leaf, operands[place])
-                for leaf, place in zip(leaves, places, strict=True)
+        for name, (leaves, tree, positions) in self._trees.items():
+            inner_leaves = [
+                leaf if position is None else like(leaf, operands[position])
+                for leaf, position in zip(leaves, positions, strict=True)
             ]
-            inner[name] = pytree.tree_unflatten(given, tree)
-            entered[name] = inner[name], given
+            inner[name] = pytree.tree_unflatten(inner_leaves, tree)
+            entered[name] = inner[name], inner_leaves
         self._runner.memory = Memory()
         self._runner.memory.outlives(list(operands))
         try:

@@ -220,13 +220,13 @@ def unsupported_schemas(model: TorchScript, method: str = "forward") -> list[Uns
 
     Nothing is run: a converter may still reject a node because of its shapes.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    uses: dict[tuple[str, str], list[str]] = {}
     for node in open_method(model, method).nodes():
         if reason := _why_unsupported(node):
-            found.setdefault((schema_of(node), reason), []).append(source_line(node))
+            uses.setdefault((schema_of(node), reason), []).append(source_line(node))
     return [
         Unsupported(schema, reason, tuple(dict.fromkeys(filter(None, lines))))
-        for (schema, reason), lines in found.items()
+        for (schema, reason), lines in uses.items()
     ]
 
 

@@ -166,7 +166,11 @@ class GraphRunner:
         uses: dict[str, list[str]] = {}
         for node in filter(has_no_evaluator, every_node(self.graph)):
             uses.setdefault(schema_of(node), []).append(source_line(node))
-        lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
+        lines = [
+            line
+            for schema, source_lines in uses.items()
+            for line in (schema, *dict.fromkeys(source_lines))
+        ]
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
     def _note_assumptions(self, node: ScriptNode, args: Sequence[Any]) -> None:
@@ -324,8 +328,8 @@ def tensors_among(args: Sequence[Any]) -> list[Tensor]:
 def has_no_evaluator(node: ScriptNode) -> bool:
     """Returns whether a node is neither structure, nor evaluated, nor an op of PyTorch."""
     kind = node.kind()
-    known = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
-    return not known and find_operator(node) is None and find_interpreted(node) is None
+    is_evaluated = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
+    return not is_evaluated and find_operator(node) is None and find_interpreted(node) is None
 
 
 class _NoEvaluatorError(Exception):

@@ -66,7 +66,9 @@ def is_view(node: ScriptNode) -> bool:
     if node.schema() == NO_SCHEMA:
         return False
     schema = parsed_schema(node.schema())
-    aliased = [each.alias_info is not None for each in (*schema.arguments[:1], *schema.returns[:1])]
+    aliased = [
+        argument.alias_info is not None for argument in (*schema.arguments[:1], *schema.returns[:1])
+    ]
     return aliased == [True, True]
 
 

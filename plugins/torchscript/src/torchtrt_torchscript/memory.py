@@ -113,15 +113,15 @@ class Memory:
 
     def related(self, tensor: Tensor) -> set[int]:
         """Returns the numbers of all memory that may be this tensor's in TorchScript."""
-        found, waiting = set(), {self._number(tensor)}
+        numbers, waiting = set(), {self._number(tensor)}
         while waiting:
             number = waiting.pop()
-            found.add(number)
+            numbers.add(number)
             for stand_in in self._stand_ins:
                 group = {self._number(it) for it in (stand_in.tensor, *stand_in.originals)}
                 if number in group:
-                    waiting |= group - found
-        return found
+                    waiting |= group - numbers
+        return numbers
 
     def reads(self, values: Any, node: ScriptNode) -> None:
         """Brings what is read up to date.
@@ -138,10 +138,10 @@ class Memory:
         Raises:
             ExportError: What it holds now cannot be computed.
         """
-        found = self._stale.get(self._number(tensor))
-        if found is None:
+        stale = self._stale.get(self._number(tensor))
+        if stale is None:
             return
-        stand_in, written = found
+        stand_in, written = stale
         if stand_in.read is None or self._number(stand_in.tensor) != self._number(tensor):
             raise ExportError(_cannot_follow(stand_in, written, node))
         for original in stand_in.originals:
@@ -186,9 +186,9 @@ class Memory:
         """
         for original in stand_in.originals:
             self._mark(original, stand_in, node)
-            for each in self._stand_ins:
-                if self._number(each.tensor) == self._number(original):
-                    self.loses(StandIn(stand_in.tensor, each.originals, stand_in.node), node)
+            for other in self._stand_ins:
+                if self._number(other.tensor) == self._number(original):
+                    self.loses(StandIn(stand_in.tensor, other.originals, stand_in.node), node)
 
     def _mark(self, tensor: Tensor, stand_in: StandIn, node: ScriptNode) -> None:
         """Notes that a tensor is out of date since ``node`` wrote, and all stand-ins that were made of it.
@@ -197,18 +197,18 @@ class Memory:
             ExportError: The tensor outlives the trace, so that its new content would have to be computed.
         """
         number = self._number(tensor)
-        known = self._stale.get(number)
-        if known is not None and known[0].read is None:
+        stale = self._stale.get(number)
+        if stale is not None and stale[0].read is None:
             return
         is_original = number != self._number(stand_in.tensor)
         if number in self._outside and is_original:
             raise ExportError(_cannot_follow(stand_in, node))
         self._stale[number] = stand_in, node
-        for each in self._stand_ins:
-            if each is not stand_in and any(
-                self._number(original) == number for original in each.originals
+        for other in self._stand_ins:
+            if other is not stand_in and any(
+                self._number(original) == number for original in other.originals
             ):
-                self._mark(each.tensor, each, node)
+                self._mark(other.tensor, other, node)
 
     def _number(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
@@ -219,14 +219,14 @@ class Memory:
 
 def _cannot_follow(stand_in: StandIn, written: ScriptNode, read: ScriptNode | None = None) -> str:
     """Returns the message for a write that cannot be followed, with the lines where each part of it happens."""
-    places = [("made here", stand_in.node), ("written here", written)]
+    steps = [("made here", stand_in.node), ("written here", written)]
     if read is not None:
-        places.append(("read under another name here", read))
+        steps.append(("read under another name here", read))
     message = (
         "The model writes to a tensor that may be another one under a new name, depending on data. A compiled model "
         "cannot follow that. Take a clone() where the new name is made."
     )
-    return "\n".join((message, *(f"It is {what}:\n{source_line(node)}" for what, node in places)))
+    return "\n".join((message, *(f"It is {what}:\n{source_line(node)}" for what, node in steps)))
 
 
 def tensors_in(values: Any) -> Iterable[Tensor]:

@@ -96,7 +96,7 @@ def _register_frozen(module: nn.Module, graph: ScriptGraph) -> dict[int, Callabl
 
     It names them as they were named before: ``%self.encoder.weight``.
     """
-    found: dict[int, Callable[[], Any]] = {}
+    getters: dict[int, Callable[[], Any]] = {}
     for node in all_nodes(graph):
         if node.kind() != "prim::Constant" or not node.output().debugName().startswith("self."):
             continue
@@ -108,8 +108,8 @@ def _register_frozen(module: nn.Module, graph: ScriptGraph) -> dict[int, Callabl
             owner = getattr(owner, part, None)
         if isinstance(value, Tensor) and isinstance(owner, nn.Module) and not hasattr(owner, name):
             owner.register_buffer(name, value)
-            found[node.output().unique()] = functools.partial(getattr, owner, name)
-    return found
+            getters[node.output().unique()] = functools.partial(getattr, owner, name)
+    return getters
 
 
 class Attributes:

@@ -112,7 +112,7 @@ def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tens
     if not _any_symbolic(data):
         return torch.tensor(data, dtype=kind, device=device)
     if isinstance(data, list):
-        pieces = [_constant_tensor(each, dtype, device) for each in data]
+        pieces = [_constant_tensor(value, dtype, device) for value in data]
         return torch.stack(pieces)
     if kind is None:
         kind = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
@@ -360,8 +360,8 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::list": list,
     "aten::append": lambda values, item: values.append(item) or values,
     "aten::extend": lambda values, items: values.extend(items),
-    "aten::insert": lambda values, place, item: values.insert(place, item),
-    "aten::pop": lambda values, *place: values.pop(*place),
+    "aten::insert": lambda values, index, item: values.insert(index, item),
+    "aten::pop": lambda values, *index: values.pop(*index),
     "aten::clear": lambda values: values.clear(),
     "aten::reverse": lambda values: values.reverse(),
     "aten::copy": lambda values: values.copy(),

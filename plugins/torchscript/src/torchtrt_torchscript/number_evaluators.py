@@ -75,9 +75,9 @@ def reading(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
             value = value.tensor
         if not isinstance(value, Tensor):
             return cast(value)
-        known = held_number(value)
-        if known is not None:
-            return cast(known)
+        number = held_number(value)
+        if number is not None:
+            return cast(number)
         return Undecided(
             value.reshape(()).to(dtype, copy=True)
         )  # the tensor may be written to later

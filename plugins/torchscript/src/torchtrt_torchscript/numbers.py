@@ -89,8 +89,8 @@ def held_number(tensor: Tensor) -> Any:
     number, version = getattr(tensor, _NUMBER, (None, 0))
     if number is not None:
         return number if version == tensor._version else None
-    known = getattr(tensor, "constant", tensor)  # of a fake tensor: its value, if it has one
-    return known.item() if type(known) in (Tensor, torch.nn.Parameter) else None
+    constant = getattr(tensor, "constant", tensor)  # of a fake tensor: its value, if it has one
+    return constant.item() if type(constant) in (Tensor, torch.nn.Parameter) else None
 
 
 def _added(first: Any, second: Any, alpha: Any = 1) -> Any:
@@ -105,7 +105,7 @@ def _divided(first: Any, second: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return first / second
     # Sizes are no less than zero: then rounding down is rounding to zero.
-    signs = all(statically_known_true(each >= 0) for each in (first, second))
+    signs = all(statically_known_true(number >= 0) for number in (first, second))
     return first // second if rounding_mode == "floor" or signs else None
 
 

@@ -70,10 +70,10 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     if any(re.search(r"\b(Tensor|Any|t|__torch__)\b", str(part.type)) for part in parts):
         return None
     try:
-        found = operation_overload(schema.name, schema.overload_name)
+        resolved = operation_overload(schema.name, schema.overload_name)
     except RuntimeError:
         return None
-    return found[0] if found else None
+    return resolved[0] if resolved else None
 
 
 VIEWS_BY_LAYOUT = frozenset(
@@ -97,18 +97,18 @@ class Element(NamedTuple):
 
     def read(self, source: torch.Tensor) -> torch.Tensor:
         """Returns a copy of the part."""
-        part = torch.index_select(source, self.dim, self._places(source))
+        part = torch.index_select(source, self.dim, self._indices(source))
         return part.squeeze(self.dim) if self.length is None else part
 
     def write(self, source: torch.Tensor, part: torch.Tensor) -> None:
         """Writes the part."""
         rows = part.unsqueeze(self.dim) if self.length is None else part
-        source.index_copy_(self.dim, self._places(source), rows)
+        source.index_copy_(self.dim, self._indices(source), rows)
 
-    def _places(self, source: torch.Tensor) -> torch.Tensor:
+    def _indices(self, source: torch.Tensor) -> torch.Tensor:
         length = 1 if self.length is None else self.length
-        places = self.start.reshape(1) + torch.arange(length, device=source.device)
-        return torch.where(places < 0, places + source.shape[self.dim], places)
+        indices = self.start.reshape(1) + torch.arange(length, device=source.device)
+        return torch.where(indices < 0, indices + source.shape[self.dim], indices)
 
 
 def element_of(kind: str, args: Sequence[Any]) -> Element | None:
@@ -125,9 +125,9 @@ def element_of(kind: str, args: Sequence[Any]) -> Element | None:
 
 
 def _narrow(tensor: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
-    known = held_number(start)
-    if known is not None:
-        return torch.narrow(tensor, dim, known, length)
+    fixed_start = held_number(start)
+    if fixed_start is not None:
+        return torch.narrow(tensor, dim, fixed_start, length)
     return Element(dim, start.reshape(()), length).read(tensor)
 
 
@@ -200,7 +200,7 @@ def _overload_of_tensors(overload: OpOverload) -> Callable[..., Any] | None:
     for name in overload.overloadpacket.overloads():
         sibling = getattr(overload.overloadpacket, name)
         mine, theirs = overload._schema.arguments, sibling._schema.arguments
-        if [each.name for each in mine] != [each.name for each in theirs]:
+        if [argument.name for argument in mine] != [argument.name for argument in theirs]:
             continue
         kinds = [
             (str(first.type), str(second.type)) for first, second in zip(mine, theirs, strict=True)
@@ -226,16 +226,16 @@ def _call_with_tensors(sibling: OpOverload, replaced: list[bool], *values: Any) 
     for value, is_replaced, argument in zip(
         values, replaced, sibling._schema.arguments, strict=True
     ):
-        given = as_number(value)
+        operand = as_number(value)
         if is_replaced and value is not None:
-            given = value.tensor if is_undecided(value) else torch.tensor(value)
+            operand = value.tensor if is_undecided(value) else torch.tensor(value)
             # Next to a tensor, a number decides the result's kind but not its precision.
-            number = torch.ones((), dtype=given.dtype).item()
-            given = given.to(torch.result_type(tensor, number))
+            number = torch.ones((), dtype=operand.dtype).item()
+            operand = operand.to(torch.result_type(tensor, number))
         if argument.kwarg_only:
-            kwargs[argument.name] = given
+            kwargs[argument.name] = operand
         else:
-            args.append(given)
+            args.append(operand)
     return sibling(*args, **kwargs)
 
 

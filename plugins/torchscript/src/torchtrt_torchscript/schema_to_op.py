@@ -56,7 +56,7 @@ def op_asked_for(schema: str) -> str:
         for argument in parsed.arguments
         if argument.alias_info and argument.alias_info.is_write
     ]
-    if any(each.is_out for each in written):
+    if any(argument.is_out for argument in written):
         _refuse(schema, "it writes its result to an argument. Convert the overload without out")
     if written:
         return _without_writing(schema, parsed)
@@ -83,15 +83,15 @@ def _check_exists(schema: str, parsed: Any) -> None:
     Raises:
         PackError: PyTorch has no such op, or one that takes or returns something else.
     """
-    known = schemas_of(parsed.name)
-    same = [each for each in known if each.overload_name == parsed.overload_name]
-    if not known and not parsed.name.startswith(_PYTORCHS):
+    schemas = schemas_of(parsed.name)
+    same = [candidate for candidate in schemas if candidate.overload_name == parsed.overload_name]
+    if not schemas and not parsed.name.startswith(_PYTORCHS):
         return  # a library that is loaded later may bring it
-    if not known:
+    if not schemas:
         names = {schema.name for schema in registered_schemas()}
         _refuse(schema, f"PyTorch has no {parsed.name}", did_you_mean(parsed.name, names, ""))
-    if not any(_signature(each) == _signature(parsed) for each in same):
-        listed = "; ".join(map(str, same or known))
+    if not any(_signature(candidate) == _signature(parsed) for candidate in same):
+        listed = "; ".join(map(str, same or schemas))
         _refuse(schema, f"PyTorch's {parsed.name} is another: {listed}")
 
 
@@ -104,15 +104,15 @@ def _without_writing(schema: str, parsed: Any) -> str:
     name = parsed.name.removesuffix("_")
     arguments = [argument for argument, _ in _signature(parsed)[0]]
     same = (
-        _op_name(each)
-        for each in schemas_of(name)
-        if each.overload_name == parsed.overload_name
-        and arguments == [argument for argument, _ in _signature(each)[0]]
+        _op_name(candidate)
+        for candidate in schemas_of(name)
+        if candidate.overload_name == parsed.overload_name
+        and arguments == [argument for argument, _ in _signature(candidate)[0]]
     )
-    found = next(same, None)
-    if found is None:
+    full_name = next(same, None)
+    if full_name is None:
         _refuse(schema, "it writes in place, and there is no op that does the same without writing")
-    return found
+    return full_name
 
 
 def _refuse(schema: str, reason: str, hint: str = "") -> NoReturn:

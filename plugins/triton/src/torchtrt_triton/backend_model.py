@@ -30,8 +30,8 @@ class TritonPythonModel:
             args: The model's configuration, and the device of this instance.
         """
         config = json.loads(args["model_config"])
-        self.input_names = [each["name"] for each in config["input"]]
-        self.output_names = [each["name"] for each in config["output"]]
+        self.input_names = [input_["name"] for input_ in config["input"]]
+        self.output_names = [output["name"] for output in config["output"]]
         self.is_batched = config["max_batch_size"] > 0
         self.device = torch.device("cpu")
         if args["model_instance_kind"] == "GPU":
@@ -40,27 +40,30 @@ class TritonPythonModel:
         checks = [check for _, check in self.model.checks.inputs]
         self.ranks = [len(check.sizes) for check in checks if isinstance(check, TensorCheck)]
         self.leaves = [None if isinstance(check, TensorCheck) else check for check in checks]
-        self.places = [i for i, check in enumerate(checks) if isinstance(check, TensorCheck)]
+        self.tensor_positions = [
+            i for i, check in enumerate(checks) if isinstance(check, TensorCheck)
+        ]
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Returns a response for each request. Requests of equal sizes run together, a bad one fails alone."""
-        given = [self._inputs(request) for request in requests]
+        request_inputs = [self._inputs(request) for request in requests]
         together: dict[Any, list[int]] = {}
-        for index, inputs in enumerate(given):
+        for index, inputs in enumerate(request_inputs):
             sizes = tuple(input_.shape[1:] for input_ in inputs) if self.is_batched else index
             together.setdefault(sizes, []).append(index)
-        responses: list[Any] = [None] * len(given)
-        for places in together.values():
-            for place, response in zip(places, self._respond([given[i] for i in places]), strict=True):  # fmt: skip
-                responses[place] = response
+        responses: list[Any] = [None] * len(request_inputs)
+        for indices in together.values():
+            batch = [request_inputs[index] for index in indices]
+            for index, response in zip(indices, self._respond(batch), strict=True):
+                responses[index] = response
         return responses
 
     def _inputs(self, request: Any) -> list[torch.Tensor]:
         """Returns the tensors of a request. Triton has no 0-d tensors: one element stands for them."""
         inputs = []
         for name, rank in zip(self.input_names, self.ranks, strict=True):
-            given = pb_utils.get_input_tensor_by_name(request, name)
-            tensor = from_dlpack(given.to_dlpack()).to(self.device)
+            triton_tensor = pb_utils.get_input_tensor_by_name(request, name)
+            tensor = from_dlpack(triton_tensor.to_dlpack()).to(self.device)
             inputs.append(tensor.squeeze(-1) if tensor.dim() == rank + 1 else tensor)
         return inputs
 
@@ -70,7 +73,7 @@ class TritonPythonModel:
             return [self._respond_alone(requests[0])]
         counts = [len(inputs[0]) for inputs in requests]
         try:
-            outputs = self._run([torch.cat(each) for each in zip(*requests, strict=True)])
+            outputs = self._run([torch.cat(tensors) for tensors in zip(*requests, strict=True)])
             parts = [output.split(counts) for output in outputs]
         except Exception:  # the batch may be too large for these sizes, or one request is at fault
             return map(self._respond_alone, requests)
@@ -89,8 +92,8 @@ class TritonPythonModel:
     def _run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Returns the model's outputs on the CPU."""
         leaves = list(self.leaves)
-        for place, tensor in zip(self.places, inputs, strict=True):
-            leaves[place] = tensor
+        for position, tensor in zip(self.tensor_positions, inputs, strict=True):
+            leaves[position] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.model.input_tree)
         with torch.no_grad():
             outputs = pytree.tree_leaves(self.model(*args, **kwargs))

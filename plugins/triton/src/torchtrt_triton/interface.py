@@ -71,7 +71,7 @@ class ModelInterface:
     def with_input_names(self, names: Sequence[str]) -> ModelInterface:
         """Returns the interface with other names of the inputs."""
         pairs = zip(self.inputs, names, strict=True)
-        return replace(self, inputs=tuple(replace(each, name=name) for each, name in pairs))
+        return replace(self, inputs=tuple(replace(input_, name=name) for input_, name in pairs))
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def _inputs(program: ExportedProgram, metadata: Mapping[str, Any]) -> Iterator[_
     """Yields the inputs that are tensors."""
     specs = program.graph_signature.input_specs
     nodes = program.graph.find_nodes(op="placeholder")
-    given = [
+    user_inputs = [
         node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
     ]
-    for node, described in zip(given, metadata["inputs"], strict=True):
+    for node, described in zip(user_inputs, metadata["inputs"], strict=True):
         if "value" not in described:
             yield _Value(described["name"], described["dtype"], _sizes(node.meta["val"]))
 
@@ -131,14 +131,14 @@ def _outputs(program: ExportedProgram, metadata: Mapping[str, Any]) -> Iterator[
     (returned,) = program.graph.output_node().args
     assert isinstance(returned, tuple)
     values = [
-        each
-        for each, spec in zip(returned, specs, strict=True)
+        value
+        for value, spec in zip(returned, specs, strict=True)
         if spec.kind is OutputKind.USER_OUTPUT
     ]
     kept = [index for index, value in enumerate(values) if value is not None]
     _, tree = trees_of(metadata)
-    for name, place in zip(output_names(tree, kept), kept, strict=True):
-        value: Any = values[place]
+    for name, index in zip(output_names(tree, kept), kept, strict=True):
+        value: Any = values[index]
         if isinstance(value, Node):
             value = value.meta["val"]
         if isinstance(value, torch.Tensor):
@@ -165,8 +165,8 @@ def output_names(tree: pytree.TreeSpec, kept: Sequence[int]) -> list[str]:
     nested = pytree.tree_unflatten(range(tree.num_leaves), tree)
     paths = [path for path, _ in pytree.tree_flatten_with_path(nested)[0]]
     names: list[str] = []
-    for count, place in enumerate(kept):
-        words = [_word(key) for key in paths[place]]
+    for count, index in enumerate(kept):
+        words = [_word(key) for key in paths[index]]
         is_named = not all(word.isdigit() for word in words)
         name = re.sub(r"\W", "_", "_".join(words), flags=re.ASCII)
         if not is_named or not name.strip("_") or name[0].isdigit():
@@ -243,7 +243,9 @@ def _why_unbatched(
 def _why_not_each_batch(metadata: Mapping[str, Any]) -> str:
     """Returns why a model does not take each batch from 1 to its largest, or an empty string."""
     name = _batch_name(metadata)
-    if name is None or any(name in map(str, _flat(each)) for each in metadata["assumptions"]):
+    if name is None or any(
+        name in map(str, _flat(assumption)) for assumption in metadata["assumptions"]
+    ):
         return "the program has a condition on the first size"
     reached = 0
     for low, high in sorted((low, high) for low, _, high in _batches(metadata, name)):
@@ -255,7 +257,7 @@ def _why_not_each_batch(metadata: Mapping[str, Any]) -> str:
 
 def _batch_name(metadata: Mapping[str, Any]) -> str | None:
     """Returns the symbol of the first size of the first input, as the metadata names it."""
-    first = next(each for each in metadata["inputs"] if "value" not in each)
+    first = next(input_ for input_ in metadata["inputs"] if "value" not in input_)
     match first["sizes"][0]:
         case ["symbol", str(name)]:
             return name
@@ -278,7 +280,7 @@ def _largest_batch(metadata: Mapping[str, Any]) -> int:
 def _flat(data: Any) -> Iterator[Any]:
     """Yields what nested lists hold."""
     if isinstance(data, list):
-        for each in data:
-            yield from _flat(each)
+        for nested in data:
+            yield from _flat(nested)
     else:
         yield data

@@ -64,7 +64,7 @@ def platform_of(
         return Platform(reason, on_gpu)
     (call,) = calls
     plan = program.graph_signature.inputs_to_lifted_tensor_constants[call.args[1].name]
-    return Platform("", True, plan, tuple(each["name"] for each in engines[0]["inputs"]))
+    return Platform("", True, plan, tuple(input_["name"] for input_ in engines[0]["inputs"]))
 
 
 def _is_engine(node: Node) -> bool:
@@ -83,9 +83,9 @@ def _objection_to_graph(program: ExportedProgram, calls: Sequence[Node]) -> str:
     if [node.name for node in taken] != list(program.graph_signature.user_inputs):
         return "the engine does not take the model's inputs as they are"
     (returned,) = program.graph.output_node().args
-    places = [getattr(each, "args", None) for each in returned]
+    origins = [getattr(value, "args", None) for value in returned]
     outputs = json.loads(str(calls[0].args[2]))["outputs"]
-    if places != [(calls[0], index) for index in range(len(outputs))]:
+    if origins != [(calls[0], index) for index in range(len(outputs))]:
         return "the model does not return the engine's outputs as they are"
     return ""
 
@@ -112,18 +112,18 @@ def _objection_to_sizes(metadata: Mapping[str, Any], interface: ModelInterface) 
         return "the sizes have several profiles"
     if metadata["assumptions"]:
         return "the program has conditions on sizes"
-    if any("value" in each for each in metadata["inputs"]):
+    if any("value" in input_ for input_ in metadata["inputs"]):
         return "the program has a constant input"
     seen = set()
-    for each in metadata["inputs"]:
-        for size in each["sizes"][bool(interface.max_batch_size) :]:
+    for input_ in metadata["inputs"]:
+        for size in input_["sizes"][bool(interface.max_batch_size) :]:
             if isinstance(size, int):
                 continue
             if size[0] != "symbol" or size[1] in seen:
-                return f"a size of {each['name']} follows from another size"
+                return f"a size of {input_['name']} follows from another size"
             seen.add(size[1])
-        if len(each["sizes"]) <= bool(interface.max_batch_size):
-            return f"{each['name']} has no dimension besides the batch"
+        if len(input_["sizes"]) <= bool(interface.max_batch_size):
+            return f"{input_['name']} has no dimension besides the batch"
     return ""
 
 

@@ -124,8 +124,10 @@ def add_model(
             (content / "model.py").write_text(
                 _backend_model(options.imports), "utf-8", newline="\n"
             )
-    place = target.folder / str(number)
-    return AddedModel(place, target.folder / CONFIG, backend, platform.needs_python, interface)
+    version_folder = target.folder / str(number)
+    return AddedModel(
+        version_folder, target.folder / CONFIG, backend, platform.needs_python, interface
+    )
 
 
 def _chosen(backend: str, platform: Platform) -> str:
@@ -257,8 +259,8 @@ class _Target:
         Raises:
             UnwritableFileError: The version exists, or the repository cannot be written.
         """
-        place = self.folder / str(version)
-        if place.exists():
+        version_folder = self.folder / str(version)
+        if version_folder.exists():
             raise UnwritableFileError(
                 f"{self.folder.name} has a version {version} already. Name another, or none for the next one."
             )
@@ -272,7 +274,7 @@ class _Target:
                     yield folder
                     if (folder / CONFIG).exists():
                         os.replace(folder / CONFIG, self.folder / CONFIG)
-                    os.replace(folder / str(version), place)
+                    os.replace(folder / str(version), version_folder)
             except BaseException:
                 if is_new:
                     with contextlib.suppress(OSError):
@@ -280,7 +282,7 @@ class _Target:
                 raise
         except OSError as error:
             raise UnwritableFileError(
-                f"{place} cannot be written: {error.strerror or error}. Make room, or use another folder."
+                f"{version_folder} cannot be written: {error.strerror or error}. Make room, or use another folder."
             ) from error
 
 

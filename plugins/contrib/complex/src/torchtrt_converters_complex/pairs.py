@@ -112,7 +112,7 @@ def apply(
         args, kwargs = pytree.tree_map_only(Tensor, lambda x: x.to(compute), (args, kwargs))
     result = rule.function(*args, **kwargs)
     if isinstance(wanted, (list, tuple)):
-        return [_as(each, like) for each, like in zip(result, wanted, strict=True)]
+        return [_as(output, like) for output, like in zip(result, wanted, strict=True)]
     return _as(result, wanted)
 
 
@@ -137,7 +137,7 @@ def spread(part: Any, whole: Tensor) -> Tensor:
 
 def _has_shape_of(part: Tensor, whole: Tensor) -> bool:
     """Returns whether two shapes are known to be equal, without an assumption about dynamic sizes."""
-    sizes = [list(map(_expression, each.shape)) for each in (part, whole)]
+    sizes = [list(map(_expression, tensor.shape)) for tensor in (part, whole)]
     return sizes[0] == sizes[1]
 
 

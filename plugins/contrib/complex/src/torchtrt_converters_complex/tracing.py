@@ -50,11 +50,11 @@ def trace(
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
-    places = {source: index for index, source in enumerate(sources)}
+    positions = {source: index for index, source in enumerate(sources)}
     nesting: list[Any] = []
 
     def traced(*values: Any) -> list[Any]:
-        filled = [values[places[leaf]] if isinstance(leaf, Node) else leaf for leaf in leaves]
+        filled = [values[positions[leaf]] if isinstance(leaf, Node) else leaf for leaf in leaves]
         args, kwargs = pytree.tree_unflatten(filled, tree)
         results, spec = pytree.tree_flatten(function(*args, **kwargs))
         nesting[:] = [spec]
@@ -93,7 +93,9 @@ def inline(
                 env[part] = graph.create_node("get_attr", name)
                 env[part].meta["val"] = part.meta.get("val", value)
             elif part.op == "output":
-                results = [env[each] if isinstance(each, Node) else each for each in part.args[0]]
+                results = [
+                    env[output] if isinstance(output, Node) else output for output in part.args[0]
+                ]
     return pytree.tree_unflatten(results, nesting)
 
 
@@ -119,7 +121,7 @@ def add_constant(graph_module: GraphModule, before: Node, value: Tensor) -> Node
 
 def free_name(graph_module: GraphModule) -> str:
     """Returns a name that no attribute of a graph module has."""
-    place = 0
-    while hasattr(graph_module, f"_complex_part_{place}"):
-        place += 1
-    return f"_complex_part_{place}"
+    number = 0
+    while hasattr(graph_module, f"_complex_part_{number}"):
+        number += 1
+    return f"_complex_part_{number}"

@@ -148,22 +148,24 @@ def _step(length: int, forward: bool, tables: list[Tensor], columns: int | None 
     """
     first, second = _split(length)
     if first == 1:
-        place = len(tables)
+        offset = len(tables)
         tables += _turns(length, columns or length, length, forward)
-        return lambda parts, given: _times(parts, given[place], given[place + 1])
+        return lambda parts, table_values: _times(
+            parts, table_values[offset], table_values[offset + 1]
+        )
     inner, outer = _step(first, forward, tables), _step(second, forward, tables)
-    place = len(tables)
+    offset = len(tables)
     tables += _turns(first, second, length, forward)
 
-    def run(parts: Parts, given: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def run(parts: Parts, table_values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Transforms columns, turns each element, and transforms rows."""
         columns = tuple(
             None if part is None else part.unflatten(-1, (first, second)).mT for part in parts
         )
-        real, imag = (part.mT for part in inner(columns, given))  # type: ignore[arg-type]
-        cosine, sine = given[place], given[place + 1]
+        real, imag = (part.mT for part in inner(columns, table_values))  # type: ignore[arg-type]
+        cosine, sine = table_values[offset], table_values[offset + 1]
         turned = real * cosine - imag * sine, real * sine + imag * cosine
-        real, imag = outer(turned, given)
+        real, imag = outer(turned, table_values)
         return real.mT.flatten(-2), imag.mT.flatten(-2)
 
     return run

@@ -88,12 +88,12 @@ def _check(value: Any, expected: Any, component: str, hint: Callable[[], str]) -
         return
     pairs: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, Mapping):
-        pairs = ((each, expected.get(name)) for name, each in value.items())
+        pairs = ((nested, expected.get(name)) for name, nested in value.items())
     elif isinstance(value, list | tuple):
         pairs = zip(value, expected, strict=False)
-    for each, axes in pairs:
+    for nested, axes in pairs:
         if axes:
-            _check(each, axes, component, hint)
+            _check(nested, axes, component, hint)
 
 
 def _check_size(
@@ -122,7 +122,7 @@ def _scaled_result(
     if not isinstance(scale, int | float):
         return run(*args, **kwargs)
     rest = {name: value for name, value in kwargs.items() if name != "conditioning_scale"}
-    return pytree.tree_map_only(torch.Tensor, lambda each: each * scale, run(*args, **rest))
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor * scale, run(*args, **rest))
 
 
 @contextlib.contextmanager
@@ -131,7 +131,9 @@ def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str
 
     Inside the program, each scale would be another program. Outside of it, each scale is a refit.
     """
-    name = next((each for each in _ATTENTION if "scale" in (kwargs.get(each) or ())), None)
+    name = next(
+        (argument for argument in _ATTENTION if "scale" in (kwargs.get(argument) or ())), None
+    )
     if name is None or not USE_PEFT_BACKEND:  # diffusers warns what a scale needs
         yield dict(kwargs)
         return

@@ -36,8 +36,8 @@ def sizes_of(
     text = _default(parameters, "max_sequence_length")
     has_length = isinstance(text, int)
     sides = {
-        setting: _range(pipe, given, default, setting)
-        for setting, given, default in (("heights", heights, height), ("widths", widths, width))
+        setting: _range(pipe, bounds, default, setting)
+        for setting, bounds, default in (("heights", heights, height), ("widths", widths, width))
     }
     for setting, side in sides.items():
         _check_steps(pipe, setting, side, scale)
@@ -74,17 +74,17 @@ def _check_steps(pipe: Any, setting: str, sizes: Range, step: int, rest: int = 0
         )
 
 
-def _range(pipe: Any, given: Any, default: Any, setting: str) -> Range:
-    if given is None and not isinstance(default, int):
+def _range(pipe: Any, bounds: Any, default: Any, setting: str) -> Range:
+    if bounds is None and not isinstance(default, int):
         raise InputError(
             f"{type(pipe).__name__} does not give a default size. Give {setting}=(least, most)."
         )
-    return as_range(default if given is None else given, setting)
+    return as_range(default if bounds is None else bounds, setting)
 
 
-def _text(pipe: Any, given: Any, default: int | None) -> Range | None:
-    if given is not None:
-        return as_range(given, "sequence_lengths")
+def _text(pipe: Any, bounds: Any, default: int | None) -> Range | None:
+    if bounds is not None:
+        return as_range(bounds, "sequence_lengths")
     return None if default is None else Range(default, default, default)
 
 

@@ -24,9 +24,9 @@ def unet_stages(model: Any, rows: Axis, sizes: PipelineSizes) -> AxesOfArguments
     """Returns the sizes of a ControlNet's results, which are those of the UNet's stages on the way down."""
     stages = model.num_upsamplers + 1
     layers = model.config.layers_per_block
-    each = [layers] * stages if isinstance(layers, int) else list(layers)
+    layers_per_stage = [layers] * stages if isinstance(layers, int) else list(layers)
     levels = [0]
-    for stage, count in enumerate(each):
+    for stage, count in enumerate(layers_per_stage):
         levels += [stage] * count + [stage + 1] * (stage + 1 < stages)
     height, width = sizes.latent_height(), sizes.latent_width()
 
@@ -132,8 +132,8 @@ def keeping_features(model: Any, axes: AxesOfArguments) -> Any:
 
     @functools.wraps(kind.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = kwargs.get(_FEATURES)
-        features = {} if given is None else {_FEATURES: list(given)}
+        adapter_features = kwargs.get(_FEATURES)
+        features = {} if adapter_features is None else {_FEATURES: list(adapter_features)}
         return kind.forward(self, *args, **{**kwargs, **features})
 
     own: Any = type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})

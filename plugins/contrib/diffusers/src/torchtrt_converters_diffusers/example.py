@@ -13,7 +13,7 @@ from torchtrt.errors import InputError, TorchTRTError
 from torchtrt_converters_diffusers.sizes import PipelineSizes
 
 
-def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> None:
+def run_example(pipe: Any, sizes: PipelineSizes, example: Mapping[str, Any]) -> None:
     """Calls a pipeline once, so that its components are compiled.
 
     The call changes neither the pipeline's scheduler nor PyTorch's random numbers.
@@ -21,7 +21,7 @@ def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> No
     Args:
         pipe: The pipeline.
         sizes: The sizes that it is compiled for.
-        given: Arguments of the call; others are made up.
+        example: Arguments of the call; others are made up.
 
     Raises:
         InputError: The pipeline does not take the arguments.
@@ -31,7 +31,7 @@ def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> No
     if getattr(pipe, "scheduler", None) is not None:
         pipe.scheduler = copy.deepcopy(pipe.scheduler)
     pipe._progress_bar_config = {"disable": True}
-    arguments = {**example_arguments(pipe, sizes, given), **given}
+    arguments = {**example_arguments(pipe, sizes, example), **example}
     try:
         with torch.random.fork_rng(), torch.no_grad():
             pipe(**arguments)
@@ -45,12 +45,14 @@ def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> No
         ) from error
 
 
-def example_arguments(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> dict[str, Any]:
+def example_arguments(
+    pipe: Any, sizes: PipelineSizes, example: Mapping[str, Any]
+) -> dict[str, Any]:
     """Returns arguments for a pipeline's call with the minimum sizes, those of its parameters that are known."""
     parameters = inspect.signature(type(pipe).__call__).parameters
     batch, height, width = sizes.batch.least, sizes.height.least, sizes.width.least
     image = torch.full((batch, 3, height, width), 0.5)
-    known: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "height": height,
         "width": width,
         "num_inference_steps": 1,
@@ -62,9 +64,9 @@ def example_arguments(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any])
         "generator": torch.Generator().manual_seed(0),
     }
     if sizes.frames is not None:
-        known["num_frames"] = sizes.frames.least
+        arguments["num_frames"] = sizes.frames.least
     if sizes.text is not None and "max_sequence_length" in parameters:
-        known["max_sequence_length"] = sizes.text.least
-    if "prompt_embeds" not in given:
-        known["prompt"] = [""] * batch
-    return {name: value for name, value in known.items() if name in parameters}
+        arguments["max_sequence_length"] = sizes.text.least
+    if "prompt_embeds" not in example:
+        arguments["prompt"] = [""] * batch
+    return {name: value for name, value in arguments.items() if name in parameters}

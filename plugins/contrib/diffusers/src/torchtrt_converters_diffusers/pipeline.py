@@ -286,7 +286,9 @@ def _check_calls(compiled: Any, sizes: PipelineSizes | None) -> None:
 def _modules(pipe: Any) -> dict[str, Any]:
     """Returns the components of a pipeline that are modules."""
     components = pipe.components.items()
-    return {name: each for name, each in components if isinstance(each, torch.nn.Module)}
+    return {
+        name: component for name, component in components if isinstance(component, torch.nn.Module)
+    }
 
 
 def _chosen(
@@ -345,9 +347,9 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
 
 def _ruled(path: str, module: Any, sizes: PipelineSizes) -> _Part:
     """Returns a module with the sizes that the rule of its class gives, or with the reason why there are none."""
-    rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
+    rule = next((rule for kind, rule in _RULES.items() if isinstance(module, kind)), None)
     if rule is None:
-        reasons = (each for kind, each in _REFUSED.items() if isinstance(module, kind))
+        reasons = (reason for kind, reason in _REFUSED.items() if isinstance(module, kind))
         return _Part(path, module, {}, next(reasons, _NO_RULE))
     return _Part(path, module, rule(module, sizes))
 
@@ -416,9 +418,9 @@ def _axes(axes: Mapping[Any, Any]) -> Iterator[Axis]:
     for value in axes.values():
         if isinstance(value, Axis):
             yield value
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, Mapping):
-                yield from _axes(each)
+        for nested in value if isinstance(value, list) else [value]:
+            if isinstance(nested, Mapping):
+                yield from _axes(nested)
 
 
 def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -426,7 +428,7 @@ def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
 
     def range_of(value: Any) -> Any:
         if isinstance(value, list):
-            return [_ranges(each) for each in value]
+            return [_ranges(nested) for nested in value]
         return tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
 
     return {key: range_of(value) for key, value in axes.items()}
@@ -434,10 +436,10 @@ def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def _at(pipeline: Any, path: str) -> Any:
     """Returns the module at a place of a pipeline; None if there is none."""
-    found = pipeline
+    module = pipeline
     for step in path.split("."):
-        found = getattr(found, step, None)
-    return found
+        module = getattr(module, step, None)
+    return module
 
 
 def _row(part: _Part, current: Any) -> ComponentReport:

@@ -55,9 +55,9 @@ class PipelineReport:
         Raises:
             KeyError: The pipeline has no such component.
         """
-        for each in self.components:
-            if each.component == component:
-                return each
+        for row in self.components:
+            if row.component == component:
+                return row
         names = ", ".join(component.component for component in self.components)
         raise KeyError(f"The report has no row {component!r}; it has {names}.")
 

@@ -75,7 +75,7 @@ def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
     content = saved.content
     saved.check(f"{path}/followed.json" for path in content["parts"])
     sizes: dict[str, Any] = {
-        name: Range(*each) if isinstance(each, list) else each
-        for name, each in content.pop("sizes").items()
+        name: Range(*size) if isinstance(size, list) else size
+        for name, size in content.pop("sizes").items()
     }
     return SavedPipeline(file.parent, sizes=PipelineSizes(**sizes), **content)

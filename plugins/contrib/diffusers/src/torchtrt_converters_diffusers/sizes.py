@@ -40,21 +40,21 @@ def as_range(value: Any, argument: str) -> Range:
     Raises:
         InputError: It is none.
     """
-    given: Any = (value,) * 3 if isinstance(value, Integral) else value
-    is_sequence = isinstance(given, tuple | list)
-    if is_sequence and len(given) == 2:
-        given = (given[0], given[1], given[1])
+    bounds: Any = (value,) * 3 if isinstance(value, Integral) else value
+    is_sequence = isinstance(bounds, tuple | list)
+    if is_sequence and len(bounds) == 2:
+        bounds = (bounds[0], bounds[1], bounds[1])
     is_range = (
         is_sequence
-        and len(given) == 3
-        and all(isinstance(size, Integral) and not isinstance(size, bool) for size in given)
-        and 1 <= given[0] <= given[1] <= given[2]
+        and len(bounds) == 3
+        and all(isinstance(size, Integral) and not isinstance(size, bool) for size in bounds)
+        and 1 <= bounds[0] <= bounds[1] <= bounds[2]
     )
     if not is_range:
         raise InputError(
             f"{argument}={value!r} is no range. Give a number, (least, most) or (least, usual, most), from 1 on."
         )
-    return Range(*map(int, given))
+    return Range(*map(int, bounds))
 
 
 _IMAGES = "prompts × images per prompt"

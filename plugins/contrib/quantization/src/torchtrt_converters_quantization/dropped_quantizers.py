@@ -57,7 +57,7 @@ def without_dropped_quantizers(quantizer_class: Any) -> Iterator[None]:
     if dropped:
         model = next(iter(ran.values()))
         layer, first, _ = dropped[0]
-        path = next((path for path, each in model.named_modules() if each is layer), "")
+        path = next((path for path, module in model.named_modules() if module is layer), "")
         names = f"{path}.{first}".removeprefix(".")
         if len(dropped) > 1:
             names += f" and {len(dropped) - 1} more"
@@ -117,5 +117,5 @@ def _is_surplus(layer: Any, quantizer: Any) -> bool:
     """Returns whether a bidirectional recurrent layer has a quantizer for an inner layer that it lacks."""
     count = getattr(layer, "num_layers", 0) * (2 if getattr(layer, "bidirectional", False) else 1)
     names = ("_input_quantizers", "_proj_input_quantizers")
-    surplus = (each for name in names for each in getattr(layer, name, ())[count:])
-    return any(each is quantizer for each in surplus)
+    surplus = (candidate for name in names for candidate in getattr(layer, name, ())[count:])
+    return any(candidate is quantizer for candidate in surplus)

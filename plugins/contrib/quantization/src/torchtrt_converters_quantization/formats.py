@@ -47,8 +47,8 @@ class Format:
 
 _TYPED = Capability.TYPED_QUANTIZATION
 FORMATS = {
-    each.name: each
-    for each in (
+    format_.name: format_
+    for format_ in (
         Format("INT8", torch.int8),
         Format("INT4", INT4_DTYPE, (Capability.INT4, _TYPED)),
         Format("FP8", torch.float8_e4m3fn, (Capability.FP8, _TYPED)),
@@ -57,8 +57,8 @@ FORMATS = {
 }
 """The formats of weights, and of values with known scales."""
 BLOCK_FORMATS = {
-    each.name: each
-    for each in (
+    format_.name: format_
+    for format_ in (
         Format(
             "NVFP4",
             torch.float4_e2m1fn_x2,

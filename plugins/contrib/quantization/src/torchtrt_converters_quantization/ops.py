@@ -73,15 +73,17 @@ def fake_quantize_nvfp4(x: Tensor, scale: Tensor) -> Tensor:
         scale: A number that the scales of blocks are multiplied by.
     """
     scales = nvfp4_scales(x, scale).to(torch.float32) * scale
-    each = spread(scales, x.shape)
-    return (unpack_fp4(pack_fp4(x.to(torch.float32) / each)) * each).to(x.dtype)
+    element_scales = spread(scales, x.shape)
+    return (unpack_fp4(pack_fp4(x.to(torch.float32) / element_scales)) * element_scales).to(x.dtype)
 
 
 def fake_quantize_mxfp8(x: Tensor, scale: Tensor) -> Tensor:
     """Returns ``x`` as E4M3 holds it with powers of two as scales for blocks of 32 of the last dimension."""
     scales = mxfp8_scales(x).view(torch.float8_e8m0fnu).to(torch.float32)
-    each = spread(scales, x.shape)
-    return (to_fp8(x.to(torch.float32) / each).to(torch.float32) * each).to(x.dtype)
+    element_scales = spread(scales, x.shape)
+    return (to_fp8(x.to(torch.float32) / element_scales).to(torch.float32) * element_scales).to(
+        x.dtype
+    )
 
 
 def _define(name: str, schema: str, function: Any, fake: Any) -> Any:

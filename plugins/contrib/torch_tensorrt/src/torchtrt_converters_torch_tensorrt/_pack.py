@@ -25,15 +25,15 @@ def torchtrt_register_converters() -> None:
     """Adopts the modules that the entry points name. One that fails is a problem, and the others are adopted."""
     from importlib.metadata import distributions
 
-    found = []
+    entry_points = []
     for distribution in distributions():
         try:
             if GROUP in (distribution.read_text("entry_points.txt") or ""):
                 entries = distribution.entry_points.select(group=GROUP)
-                found += [(entry, distribution) for entry in entries]
+                entry_points += [(entry, distribution) for entry in entries]
         except Exception:  # torchtrt's own search reports it
             continue
-    if found:
+    if entry_points:
         from torchtrt_converters_torch_tensorrt.installed import adopt_entry_points
 
-        adopt_entry_points(found)
+        adopt_entry_points(entry_points)

@@ -42,8 +42,8 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
     Raises:
         PackError: The module raised; the message names it, and what it needs that torchtrt lacks.
     """
-    given: object = module
-    if not isinstance(given, str):
+    argument: object = module
+    if not isinstance(argument, str):
         message = f"adopt() takes a module's full name, not {module!r}: it must be imported inside."
         raise PackError(message)
     if into is None:

@@ -44,30 +44,34 @@ def arguments_for_ours(ctx: Any, node: Node | None, args: Any, kwargs: Any) -> A
     scalars: dict[int, Any] = {}
     if node is not None:
         for source, value in _pairs((node.args, node.kwargs), (args, kwargs)):
-            known = source.meta.get("val")
-            _remember(ctx, value, known)
-            if is_network_tensor(value) and isinstance(known, _NUMBERS) and len(value.shape):
+            pytorch_value = source.meta.get("val")
+            _remember(ctx, value, pytorch_value)
+            if (
+                is_network_tensor(value)
+                and isinstance(pytorch_value, _NUMBERS)
+                and len(value.shape)
+            ):
                 scalars[id(value)] = reshaped(ctx, value, ())
-                ctx.set_known_value(scalars[id(value)], known)
+                ctx.set_known_value(scalars[id(value)], pytorch_value)
     return pytree.tree_map(lambda leaf: scalars.get(id(leaf), leaf), (args, kwargs))
 
 
-def _pairs(given: Any, values: Any) -> Iterator[tuple[Node, Any]]:
+def _pairs(arguments: Any, values: Any) -> Iterator[tuple[Node, Any]]:
     """Yields each node among a node's arguments with its value."""
-    if isinstance(given, Node):
-        yield given, values
-    elif isinstance(given, dict):
-        yield from _pairs(list(given.values()), [values[key] for key in given])
-    elif isinstance(given, (list, tuple)):
-        for one, value in zip(given, values, strict=True):
-            yield from _pairs(one, value)
+    if isinstance(arguments, Node):
+        yield arguments, values
+    elif isinstance(arguments, dict):
+        yield from _pairs(list(arguments.values()), [values[key] for key in arguments])
+    elif isinstance(arguments, (list, tuple)):
+        for argument, value in zip(arguments, values, strict=True):
+            yield from _pairs(argument, value)
 
 
-def _remember(ctx: Any, value: Any, known: Any) -> None:
+def _remember(ctx: Any, value: Any, pytorch_value: Any) -> None:
     if is_network_tensor(value):
-        ctx.set_known_value(value, known)
-    elif isinstance(value, (list, tuple)) and isinstance(known, (list, tuple)):
-        for one, its in zip(value, known, strict=False):
+        ctx.set_known_value(value, pytorch_value)
+    elif isinstance(value, (list, tuple)) and isinstance(pytorch_value, (list, tuple)):
+        for one, its in zip(value, pytorch_value, strict=False):
             _remember(ctx, one, its)
 
 

@@ -72,9 +72,9 @@ def cast_int_or_float_to_bool(ctx: Any, name: str, tensor: Any) -> Any:
 
 def cast_int_int_div_trt_tensor(ctx: Any, lhs_val: Any, rhs_val: Any, name: str) -> list[Any]:
     """Returns two operands of a division, integers as float32."""
-    if any(ctx.dtype_of(each).is_floating_point for each in (lhs_val, rhs_val)):
+    if any(ctx.dtype_of(operand).is_floating_point for operand in (lhs_val, rhs_val)):
         return [lhs_val, rhs_val]
-    return [cast_trt_tensor(ctx, each, torch.float32, name) for each in (lhs_val, rhs_val)]
+    return [cast_trt_tensor(ctx, operand, torch.float32, name) for operand in (lhs_val, rhs_val)]
 
 
 def promote_trt_tensors_to_same_dtype(
@@ -82,7 +82,7 @@ def promote_trt_tensors_to_same_dtype(
 ) -> tuple[Any, Any]:
     """Returns two network tensors in the dtype that PyTorch promotes them to."""
     dtype = torch.promote_types(ctx.dtype_of(lhs), ctx.dtype_of(rhs))
-    first, second = (cast_trt_tensor(ctx, each, dtype, name_prefix) for each in (lhs, rhs))
+    first, second = (cast_trt_tensor(ctx, operand, dtype, name_prefix) for operand in (lhs, rhs))
     return first, second
 
 
@@ -233,7 +233,7 @@ def to_numpy(value: Any, dtype: Any = None) -> Any:
 def get_positive_dim(dim: Any, dim_size: int) -> Any:
     """Returns a dimension, or several, counted from the front."""
     if isinstance(dim, (list, tuple)):
-        return tuple(get_positive_dim(each, dim_size) for each in dim)
+        return tuple(get_positive_dim(axis, dim_size) for axis in dim)
     return dim % dim_size if dim_size else dim
 
 
@@ -262,7 +262,7 @@ def calculate_strides(shape: Sequence[int]) -> list[int]:
 def get_axes_for_reduce_op(dim: int | Sequence[int]) -> int:
     """Returns dimensions as the bit mask that TensorRT's reductions take."""
     dims = (dim,) if isinstance(dim, int) else dim
-    return functools.reduce(lambda mask, each: mask | 1 << each, dims, 0)
+    return functools.reduce(lambda mask, axis: mask | 1 << axis, dims, 0)
 
 
 def has_dynamic_shape(shape: Sequence[int]) -> bool:
@@ -309,16 +309,16 @@ def enforce_tensor_types(
         ) -> Any:
             positional, named = list(args), dict(kwargs)
             for key, types in type_dictionary.items():
-                place: Any = positional if isinstance(key, int) else named
-                if isinstance(place[key], types):
+                arguments: Any = positional if isinstance(key, int) else named
+                if isinstance(arguments[key], types):
                     continue
                 if not promote:
-                    message = f"The argument {key!r} is a {type(place[key]).__name__}."
+                    message = f"The argument {key!r} is a {type(arguments[key]).__name__}."
                     raise AssertionError(message)
-                if np.ndarray in types and not is_network_tensor(place[key]):
-                    place[key] = to_numpy(place[key])
+                if np.ndarray in types and not is_network_tensor(arguments[key]):
+                    arguments[key] = to_numpy(arguments[key])
                 else:
-                    place[key] = get_trt_tensor(ctx, place[key], f"{name}_{key}")
+                    arguments[key] = get_trt_tensor(ctx, arguments[key], f"{name}_{key}")
             return function(ctx, target, tuple(positional), named, name)
 
         return convert

@@ -55,10 +55,10 @@ class Frameworks(enum.Enum):
 
 def unified_dtype_converter(dtype: Any, to: Frameworks) -> Any:
     """Returns the dtype of one library for that of another."""
-    found = torch_dtype(dtype)
-    if found is None or to is Frameworks.TORCH:
-        return found
-    return to_trt_dtype(found) if to is Frameworks.TRT else np.dtype(_NUMPY[found])
+    pytorch_dtype = torch_dtype(dtype)
+    if pytorch_dtype is None or to is Frameworks.TORCH:
+        return pytorch_dtype
+    return to_trt_dtype(pytorch_dtype) if to is Frameworks.TRT else np.dtype(_NUMPY[pytorch_dtype])
 
 
 class dtype(enum.Enum):

@@ -15,9 +15,9 @@ from torchtrt.packs.state import record
 from torchtrt_converters_torch_tensorrt.adoption import adopt_as
 
 
-def adopt_entry_points(found: Sequence[tuple[EntryPoint, Distribution]]) -> None:
+def adopt_entry_points(entry_points: Sequence[tuple[EntryPoint, Distribution]]) -> None:
     """Adopts each module as a pack of its own; one that cannot be adopted is a problem, and no more."""
-    for entry, distribution in sorted(found, key=lambda pair: pair[0].name):
+    for entry, distribution in sorted(entry_points, key=lambda pair: pair[0].name):
         info = PackInfo(entry.name, distribution.name, distribution.version)
         try:
             # The pack that is being loaded does not matter: this is a pack of its own.

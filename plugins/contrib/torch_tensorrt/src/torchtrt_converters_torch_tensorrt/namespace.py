@@ -93,8 +93,12 @@ def has_dynamic_shapes_in_args(
 
     def varies(node: torch.fx.Node, compilation_settings: Any = None) -> bool:
         del compilation_settings
-        places = arg_positions_to_check
-        args = node.args if places is None else [node.args[i] for i in places if i < len(node.args)]
+        positions = arg_positions_to_check
+        args = (
+            node.args
+            if positions is None
+            else [node.args[i] for i in positions if i < len(node.args)]
+        )
         inputs = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.fx.Node)]
         probe: Any = types.SimpleNamespace(all_input_nodes=inputs, meta={})
         return has_symbolic_dimensions(probe)

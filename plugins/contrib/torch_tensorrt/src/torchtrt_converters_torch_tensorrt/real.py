@@ -79,8 +79,10 @@ def registered_by(module: str) -> Collected:
             message = f"{module} cannot be adopted: {type(error).__name__}: {error}"
             raise PackError(message) from error
         now = _Snapshot()
-        known = {id(each) for _, each in before.converters}
-        mine = [converter for converter in now.converters if id(converter[1]) not in known]
+        registered_before = {id(support) for _, support in before.converters}
+        mine = [
+            converter for converter in now.converters if id(converter[1]) not in registered_before
+        ]
         decompositions = {
             op: function
             for op, function in now.decompositions.items()
@@ -92,8 +94,8 @@ def registered_by(module: str) -> Collected:
     try:
         for op, function in decompositions.items():
             register_torch_trt_decomposition(op)(function)
-        for each in passes:
-            aten_lowering_pass(each)
+        for pass_ in passes:
+            aten_lowering_pass(pass_)
     finally:
         COLLECTED.reset(token)
     if not collected:
@@ -122,8 +124,8 @@ def _registered_here(op: Any) -> set[str]:
 def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
     """Returns Torch-TensorRT's registrations, in the order in which it tries them."""
     entries = list(entries)
-    known = {id(support) for _, support in entries}
-    high = [entry for entry in entries if _is_high(*entry, known)]
+    own_ids = {id(support) for _, support in entries}
+    high = [entry for entry in entries if _is_high(*entry, own_ids)]
     standard = [entry for entry in entries if entry not in high]
     collected = Collected()
     token = COLLECTED.set(collected)
@@ -144,11 +146,11 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
     return collected
 
 
-def _is_high(op: Any, support: Any, known: Collection[int]) -> bool:
+def _is_high(op: Any, support: Any, own_ids: Collection[int]) -> bool:
     """Returns whether a converter comes before one that others registered: its priority is not kept otherwise."""
     entries = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS[op]
-    place = next(index for index, entry in enumerate(entries) if entry is support)
-    return any(id(entry) not in known for entry in entries[place + 1 :])
+    position = next(index for index, entry in enumerate(entries) if entry is support)
+    return any(id(entry) not in own_ids for entry in entries[position + 1 :])
 
 
 def _on_its_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,7 +200,7 @@ def offer(
             continue
         if isinstance(target, HigherOrderOperator):
             continue  # its converter needs torchtrt's interpreter for the graphs inside
-        there = {qualified_function(each.converter_implementation) for each in table}
+        there = {qualified_function(entry.converter_implementation) for entry in table}
         candidates = [
             candidate
             for candidate in DYNAMO_CONVERTERS.candidates(target)

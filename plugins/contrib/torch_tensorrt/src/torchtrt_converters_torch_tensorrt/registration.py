@@ -145,8 +145,8 @@ def _as_pytorchs(ctx: Any, result: Any, expected: Any) -> Any:
     result = result_of_theirs(ctx, result, expected)
     if not isinstance(expected, torch.Tensor):
         return result
-    found, wanted = ctx.dtype_of(result), engine_dtype(expected.dtype)
-    if found is wanted or found.is_floating_point != wanted.is_floating_point:
+    actual, wanted = ctx.dtype_of(result), engine_dtype(expected.dtype)
+    if actual is wanted or actual.is_floating_point != wanted.is_floating_point:
         return result
     return cast_trt_tensor(ctx, result, expected.dtype, "result")
 
@@ -222,10 +222,10 @@ def _add_pass(function: Callable[..., Any], pack: ConverterPack) -> None:
     second = list(inspect.signature(function).parameters)[1:2]
 
     def run(graph_module: GraphModule, settings: Any) -> Any:
-        given: Any = AdoptedSettings.over(settings)
+        argument: Any = AdoptedSettings.over(settings)
         if second and "input" in second[0]:
             placeholders = graph_module.graph.find_nodes(op="placeholder")
-            given = [node.meta.get("val") for node in placeholders]
-        return function(graph_module, given)
+            argument = [node.meta.get("val") for node in placeholders]
+        return function(graph_module, argument)
 
     pack.lowering_pass(function.__name__)(_named_as(function, run))

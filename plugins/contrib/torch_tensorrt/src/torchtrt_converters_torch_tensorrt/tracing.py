@@ -67,14 +67,14 @@ def _marked(bound: inspect.BoundArguments, sizes: Sequence[str]) -> list[bool]:
         [pytree.tree_map(lambda _: False, value) for value in bound.args],
         {key: pytree.tree_map(lambda _: False, value) for key, value in bound.kwargs.items()},
     )
-    places = list(bound.signature.parameters)
+    names = list(bound.signature.parameters)
     for name in sizes:
         value = bound.arguments.get(name)
         mark = pytree.tree_map(lambda _: True, value)
         if name in bound.kwargs:
             marks[1][name] = mark
         elif name in bound.arguments:
-            marks[0][places.index(name)] = mark
+            marks[0][names.index(name)] = mark
     leaves, _ = pytree.tree_flatten((tuple(marks[0]), marks[1]))
     return leaves
 
@@ -103,19 +103,19 @@ def add_traced(
     leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs or {})))
     leaves = [_plain(leaf) for leaf in leaves]
     marks = list(is_size) if is_size is not None else [False] * len(leaves)
-    known = _Knowledge.of(ctx)
+    knowledge = _Knowledge.of(ctx)
     inputs: list[Any] = []
     values: list[Any] = []
     positions: dict[int, int] = {}
-    for place, (leaf, is_number) in enumerate(zip(leaves, marks, strict=True)):
+    for index, (leaf, is_number) in enumerate(zip(leaves, marks, strict=True)):
         if is_network_tensor(leaf):
-            positions[place] = len(inputs)
+            positions[index] = len(inputs)
             inputs.append(_scalar(ctx, leaf) if is_number else leaf)
-            values.append(known.size(leaf) if is_number else known.tensor(ctx, leaf))
+            values.append(knowledge.size(leaf) if is_number else knowledge.tensor(ctx, leaf))
 
-    def call(*given: Any) -> Any:
+    def call(*operands: Any) -> Any:
         filled = [
-            given[positions[index]] if index in positions else leaf
+            operands[positions[index]] if index in positions else leaf
             for index, leaf in enumerate(leaves)
         ]
         positional, named = pytree.tree_unflatten(filled, tree)
@@ -125,17 +125,17 @@ def add_traced(
     if not inputs:
         return pytree.tree_map(ctx.tensor, call())
     label = getattr(function, "__name__", "a function")
-    with known.mode, torch.no_grad():
+    with knowledge.mode, torch.no_grad():
         try:
             graph = make_fx(call, tracing_mode="real", pre_dispatch=True)(*values)
         except Exception as error:
             raise ConversionError(f"{label} does not take these arguments: {error}") from error
-    known.check_sizes_open(label)
+    knowledge.check_sizes_open(label)
     for placeholder, value in zip(graph.graph.find_nodes(op="placeholder"), values, strict=True):
         placeholder.meta["val"] = value
     results, spec = _results(graph)
     _convert_ready(graph, ctx, label, name)
-    known.check_sizes_open(label)
+    knowledge.check_sizes_open(label)
     converted = iter(_convert(ctx, graph, inputs))
     return pytree.tree_unflatten(
         [next(converted) if isinstance(leaf, torch.fx.Node) else leaf for leaf in results], spec
@@ -251,30 +251,33 @@ class _Knowledge:
 
     def tensor(self, ctx: Any, tensor: Any) -> torch.Tensor:
         """Returns a fake tensor for a network tensor."""
-        known = ctx.known_value(tensor)
-        if isinstance(known, torch.Tensor) and getattr(known, "fake_mode", None) is self.mode:
-            return known
+        pytorch_value = ctx.known_value(tensor)
+        if (
+            isinstance(pytorch_value, torch.Tensor)
+            and getattr(pytorch_value, "fake_mode", None) is self.mode
+        ):
+            return pytorch_value
         sizes = [
             size if isinstance(size, int) else self._symbol(size, (tensor.name, dim))
             for dim, size in enumerate(ctx.symbolic_shape(tensor))
         ]
         with self.mode:
-            return torch.empty(sizes, dtype=_outer_dtype(ctx, tensor, known))
+            return torch.empty(sizes, dtype=_outer_dtype(ctx, tensor, pytorch_value))
 
     def size(self, tensor: Any) -> torch.SymInt:
         """Returns a symbol for a network tensor that holds one integer."""
         return self._symbol(None, (tensor.name, None))
 
-    def _symbol(self, size: torch.SymInt | None, place: tuple[str, int | None]) -> torch.SymInt:
+    def _symbol(self, size: torch.SymInt | None, source: tuple[str, int | None]) -> torch.SymInt:
         """Returns a symbol of this trace for a size of another one: the same for equal expressions.
 
         Args:
             size: The size, whose bounds the symbol gets, or ``None`` if nothing is known about it.
-            place: The name of a tensor and the dimension, which distinguish unknown sizes.
+            source: The name of a tensor and the dimension, which distinguish unknown sizes.
         """
         if size is not None and size.node.shape_env is self.shapes:
             return size
-        key = place if size is None else size.node.expr
+        key = source if size is None else size.node.expr
         if key not in self._symbols:
             least, most = 0, None
             if size is not None:
@@ -313,7 +316,7 @@ class _Knowledge:
             raise ConversionError(f"{label} needs a dynamic size to be {fixed[0]}")
 
 
-def _outer_dtype(ctx: Any, tensor: Any, known: Any) -> torch.dtype:
+def _outer_dtype(ctx: Any, tensor: Any, pytorch_value: Any) -> torch.dtype:
     """Returns the dtype that PyTorch gives a network tensor; some have another one inside."""
     inside: torch.dtype = ctx.dtype_of(tensor)
-    return known.dtype if isinstance(known, torch.Tensor) else inside
+    return pytorch_value.dtype if isinstance(pytorch_value, torch.Tensor) else inside

@@ -129,7 +129,7 @@ class StepCache(Cache):
         self.told = 0
         self._masks: dict[int | None, tuple[Tensor, Tensor | None]] = {}
         self._layer: int | None = None
-        self._given: tuple[Tensor, Tensor] | None = None
+        self._layer_states: tuple[Tensor, Tensor] | None = None
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
@@ -142,26 +142,28 @@ class StepCache(Cache):
         if key_states.shape[:3] != value_states.shape[:3]:
             raise Refusal("its keys and values have different heads")
         key_states, value_states = (
-            rounded(each, self._dtype, scale)
-            for each, scale in zip((key_states, value_states), self.scales(layer_idx), strict=True)
+            rounded(states, self._dtype, scale)
+            for states, scale in zip(
+                (key_states, value_states), self.scales(layer_idx), strict=True
+            )
         )
         self.states += [key_states, value_states]
         self._layer = layer_idx
-        self._given = (key_states, value_states)
+        self._layer_states = (key_states, value_states)
         if self.whole and self.past:
             past = self._past_of(layer_idx, key_states.dtype)
-            for each in past:  # without this, they differ for PyTorch
-                torch._check(each.shape[2] == self.past_places())
-            key, value = (torch.cat(pair, 2) for pair in zip(past, self._given, strict=True))
-            self._given = (key, value)
-        return self._given
+            for states in past:  # without this, they differ for PyTorch
+                torch._check(states.shape[2] == self.past_places())
+            key, value = (torch.cat(pair, 2) for pair in zip(past, self._layer_states, strict=True))
+            self._layer_states = (key, value)
+        return self._layer_states
 
     def _past_of(self, layer: int, dtype: torch.dtype) -> list[Tensor]:
         """Returns the keys and values of a layer that are cached, if there are any, in a dtype."""
         past = self.past[2 * layer : 2 * layer + 2]
         return [
-            read(each, dtype, scale)
-            for each, scale in zip(past, self.scales(layer), strict=False)  # none at first
+            read(states, dtype, scale)
+            for states, scale in zip(past, self.scales(layer), strict=False)  # none at first
         ]
 
     def scales(self, layer: int) -> Scales:
@@ -191,19 +193,19 @@ class StepCache(Cache):
             key: What the layer gives to its attention.
             value: Likewise.
         """
-        if self._layer is None or self._given is None:
+        if self._layer is None or self._layer_states is None:
             raise Refusal("a layer reads what another one has cached")
-        layer, given, self._layer = self._layer, self._given, None
+        layer, layer_states, self._layer = self._layer, self._layer_states, None
         past = self._past_of(layer, key.dtype) or (None, None)
-        if given[0] is key and given[1] is value:
+        if layer_states[0] is key and layer_states[1] is value:
             return (self.states[2 * layer], self.states[2 * layer + 1], past[0], past[1])
         self.expands = True
         if not self.past:
             return (key, value, None, None)
         if not self.whole:
             raise Refusal("its attention reads other keys than its cache has")
-        places = self.past_places()
-        new, cached = (slice(places, None), slice(None, places))
+        past_length = self.past_places()
+        new, cached = (slice(past_length, None), slice(None, past_length))
         return (key[:, :, new], value[:, :, new], key[:, :, cached], value[:, :, cached])
 
     def take_source(self) -> Tensor | None:
@@ -250,8 +252,8 @@ class StepCache(Cache):
         Both masks are boolean and broadcast to ``(batch, heads, new tokens, tokens)``. A window hides the tokens that
         are further back than it is wide.
         """
-        place = torch.arange(self.mask.shape[1], device=self.mask.device)
-        row, column = place[:, None], place[None, :]
+        position = torch.arange(self.mask.shape[1], device=self.mask.device)
+        row, column = position[:, None], position[None, :]
         allowed = column <= row
         if self.mutual is not None:
             allowed = allowed | self.mutual
@@ -330,7 +332,7 @@ def _attention(
     if position_bias is not None:
         position_bias = cache.split_bias(position_bias, query.shape[2])
     further = (softcap, s_aux, position_bias)
-    if past_key is None and all(each is None for each in further):
+    if past_key is None and all(option is None for option in further):
         # TensorRT may have one layer for this.
         result = _read_all(query, new_key, new_value, mask, scale)
     else:

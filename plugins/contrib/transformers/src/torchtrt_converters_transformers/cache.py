@@ -215,8 +215,8 @@ class EngineCache(Cache):
         for states in self._states:
             written = _bytes_of(states)[:, :, :, : self._length]
             written.copy_(written.index_select(1, beam_idx.to(written.device)))
-        for each in self.source:
-            each.copy_(each.index_select(0, beam_idx.to(each.device)))
+        for tensor in self.source:
+            tensor.copy_(tensor.index_select(0, beam_idx.to(tensor.device)))
 
     def update(self, *_: Any, **__: Any) -> NoReturn:
         """Raises an ``EngineError``: only engines write here."""
@@ -240,14 +240,14 @@ class EngineCache(Cache):
             )
         return self._memory
 
-    def _resize(self, batch_size: int, places: int) -> None:
+    def _resize(self, batch_size: int, capacity: int) -> None:
         """Divides the memory anew, and moves what is written."""
         shapes, memory, offset = self.layout.shapes, self._owned(), 0
         before = self._states if self._length else []
         states: list[Tensor] = []
         for group in self._groups:
             heads, width = shapes[group[0]]
-            shape = (len(group), batch_size, heads, places, width)
+            shape = (len(group), batch_size, heads, capacity, width)
             states.append(memory[offset : offset + math.prod(shape)].view(shape))
             offset += math.prod(shape)
         # From the last to the first: each moves to where nothing is that is still to be moved.
@@ -261,4 +261,4 @@ class EngineCache(Cache):
             for number, tensor in zip(group, stacked, strict=True)
         }
         self._tensors = [tensors[number] for number in range(len(shapes))]
-        self._mask = torch.zeros((batch_size, places), dtype=torch.bool, device=memory.device)
+        self._mask = torch.zeros((batch_size, capacity), dtype=torch.bool, device=memory.device)

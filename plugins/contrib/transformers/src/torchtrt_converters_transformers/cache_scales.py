@@ -55,23 +55,23 @@ def _cache(
     Raises:
         Refusal: They differ.
     """
-    found = {layer: read(module) for layer, module in sorted(layers.items())}
-    given = {layer: each for layer, each in found.items() if each is not None}
-    if not given:
+    readings = {layer: read(module) for layer, module in sorted(layers.items())}
+    quantized = {layer: reading for layer, reading in readings.items() if reading is not None}
+    if not quantized:
         return None
-    if len(given) != len(found):
-        missing = ", ".join(str(layer) for layer in found if layer not in given)
+    if len(quantized) != len(readings):
+        missing = ", ".join(str(layer) for layer in readings if layer not in quantized)
         raise Refusal(f"its layers {missing} have no {name}, and others do")
-    dtypes = {dtype for dtype, _ in given.values()}
+    dtypes = {dtype for dtype, _ in quantized.values()}
     if len(dtypes) != 1:
         raise Refusal("its layers quantize keys and values to different dtypes")
-    return ModelCache(dtypes.pop(), tuple(scales for _, scales in given.values()))
+    return ModelCache(dtypes.pop(), tuple(scales for _, scales in quantized.values()))
 
 
 def _of_modelopt(module: Any) -> tuple[torch.dtype, Scales] | None:
     """Returns the dtype and scales of ModelOpt's quantizers, or None for quantizers that no cache replaces."""
-    found = [_scale(each) for each in (module.k_bmm_quantizer, module.v_bmm_quantizer)]
-    key, value = found
+    scales = [_scale(quantizer) for quantizer in (module.k_bmm_quantizer, module.v_bmm_quantizer)]
+    key, value = scales
     if key is None or value is None or key[0] is not value[0]:
         return None
     return key[0], Scales(key[1], value[1])
@@ -111,7 +111,7 @@ def _of_compressed_tensors(module: Any) -> tuple[torch.dtype, Scales] | None:
         return None
     spec = scheme.input_activations
     kind, bits, strategy = (
-        getattr(each, "value", each) for each in (spec.type, spec.num_bits, spec.strategy)
+        getattr(setting, "value", setting) for setting in (spec.type, spec.num_bits, spec.strategy)
     )
     dtype = _DTYPES.get((kind, bits))
     objections = {

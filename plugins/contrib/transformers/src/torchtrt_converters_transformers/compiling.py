@@ -218,14 +218,14 @@ def _compile_encoder_decoder(
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
     example = example_source(model)
-    given = [dynamic_input((batch, *example.shape[1:]), example.dtype)]
+    encoder_inputs = [dynamic_input((batch, *example.shape[1:]), example.dtype)]
     if not example.is_floating_point():
-        given = [dynamic_input((batch, source_places), torch.int64)] * 2
+        encoder_inputs = [dynamic_input((batch, source_places), torch.int64)] * 2
     states, cached, windows = try_encoder_decoder(model, encoder, step, example)
     _has_windows(model, windows, sizes.max_length)  # which refuses those that differ
-    rows, heads, places, width = cached.shape[1:]
+    rows, heads, source_length, width = cached.shape[1:]
     fixed = example.is_floating_point()
-    source_size = places if fixed else source_places
+    source_size = source_length if fixed else source_places
     shapes = tuple((state.shape[1], state.shape[3]) for state in states)
     cached_places = (1, sizes.opt_length, sizes.max_length)
     new = (1, 1 + sizes.max_candidate_tokens, sizes.max_length)
@@ -244,7 +244,7 @@ def _compile_encoder_decoder(
     compiled = hollow_copy(model, CompiledEncoderDecoder)
     compiled.attach(
         CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
-        torchtrt.compile(encoder, given, **settings),
+        torchtrt.compile(encoder, encoder_inputs, **settings),
         torchtrt.compile(
             step, inputs, kwarg_inputs=_kept_input(sizes.max_candidate_tokens), **settings
         ),

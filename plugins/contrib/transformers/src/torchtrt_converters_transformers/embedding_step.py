@@ -172,36 +172,36 @@ def try_images(model: Any, step: EmbeddingStep) -> None:
     ones, positions = torch.ones_like(ids), torch.arange(6, device=model.device).expand(2, -1)
     with torch.no_grad():
         embedded = language.get_input_embeddings()(ids)
-        given: dict[str, Any] = {"attention_mask": ones, "position_ids": positions}
-        given |= {"past_key_values": DynamicCache(config=language.config), "use_cache": True}
+        arguments: dict[str, Any] = {"attention_mask": ones, "position_ids": positions}
+        arguments |= {"past_key_values": DynamicCache(config=language.config), "use_cache": True}
         if step.images.mutual:
-            wanted = itself(input_ids=ids, token_type_ids=types, **given).logits
+            wanted = itself(input_ids=ids, token_type_ids=types, **arguments).logits
         else:
             generator = torch.Generator().manual_seed(0)
-            places = types.bool()
-            size = (step.images.features, int(places.sum()), embedded.shape[-1])
+            image_tokens = types.bool()
+            size = (step.images.features, int(image_tokens.sum()), embedded.shape[-1])
             features = list(torch.randn(size, generator=generator).to(embedded))
-            given |= {"visual_pos_masks": places, "deepstack_visual_embeds": features}
-            wanted = step.head(language(inputs_embeds=embedded, **given).last_hidden_state)
+            arguments |= {"visual_pos_masks": image_tokens, "deepstack_visual_embeds": features}
+            wanted = step.head(language(inputs_embeds=embedded, **arguments).last_hidden_state)
         cache = step.cache(ones.bool())
         if step.images.mutual:
             cache.mutual = mutual_tokens(model, types, embedded.shape[-1])
         else:
-            cache.features = placed(features, places, embedded)
+            cache.features = placed(features, image_tokens, embedded)
         check_logits(step.read(ids, positions, cache), wanted[:, -1:], embedded.dtype)
 
 
-def placed(features: Sequence[Tensor], places: Tensor, embedded: Tensor) -> Tensor:
+def placed(features: Sequence[Tensor], image_tokens: Tensor, embedded: Tensor) -> Tensor:
     """Returns features of images at the places of their tokens, and zeros elsewhere.
 
     Args:
         features: For each layer ``(tokens of images, width)``.
-        places: Booleans ``(batch, new)``: the tokens of images.
+        image_tokens: Booleans ``(batch, new)``: the tokens of images.
         embedded: ``(batch, new, width)``.
     """
     return torch.stack(
         [
-            torch.zeros_like(embedded).masked_scatter(places[..., None], feature.to(embedded))
+            torch.zeros_like(embedded).masked_scatter(image_tokens[..., None], feature.to(embedded))
             for feature in features
         ]
     )

@@ -55,8 +55,8 @@ class EncoderStep(torch.nn.Module):
         """
         options = {} if mask is None else {"attention_mask": mask}
         state = self.encoder(source, **options, return_dict=True).last_hidden_state
-        batch, places, _ = state.shape
-        everything = torch.ones((batch, places), dtype=torch.bool, device=state.device)
+        batch, length, _ = state.shape
+        everything = torch.ones((batch, length), dtype=torch.bool, device=state.device)
         cached = SourceCache(everything)
         token = torch.full((batch, 1), self.start, dtype=torch.int64, device=state.device)
         # Of this only the keys and values are used, which depend on the state alone: the rest is dropped as dead.
@@ -163,16 +163,16 @@ def example_source(model: PreTrainedModel) -> Tensor:
     if name == "input_ids":
         ids = (torch.arange(14, device=model.device) * 7 + 3).reshape(2, 7)
         return ids.remainder(config.vocab_size)
-    features, places = (
-        getattr(config, each, None) for each in ("num_mel_bins", "max_source_positions")
+    features, positions = (
+        getattr(config, attribute, None) for attribute in ("num_mel_bins", "max_source_positions")
     )
-    if name != "input_features" or features is None or places is None:
+    if name != "input_features" or features is None or positions is None:
         raise Refusal(f"its encoder takes {name}, whose size its configuration does not give")
     encoder = model.get_encoder()
     strides = [
         child.stride[0] for child in encoder.children() if isinstance(child, torch.nn.Conv1d)
     ]
-    size = (2, features, places * math.prod(strides))
+    size = (2, features, positions * math.prod(strides))
     generator = torch.Generator().manual_seed(0)
     return torch.randn(size, generator=generator).to(model.device, model.dtype)
 
@@ -237,16 +237,16 @@ def _try_step(
     """Returns the logits behind a part of some tokens, and the cache that the decoder's layers then have filled."""
     first, last = part
     new, ones = tokens[:, first:last], torch.ones_like(tokens).bool()
-    places = torch.arange(tokens.shape[1], device=tokens.device)
+    indices = torch.arange(tokens.shape[1], device=tokens.device)
     cache = StepCache(
         ones[:, first:last],
         past,
         ones[:, :first] if past else None,
-        places[first : first + 1],
+        indices[first : first + 1],
         step.max_length,
         whole=True,
     )
-    positions = places[first:last].expand(len(tokens), -1) if step.takes_positions else None
+    positions = indices[first:last].expand(len(tokens), -1) if step.takes_positions else None
     state = source[0].new_zeros((len(tokens), 1, 1))
     with trying():
         logits = _decode(step.model, new, state, cache, SourceCache(allowed, source), positions)

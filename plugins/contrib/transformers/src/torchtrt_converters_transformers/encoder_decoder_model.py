@@ -46,7 +46,7 @@ class CompiledEncoder(torch.nn.Module):
         name: The name of what it reads.
         dtype: The model's dtype.
         max_batch_size: The maximum number of sources at once.
-        places: The maximum number of tokens of a source, or the size of its features.
+        max_source_length: The maximum number of tokens of a source, or the size of its features.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class CompiledEncoder(torch.nn.Module):
         name: str,
         dtype: torch.dtype,
         max_batch_size: int,
-        places: int,
+        max_source_length: int,
     ) -> None:
         super().__init__()
         self.engine, self.main_input_name, self.dtype = engine, name, dtype
-        self.max_batch_size, self.places = max_batch_size, places
+        self.max_batch_size, self.max_source_length = max_batch_size, max_source_length
 
     def forward(
         self,
@@ -73,43 +73,43 @@ class CompiledEncoder(torch.nn.Module):
         Raises:
             InputError: Other options are given, or there is no room for the source.
         """
-        given = input_ids if self.main_input_name == "input_ids" else input_features
+        source = input_ids if self.main_input_name == "input_ids" else input_features
         asked = [name for name in set_options(others) if name != "return_dict"]
-        if given is None or asked:
+        if source is None or asked:
             raise InputError(
                 f"The encoder takes {self.main_input_name} and returns its last state. It was called "
                 f"{'with ' + ', '.join(asked) if asked else 'without that input'}."
             )
-        self._check_room(given)
-        if given.is_floating_point():
-            result = self.engine(given.to(self.dtype))
+        self._check_room(source)
+        if source.is_floating_point():
+            result = self.engine(source.to(self.dtype))
         else:
-            mask = torch.ones_like(given) if attention_mask is None else attention_mask
-            result = self.engine(given, mask.to(torch.int64))
+            mask = torch.ones_like(source) if attention_mask is None else attention_mask
+            result = self.engine(source, mask.to(torch.int64))
         state, cached = result
         return EncodedOutput(last_hidden_state=state, cached=cached)
 
-    def _check_room(self, given: Tensor) -> None:
+    def _check_room(self, sources: Tensor) -> None:
         """Checks that the engines have room for sources: token ids, or features of a recording.
 
         Raises:
             InputError: There are too many sources, or they are too long or of another length.
         """
-        if len(given) > self.max_batch_size:
+        if len(sources) > self.max_batch_size:
             raise InputError(
-                f"There are {len(given)} sources, but the model was compiled for max_batch_size={self.max_batch_size}. "
-                "Compile it again with a larger one."
+                f"There are {len(sources)} sources, but the model was compiled for "
+                f"max_batch_size={self.max_batch_size}. Compile it again with a larger one."
             )
-        places = given.shape[-1]
-        if given.is_floating_point() and places != self.places:
+        length = sources.shape[-1]
+        if sources.is_floating_point() and length != self.max_source_length:
             raise InputError(
-                f"The features have {places} frames, but the encoder reads {self.places}. The processor of the model "
-                "fills or divides recordings, and so does generate."
+                f"The features have {length} frames, but the encoder reads {self.max_source_length}. The processor of "
+                "the model fills or divides recordings, and so does generate."
             )
-        if places > self.places:
+        if length > self.max_source_length:
             raise InputError(
-                f"A source has {places} tokens, but the model was compiled for max_source_length={self.places}. "
-                "Compile it again with a larger one."
+                f"A source has {length} tokens, but the model was compiled for "
+                f"max_source_length={self.max_source_length}. Compile it again with a larger one."
             )
 
 
@@ -167,7 +167,7 @@ class CompiledEncoderDecoder(CompiledClass):
             {
                 "class": name,
                 "takes_positions": self.takes_positions,
-                "source_places": self.compiled_encoder.places,
+                "source_places": self.compiled_encoder.max_source_length,
                 "max_candidate_tokens": self.max_candidate_tokens,
             },
         )
@@ -177,11 +177,14 @@ class CompiledEncoderDecoder(CompiledClass):
         """Returns a copy of a model without weights, with the engines of a folder."""
         description = saved.content
         layout, dtype, device = read_layout(description)
-        given: dict[str, Any] = {"encoder": None, "step": None}
+        engine_weights: dict[str, Any] = {"encoder": None, "step": None}
         if weights is not None:
             inside = {"": "decoder.", prefix_of(model, model.get_encoder()): "encoder."}
-            given = {"encoder": renamed(weights, inside), "step": renamed(weights, {"": "model."})}
-        engine = load_engines(saved, given)
+            engine_weights = {
+                "encoder": renamed(weights, inside),
+                "step": renamed(weights, {"": "model."}),
+            }
+        engine = load_engines(saved, engine_weights)
         compiled = hollow_copy(model, CompiledEncoderDecoder)
         compiled.attach(
             layout,
@@ -271,17 +274,17 @@ class CompiledEncoderDecoder(CompiledClass):
         """Returns the logits behind the last of some tokens; the cache then has them."""
         read = []
         for part, keep in self.calls(tokens.shape[1], kept):
-            start, given = cache.get_seq_length(), tokens[:, part]
-            until = None if mask is None else mask[:, : start + given.shape[1]]
+            start, new_tokens = cache.get_seq_length(), tokens[:, part]
+            until = None if mask is None else mask[:, : start + new_tokens.shape[1]]
             logits, states = self.step(
-                given,
-                mask_of_new_tokens(until, given, start, "The decoder's attention mask"),
+                new_tokens,
+                mask_of_new_tokens(until, new_tokens, start, "The decoder's attention mask"),
                 cache.source[:-1],
                 cache.source[-1],
                 cache.tensors,
                 cache.mask(mask),
-                self._places[start : start + 1],
-                *self._positions(positions, part, start, given),
+                self._position_range[start : start + 1],
+                *self._positions(positions, part, start, new_tokens),
                 **keep,
             )
             cache.append(states)
@@ -296,13 +299,17 @@ class CompiledEncoderDecoder(CompiledClass):
         return super()._postprocess_outputs(seek_outputs, *args, **kwargs)  # type: ignore[misc]
 
     def _positions(
-        self, given: Tensor | None, part: slice, start: int, tokens: Tensor
+        self, position_ids: Tensor | None, part: slice, start: int, tokens: Tensor
     ) -> list[Tensor]:
         """Returns the positions of some of the tokens that a call reads, for models that take them."""
         if not self.takes_positions:
             return []
         batch, new = tokens.shape
-        positions = self._places[None, start : start + new] if given is None else given[:, part]
+        positions = (
+            self._position_range[None, start : start + new]
+            if position_ids is None
+            else position_ids[:, part]
+        )
         return [positions.expand(batch, -1)]
 
 
@@ -314,9 +321,9 @@ def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
             "encoder_outputs were made by another encoder, such as that of the model in PyTorch. The decoder needs "
             "what its own encoder caches: call get_encoder() of the compiled model, or leave them out."
         )
-    batch, _, _, places, _ = cached.shape
+    batch, _, _, length, _ = cached.shape
     if mask is None or name != "input_ids":
-        allowed = torch.ones((batch, places), dtype=torch.bool, device=cached.device)
+        allowed = torch.ones((batch, length), dtype=torch.bool, device=cached.device)
     else:
         allowed = mask.bool().clone()
     return [*cached.transpose(0, 1).contiguous(), allowed]

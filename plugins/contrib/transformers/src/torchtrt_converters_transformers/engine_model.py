@@ -70,7 +70,7 @@ class EngineModel:
         self.layout, self.max_candidate_tokens = layout, max_candidate_tokens
         self._engine_dtype, self._engine_device = dtype, device
         self.cache_memory = CacheMemory(layout, self._allocate())
-        self._places = torch.arange(layout.max_length, device=device)
+        self._position_range = torch.arange(layout.max_length, device=device)
 
     def lend_cache(self, *, takes: bool = True) -> EngineCache:
         """Returns an empty cache over the model's memory, or with memory of its own while the model's is in use.
@@ -88,7 +88,7 @@ class EngineModel:
         """
         return EngineCache(self.layout, self._allocate())
 
-    def cache_for(self, given: Any) -> EngineCache:
+    def cache_for(self, cache: Any) -> EngineCache:
         """Returns the cache that a call reads: the given one, or an empty one for None.
 
         An empty one has memory of its own while another cache has that of the model.
@@ -96,13 +96,13 @@ class EngineModel:
         Raises:
             EngineError: The given one is not this model's.
         """
-        if given is None:
+        if cache is None:
             return self.lend_cache(takes=False)
-        if not isinstance(given, EngineCache) or given.layout != self.layout:
+        if not isinstance(cache, EngineCache) or cache.layout != self.layout:
             raise EngineError(
-                f"past_key_values is a {type(given).__name__} that this model did not make. {self._cache_advice}"
+                f"past_key_values is a {type(cache).__name__} that this model did not make. {self._cache_advice}"
             )
-        return given
+        return cache
 
     def check_options(self, options: Mapping[str, Any], config: Any) -> None:
         """Raises an ``InputError`` for an option of ``generate`` that cannot work, given or in a configuration."""
@@ -145,7 +145,7 @@ class EngineModel:
         result = []
         for start, end in zip([0, *ends], ends, strict=False):
             first = max(new - kept, start)
-            keep = {"keep": self._places[first - start : end - start]}
+            keep = {"keep": self._position_range[first - start : end - start]}
             result.append((slice(start, end), keep if self.max_candidate_tokens else {}))
         return result
 

@@ -119,9 +119,9 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             )
         if prompt is not None:
             self._check_length(prompt.shape[-1], generation_config, options)
-        given = options.get("past_key_values")
-        with torch.no_grad(), self.cache_memory.in_call(given):
-            options["past_key_values"] = self.lend_cache() if given is None else given
+        cache = options.get("past_key_values")
+        with torch.no_grad(), self.cache_memory.in_call(cache):
+            options["past_key_values"] = self.lend_cache() if cache is None else cache
             return super().generate(inputs, generation_config, **options)  # type: ignore[misc]
 
     def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
@@ -169,10 +169,12 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             "cache_position", None
         )  # transformers before 5.17 counts as well as the cache does
         unknown = set_options(others)
-        given, other = (inputs_embeds, input_ids) if self.embeds else (input_ids, inputs_embeds)
+        new_tokens, other = (
+            (inputs_embeds, input_ids) if self.embeds else (input_ids, inputs_embeds)
+        )
         if other is not None:
             unknown.append("input_ids" if self.embeds else "inputs_embeds")
-        if given is None or unknown or use_cache is False or return_dict is False:
+        if new_tokens is None or unknown or use_cache is False or return_dict is False:
             what = (
                 f"{', '.join(unknown)}: leave that out"
                 if unknown
@@ -184,13 +186,13 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         with torch.no_grad(), self.cache_memory.in_call(past_key_values):
             cache = self.cache_for(past_key_values)
             logits = self._logits(
-                given, attention_mask, position_ids, cache, logits_to_keep, image_inputs or {}
+                new_tokens, attention_mask, position_ids, cache, logits_to_keep, image_inputs or {}
             )
         return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
 
     def _logits(
         self,
-        given: Tensor,
+        new_tokens: Tensor,
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
         cache: EngineCache,
@@ -198,18 +200,18 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         image_inputs: Mapping[str, Tensor],
     ) -> Tensor:
         """Returns the logits of new tokens, ids or embeddings, read in one call of an engine or in several."""
-        batch, new = given.shape[:2]
+        batch, new = new_tokens.shape[:2]
         kept = self.count_kept(logits_to_keep, new)
         start = cache.get_seq_length()
         if not start:
             cache.start(batch)
         cache.check_room(batch, new)
-        mask = mask_of_new_tokens(attention_mask, given, start)
+        mask = mask_of_new_tokens(attention_mask, new_tokens, start)
         if position_ids is None:
-            position_ids = self._places[None, start : start + new]
+            position_ids = self._position_range[None, start : start + new]
         position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
         read = []
-        images = self.image_inputs.complete(image_inputs, given)
+        images = self.image_inputs.complete(image_inputs, new_tokens)
         calls = self.calls(new, kept)
         seen = (
             [images]
@@ -217,7 +219,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             else [self.image_inputs.part(images, part) for part, _ in calls]
         )
         for (part, keep), own in zip(calls, seen, strict=True):
-            tokens = (given[:, part], position_ids[..., part], mask[:, part])
+            tokens = (new_tokens[:, part], position_ids[..., part], mask[:, part])
             read.append(self._read(tokens, attention_mask, cache, {**keep, **own}))
         return read[0] if len(read) == 1 else torch.cat(read, 1)
 
@@ -234,7 +236,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         if engine is self.step:
             past = [cache.tensors, cache.mask(attention_mask)]
             if self.windowed:
-                past.append(self._places[start : start + 1])
+                past.append(self._position_range[start : start + 1])
         logits, states = engine(*tokens, *past, **keep)
         cache.append(states)
         result: Tensor = logits
@@ -283,8 +285,8 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: The folder has no compiled model, or other options are given.
             UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
-        given = None if weights is None else renamed(weights, {"": "model."})
-        return cls.read(read_description(folder, "CompiledForCausalLM", others), given)
+        renamed_weights = None if weights is None else renamed(weights, {"": "model."})
+        return cls.read(read_description(folder, "CompiledForCausalLM", others), renamed_weights)
 
     @classmethod
     def read(cls, saved: SavedFolder, weights: Mapping[str, Tensor] | None) -> CompiledForCausalLM:

@@ -86,13 +86,13 @@ class PatchIndices:
         The limits of images and windows are the number of its image, or window, for each patch. Each has the shape
         ``(tokens, merge ** 2, ...)``, but ``window_index``, which has ``(tokens,)``.
         """
-        found = {
+        tensors = {
             "position_ids": vision_utils.get_vision_position_ids(grid, self.merge),
             "cu_seqlens": _numbers(vision_utils.get_vision_cu_seqlens(grid)),
         }
         if self.window is not None:
             index, limits = vision_utils.get_vision_window_index(grid, self.merge, *self.window)
-            found |= {"cu_window_seqlens": _numbers(limits), "window_index": index}
+            tensors |= {"cu_window_seqlens": _numbers(limits), "window_index": index}
         if self.side is not None:
             indices, weights = vision_utils.get_vision_interpolation_indices_and_weights(
                 grid,
@@ -101,10 +101,10 @@ class PatchIndices:
                 align_corners=self.align_corners,
                 spatial_merge_size=self.merge,
             )
-            found |= {"interp_indices": indices, "interp_weights": weights}
+            tensors |= {"interp_indices": indices, "interp_weights": weights}
         packed = {
-            name: each if name == "window_index" else each.unflatten(0, (-1, self.merge**2))
-            for name, each in found.items()
+            name: tensor if name == "window_index" else tensor.unflatten(0, (-1, self.merge**2))
+            for name, tensor in tensors.items()
         }
         return {name: packed[name].to(grid.device) for name in self.names()}
 
@@ -138,7 +138,7 @@ class PackedPatches(torch.nn.Module):
             patches: ``(tokens, merge ** 2, elements)``.
             indices: What ``PatchIndices.tensors`` returns.
         """
-        given = {
+        flat_indices = {
             name: index if name == "window_index" else index.flatten(0, 1)
             for name, index in indices.items()
         }
@@ -148,7 +148,7 @@ class PackedPatches(torch.nn.Module):
             max_seqlen=1,  # of no consequence, and not asked for in the values of a tensor
             max_window_seqlen=1,
             return_dict=True,
-            **given,
+            **flat_indices,
         )
         return [output.pooler_output, *(getattr(output, "deepstack_features", None) or ())]
 
@@ -161,8 +161,8 @@ class PackedPatches(torch.nn.Module):
         return [
             dynamic_input((tokens, side**2, patch), dtype),
             {
-                name: dynamic_input((tokens, *each.shape[1:]), each.dtype)
-                for name, each in example.items()
+                name: dynamic_input((tokens, *tensor.shape[1:]), tensor.dtype)
+                for name, tensor in example.items()
             },
         ]
 
@@ -197,7 +197,7 @@ class CompiledTower(torch.nn.Module):
             self.engine(patches.unflatten(0, (-1, unit)), self.indices.tensors(grid[None]))
             for patches, grid in zip(hidden_states.split(counts), grid_thw, strict=True)
         ]
-        embeddings, *features = (torch.cat(each) for each in zip(*parts, strict=True))
+        embeddings, *features = (torch.cat(outputs) for outputs in zip(*parts, strict=True))
         if not features:
             return BaseModelOutputWithPooling(pooler_output=embeddings)
         return _WithFeatures(pooler_output=embeddings, deepstack_features=features)
@@ -288,9 +288,9 @@ def packed_tower(model: Any) -> tuple[PackedPatches | None, str]:
             patches = _example_patches(tower, int(grid.prod())).to(device, model.dtype)
             with torch.no_grad():
                 wanted = sharing_copy(tower)(patches, grid_thw=grid, return_dict=True)
-                found = packed(patches.unflatten(0, (-1, side**2)), packed.indices.tensors(grid))
+                outputs = packed(patches.unflatten(0, (-1, side**2)), packed.indices.tensors(grid))
             further = getattr(wanted, "deepstack_features", None) or ()
-            if not agree(found, [wanted.pooler_output, *further]):
+            if not agree(outputs, [wanted.pooler_output, *further]):
                 return None, "its tower computes something else from precomputed indices"
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         return None, f"its tower does not run with precomputed indices ({error})"
@@ -309,10 +309,10 @@ def patch_elements(tower: Any) -> int:
     return weight[0].numel()
 
 
-def agree(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
+def agree(outputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> bool:
     """Returns whether the outputs of two towers are equal up to rounding."""
     limit = 1e-3 if wanted[0].dtype == torch.float32 else 5e-2
-    return len(found) == len(wanted) and all(
+    return len(outputs) == len(wanted) and all(
         bool((ours - theirs).abs().max() <= limit * theirs.abs().max())
-        for ours, theirs in zip(found, wanted, strict=True)
+        for ours, theirs in zip(outputs, wanted, strict=True)
     )

@@ -122,7 +122,10 @@ def _is_about_dtype(test: ast.expr) -> bool:
 def _clamps(body: list[ast.stmt], name: str) -> bool:
     """Returns whether statements compute a bound without tensors, and then clamp a variable with it."""
     *before, last = body
-    if not all(isinstance(each, ast.Assign) and "finfo" in ast.unparse(each) for each in before):
+    if not all(
+        isinstance(statement, ast.Assign) and "finfo" in ast.unparse(statement)
+        for statement in before
+    ):
         return False
     match last:
         case ast.Assign(

@@ -42,7 +42,7 @@ def refusing(model: Any) -> Iterator[None]:
         depends = "DataDependent" in type(cause).__name__
         reason = "torch.export cannot trace its code"
         if depends:
-            reason += f", which depends on values of tensors: {_place(model, cause)}"
+            reason += f", which depends on values of tensors: {_failing_line(model, cause)}"
         else:
             reason += f": {_raised(model, cause)}"
         advice = f"{_IN_PYTORCH}, or change this line"
@@ -55,8 +55,8 @@ def other_modalities(model: Any) -> list[str]:
     if model.config.get_text_config() is model.config:
         return []
     modalities = getattr(model, "input_modalities", "text")
-    given = (modalities,) if isinstance(modalities, str) else modalities
-    return [each for each in given if each != "text"]
+    names = (modalities,) if isinstance(modalities, str) else modalities
+    return [modality for modality in names if modality != "text"]
 
 
 _IN_PYTORCH = "Generate with PyTorch"
@@ -88,14 +88,16 @@ def _error(model: Any, reason: str, advice: str) -> UnsupportedProgramError:
 def _raised(model: Any, error: BaseException) -> str:
     """Returns the line of a model that raised an error, and the first line of the error."""
     message = str(error).partition("\n")[0].rstrip(".")
-    return ", ".join(filter(None, (_place(model, error), f"{type(error).__name__}: {message}")))
+    return ", ".join(
+        filter(None, (_failing_line(model, error), f"{type(error).__name__}: {message}"))
+    )
 
 
-def _place(model: Any, error: BaseException) -> str:
+def _failing_line(model: Any, error: BaseException) -> str:
     """Returns the last line in a model's own code that an error passed, or an empty string."""
     kinds = {type(part) for part in model.modules()}
     own = {inspect.getfile(kind) for kind in kinds if not kind.__module__.startswith("torch.")}
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename in own]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
     if not frames:
         return ""
     last = frames[-1]

@@ -20,9 +20,9 @@ def changing_rotary(config: Any) -> Iterator[tuple[str, int]]:
     Args:
         config: The configuration of a language model.
     """
-    given = getattr(config, "rope_parameters", None) or {}
+    parameters = getattr(config, "rope_parameters", None) or {}
     positions: int = getattr(config, "max_position_embeddings", None) or 0
-    for rope in (given, *given.values()):  # layers of different types may have one each
+    for rope in (parameters, *parameters.values()):  # layers of different types may have one each
         kind = rope.get("rope_type") if isinstance(rope, Mapping) else None
         if kind == "longrope":
             yield kind, rope.get("original_max_position_embeddings") or positions

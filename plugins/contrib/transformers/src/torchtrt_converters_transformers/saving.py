@@ -126,8 +126,8 @@ def renamed(weights: Weights, prefixes: Mapping[str, str]) -> dict[str, torch.Te
             several parts has several names.
     """
     return {
-        f"{inner}{name.removeprefix(outer)}": each
-        for name, each in state_dict_of(weights).items()
+        f"{inner}{name.removeprefix(outer)}": tensor
+        for name, tensor in state_dict_of(weights).items()
         for outer, inner in prefixes.items()
         if name.startswith(outer)
     }
@@ -135,7 +135,9 @@ def renamed(weights: Weights, prefixes: Mapping[str, str]) -> dict[str, torch.Te
 
 def prefix_of(model: torch.nn.Module, part: torch.nn.Module) -> str:
     """Returns what the names of the weights of a part begin with in a model: ``"model.encoder."``."""
-    return next(f"{name}." if name else "" for name, each in model.named_modules() if each is part)
+    return next(
+        f"{name}." if name else "" for name, module in model.named_modules() if module is part
+    )
 
 
 def class_of(model: object) -> str:
@@ -145,9 +147,9 @@ def class_of(model: object) -> str:
         InputError: It is none of transformers.
     """
     kind = next(
-        each
-        for each in type(model).__mro__
-        if issubclass(each, PreTrainedModel) and not issubclass(each, EngineModel)
+        base
+        for base in type(model).__mro__
+        if issubclass(base, PreTrainedModel) and not issubclass(base, EngineModel)
     )
     if getattr(transformers, kind.__name__, None) is not kind:
         raise InputError(
@@ -177,8 +179,10 @@ def read_description(
             f"from_pretrained takes a folder with {DESCRIPTION}, and no options; got {folder}."
         )
     saved = read_folder(file, FORMAT, _ADVICE)
-    if (found := saved.content["kind"]) != kind:
-        raise InputError(f"{folder} has a model for {found}.from_pretrained, and not for {kind}.")
+    if (saved_kind := saved.content["kind"]) != kind:
+        raise InputError(
+            f"{folder} has a model for {saved_kind}.from_pretrained, and not for {kind}."
+        )
     return saved
 
 
@@ -280,7 +284,7 @@ def fill(
     with saved.open(_TENSORS) as file:
         tensors = torch.load(file, weights_only=True, map_location=device)
     if weights is not None:
-        learned = {name for name, each in model.named_parameters(remove_duplicate=False)}
+        learned = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         tensors = _replaced(tensors, state_dict_of(weights), learned if takes_others else None)
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
@@ -293,14 +297,14 @@ def fill(
 
 def _replaced(
     tensors: Mapping[str, torch.Tensor],
-    given: Mapping[str, torch.Tensor],
+    weights: Mapping[str, torch.Tensor],
     learned: Collection[str] | None,
 ) -> dict[str, torch.Tensor]:
     """Returns the tensors of a folder, those with given values replaced.
 
     Args:
         tensors: The tensors.
-        given: The weights of a model.
+        weights: The weights of a model.
         learned: The names of parameters, which have to be given; None where each value has to be that of the folder.
 
     Raises:
@@ -308,7 +312,7 @@ def _replaced(
     """
     wrong, replaced = [], dict(tensors)
     for name, own in tensors.items():
-        new = given.get(name)
+        new = weights.get(name)
         if new is None:
             wrong += [f"{name!r} is missing"] if name in (learned or ()) else []
         elif (new.shape, new.dtype) != (own.shape, own.dtype):

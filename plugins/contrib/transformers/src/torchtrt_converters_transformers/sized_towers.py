@@ -48,7 +48,7 @@ class ImagePatches:
             InputError: The tower would drop patches at the edges, or the image has too many tokens.
         """
         side = self.patch * self.merge
-        rows, columns = (int(each) for each in size)
+        rows, columns = (int(length) for length in size)
         if rows % side or columns % side:
             raise InputError(
                 f"The sides of an image, {rows} x {columns} pixels, are no multiples of {side}. The model's image "
@@ -59,7 +59,7 @@ class ImagePatches:
         pixels = image[:, :rows, :columns]
         split = (-1, grid[0], self.merge, self.patch, grid[1], self.merge, self.patch)
         patches = pixels.reshape(split).permute(1, 4, 2, 5, 0, 3, 6)
-        places = torch.stack(
+        coordinates = torch.stack(
             torch.meshgrid(
                 torch.arange(grid[0] * self.merge, device=image.device),
                 torch.arange(grid[1] * self.merge, device=image.device),
@@ -67,7 +67,7 @@ class ImagePatches:
             ),
             -1,
         )
-        grouped = places.reshape(grid[0], self.merge, grid[1], self.merge, 2).transpose(1, 2)
+        grouped = coordinates.reshape(grid[0], self.merge, grid[1], self.merge, 2).transpose(1, 2)
         return patches.flatten(4).flatten(0, 1).flatten(1, 2), grouped.flatten(0, 1).flatten(1, 2)
 
 
@@ -89,12 +89,12 @@ class SizedPatches(torch.nn.Module):
         layers = model.config.vision_feature_layer
         self.chosen: list[int] = [layers] if isinstance(layers, int) else list(layers)
 
-    def forward(self, patches: Tensor, places: Tensor) -> Tensor:
+    def forward(self, patches: Tensor, coordinates: Tensor) -> Tensor:
         """Returns embeddings, ``(tokens, width)``; the arguments are those of ``ImagePatches.inputs``."""
         tower = self.model.vision_tower
         embedded = F.linear(patches.flatten(0, 1), tower.patch_conv.weight.flatten(1))
         states = [tower.ln_pre(embedded[None])]
-        positions = tower.patch_positional_embedding(states[0], places.flatten(0, 1))
+        positions = tower.patch_positional_embedding(states[0], coordinates.flatten(0, 1))
         for layer in tower.transformer.layers:
             states.append(layer(states[-1], None, position_embeddings=positions))
         features = torch.cat([states[layer] for layer in self.chosen], -1)
@@ -154,11 +154,11 @@ def sized_tower(model: Any, most: int) -> tuple[SizedPatches | None, str]:
         with torch.no_grad():
             whole: Any = sharing_copy(model).base_model
             wanted = whole.get_image_features(images, image_sizes=sizes, return_dict=True)
-            found = [
+            outputs = [
                 program(*patches.inputs(image, size))
                 for image, size in zip(images, sizes, strict=True)
             ]
-        if not agree(found, list(wanted.pooler_output)):
+        if not agree(outputs, list(wanted.pooler_output)):
             return None, "its tower computes something else from patches in groups"
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
         return None, f"its tower does not run with patches in groups ({error})"

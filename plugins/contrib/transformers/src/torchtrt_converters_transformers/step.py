@@ -54,15 +54,15 @@ class ImageInputs:
         features = {"features": dynamic_input((self.features, batch, new, width), dtype)}
         return {**(mutual if self.mutual else {}), **(features if self.features else {})}
 
-    def complete(self, given: Mapping[str, Tensor], embedded: Tensor) -> dict[str, Tensor]:
+    def complete(self, image_inputs: Mapping[str, Tensor], embedded: Tensor) -> dict[str, Tensor]:
         """Returns the inputs of a call for embeddings ``(batch, new, width)``; without images where none are given."""
         batch, new, width = embedded.shape if self.mutual or self.features else (0, 0, 0)
-        found = {}
+        defaults = {}
         if self.mutual:
-            found["mutual"] = embedded.new_zeros((batch, new, new), dtype=torch.bool)
+            defaults["mutual"] = embedded.new_zeros((batch, new, new), dtype=torch.bool)
         if self.features:
-            found["features"] = embedded.new_zeros((self.features, batch, new, width))
-        return {name: given.get(name, each) for name, each in found.items()}
+            defaults["features"] = embedded.new_zeros((self.features, batch, new, width))
+        return {name: image_inputs.get(name, default) for name, default in defaults.items()}
 
     def part(self, complete: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
         """Returns the inputs of one of several calls, which reads a part of the new tokens.
@@ -70,18 +70,18 @@ class ImageInputs:
         Raises:
             InputError: Tokens that read each other are not all in one part.
         """
-        found = dict(complete)
+        inputs = dict(complete)
         if self.mutual:
             rows = complete["mutual"][:, part]
-            found["mutual"] = rows[:, :, part]
-            if rows.sum() != found["mutual"].sum():
+            inputs["mutual"] = rows[:, :, part]
+            if rows.sum() != inputs["mutual"].sum():
                 raise InputError(
                     "Tokens that read each other, such as those of an image, must be read at once, and engines do not "
                     "return the logits behind so many. Ask for fewer with logits_to_keep, or propose fewer candidates."
                 )
         if self.features:
-            found["features"] = complete["features"][:, :, part]
-        return found
+            inputs["features"] = complete["features"][:, :, part]
+        return inputs
 
 
 NO_IMAGES = ImageInputs()
@@ -218,10 +218,10 @@ class Step(torch.nn.Module):
         logits: Tensor = output.logits
         return logits if self.selects else selected(logits, keep)
 
-    def run(self, cache: StepCache, **given: Any) -> Any:
+    def run(self, cache: StepCache, **arguments: Any) -> Any:
         """Returns what the model returns for these arguments, over a cache."""
         with reading(cache):
-            return self.model(past_key_values=cache, use_cache=True, return_dict=True, **given)
+            return self.model(past_key_values=cache, use_cache=True, return_dict=True, **arguments)
 
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
         """Returns the inputs of a step, tokens and their positions, for a range of sequences and one of new tokens."""

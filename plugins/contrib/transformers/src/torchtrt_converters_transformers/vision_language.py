@@ -130,17 +130,17 @@ class LanguageEngines(torch.nn.Module):
         )
 
     def _positions(
-        self, given: Tensor | None, embedded: Tensor, cache: EngineCache | None
+        self, positions: Tensor | None, embedded: Tensor, cache: EngineCache | None
     ) -> Tensor | None:
         """Returns positions with the axes that engines take; some models put those of the text before them."""
         if self.position_axes == 1:
-            return given
-        if given is None:
+            return positions
+        if positions is None:
             start = 0 if cache is None else cache.get_seq_length()
-            given = start + torch.arange(embedded.shape[1], device=embedded.device)[None]
-        if given.dim() == 3:
-            return given[-3:].expand(3, -1, -1)  # behind a cache, one for all axes
-        return given.expand(3, len(embedded), -1)
+            positions = start + torch.arange(embedded.shape[1], device=embedded.device)[None]
+        if positions.dim() == 3:
+            return positions[-3:].expand(3, -1, -1)  # behind a cache, one for all axes
+        return positions.expand(3, len(embedded), -1)
 
 
 class CompiledVisionLanguage(CompiledClass):
@@ -224,7 +224,7 @@ class CompiledVisionLanguage(CompiledClass):
                 "stacked": vision is not None and vision.stacked,
                 "image_tokens": 0 if vision is None else vision.image_tokens,
             },
-            {name: each for name, each in kept.items() if each.device.type != "meta"},
+            {name: tensor for name, tensor in kept.items() if tensor.device.type != "meta"},
             {_LANGUAGE: self.language.write},
         )
 
@@ -258,7 +258,7 @@ def _weights_of_parts(
     seen = {prefix_of(model, base): "model."}
     if tower_of(model) is not None:
         seen = {prefix_of(model, tower_of(model)): "tower."}
-    others = {name: each for name, each in named.items() if not name.startswith(language)}
+    others = {name: tensor for name, tensor in named.items() if not name.startswith(language)}
     return {"language": renamed(named, inside), "vision": renamed(others, seen)}
 
 
@@ -302,9 +302,9 @@ def _positions_behind(base: Any, *arguments: Any, **named: Any) -> Any:
 def _note_kept(model: Any, arguments: Any, named: dict[str, Any]) -> None:
     """Notes how many logits a call asks for: its class does not pass that to the language model. A hook."""
     signature = inspect.signature(type(model).forward)
-    given = signature.bind(model, *arguments, **named).arguments
+    bound = signature.bind(model, *arguments, **named).arguments
     asked = signature.parameters.get("logits_to_keep")
-    _kept.set(given.get("logits_to_keep", 0 if asked is None else asked.default))
+    _kept.set(bound.get("logits_to_keep", 0 if asked is None else asked.default))
 
 
 def _note_mutual(model: Any, arguments: Any, named: dict[str, Any]) -> Any:
@@ -399,9 +399,9 @@ class _ImageFeatures:
         )
 
     @staticmethod
-    def _sizes(pixels: Tensor, given: Any) -> Any:
+    def _sizes(pixels: Tensor, sizes: Any) -> Any:
         """Returns the size of each image: by default, that of all."""
-        return [pixels.shape[-2:]] * len(pixels) if given is None else given
+        return [pixels.shape[-2:]] * len(pixels) if sizes is None else sizes
 
 
 def _listed(value: Any) -> Any:

@@ -191,9 +191,9 @@ def _infer_profiles(
     profiled: list[dict[int, TensorFacts]] = []
     for profile_shapes, profile_values in zip(shapes, values, strict=True):
         for which in range(3):
-            given = profile_facts(graph, profile_shapes, profile_values, which)
+            input_facts = profile_facts(graph, profile_shapes, profile_values, which)
             try:
-                profiled.append(infer_graph(hopeful, given, rules))
+                profiled.append(infer_graph(hopeful, input_facts, rules))
             except RefusedError:
                 # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
                 if which == _OPTIMUM:

@@ -51,7 +51,10 @@ class LoopParts:
             RefusedError: A rule is broken; the text names the layer.
         """
         for layer in self.outputs:
-            if not _is_stacked(layer) and _given(layer, 0)._producer not in self.recurrences:
+            if (
+                not _is_stacked(layer)
+                and _required_input(layer, 0)._producer not in self.recurrences
+            ):
                 message = (
                     f"{layer._name}: LAST_VALUE takes the output of a recurrence of the same loop"
                 )
@@ -67,9 +70,9 @@ class LoopParts:
 
     def operands(self) -> list[Tensor]:
         """Returns what the loop reads: lengths of stacked outputs, the count, initial values, iterated tensors."""
-        lengths = [_given(layer, 1) for layer in self.outputs if _is_stacked(layer)]
-        count = [_given(self.limits["COUNT"], 0)] if "COUNT" in self.limits else []
-        return [*lengths, *count, *(_given(layer, 0) for layer in self.carried())]
+        lengths = [_required_input(layer, 1) for layer in self.outputs if _is_stacked(layer)]
+        count = [_required_input(self.limits["COUNT"], 0)] if "COUNT" in self.limits else []
+        return [*lengths, *count, *(_required_input(layer, 0) for layer in self.carried())]
 
     def results(self) -> list[Tensor]:
         """Returns what the body gives: next values, the condition, and what is stacked.
@@ -77,8 +80,8 @@ class LoopParts:
         Raises:
             RefusedError: A recurrence has no next value.
         """
-        condition = [_given(self.limits["WHILE"], 0)] if "WHILE" in self.limits else []
-        stacked = [_given(layer, 0) for layer in self.outputs if _is_stacked(layer)]
+        condition = [_required_input(self.limits["WHILE"], 0)] if "WHILE" in self.limits else []
+        stacked = [_required_input(layer, 0) for layer in self.outputs if _is_stacked(layer)]
         return [*map(_next_value, self.recurrences), *condition, *stacked]
 
     def attributes(self) -> dict[str, Any]:
@@ -96,7 +99,7 @@ class LoopParts:
                 (
                     layer._attributes["kind"],
                     layer._attributes["axis"],
-                    order.get(id(_given(layer, 0)._producer), -1),
+                    order.get(id(_required_input(layer, 0)._producer), -1),
                 )
                 for layer in self.outputs
             ),
@@ -105,12 +108,12 @@ class LoopParts:
     def _check_stacking(self) -> None:
         """TensorRT 8.6 stacks along axis 0, unless an iterator comes in along the same axis; REVERSE needs one."""
         count = self.limits.get("COUNT")
-        constant = None if count is None else _given(count, 0)._facts().constant
+        constant = None if count is None else _required_input(count, 0)._facts().constant
         trips = None if constant is None else int(constant)
         axes = set()
         for layer in self.iterators:
             axis = layer._attributes["axis"]
-            length = _given(layer, 0)._facts().shape[axis]
+            length = _required_input(layer, 0)._facts().shape[axis]
             axes.add(axis)
             if trips is not None and length not in (-1, trips):
                 message = (
@@ -140,7 +143,7 @@ def _next_value(recurrence: Layer) -> Tensor:
     return recurrence._inputs[1]
 
 
-def _given(layer: Layer, index: int) -> Tensor:
+def _required_input(layer: Layer, index: int) -> Tensor:
     tensor = layer._inputs[index] if index < len(layer._inputs) else None
     if tensor is None:
         message = f"{layer._name}: input {index} is missing"

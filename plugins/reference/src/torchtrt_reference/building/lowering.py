@@ -58,17 +58,17 @@ def _check_names(network: NetworkDefinition) -> None:
     """
     layers = network._layers
     tensors = [*network._inputs, *(tensor for layer in layers for tensor in layer._outputs)]
-    named: tuple[tuple[str, Sequence[Layer | Tensor]], ...] = (
-        ("layer", layers),
-        ("tensor", tensors),
+    named = (
+        ("layer", [layer._name for layer in layers]),
+        ("tensor", [tensor._name for tensor in tensors]),
     )
-    for what, several in named:
+    for what, names in named:
         seen: set[str] = set()
-        for each in several:
-            if each._name in seen:
-                message = f"Repeated {what} name: {each._name} ({what}s must have distinct names)"
+        for name in names:
+            if name in seen:
+                message = f"Repeated {what} name: {name} ({what}s must have distinct names)"
                 raise RefusedError(message)
-            seen.add(each._name)
+            seen.add(name)
 
 
 class _Lowering:
@@ -191,8 +191,8 @@ class _Lowering:
                 graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
             return
         if isinstance(layer, PluginV3Layer):
-            given = [fact for fact in layer._input_facts() if fact is not None]
-            configure(self._network._trt, layer._plugin, given, facts)
+            input_facts = [fact for fact in layer._input_facts() if fact is not None]
+            configure(self._network._trt, layer._plugin, input_facts, facts)
         attributes = {
             key: None if isinstance(value, Weights) else value
             for key, value in layer._attributes.items()

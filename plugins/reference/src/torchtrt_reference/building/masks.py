@@ -28,9 +28,9 @@ def check_masks(network: NetworkDefinition) -> None:
             raise RefusedError(message)
 
 
-def _gather_behind(places: Tensor) -> Layer | None:
+def _gather_behind(tensor: Tensor) -> Layer | None:
     """Returns a Gather that reads a tensor or what is computed of it, if there is one."""
-    pending, seen = [places], set()
+    pending, seen = [tensor], set()
     while pending:
         for reader in pending.pop()._consumers.values():
             if reader._operation.name == "gather":

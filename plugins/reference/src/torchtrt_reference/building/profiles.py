@@ -30,13 +30,13 @@ def ranges_of_profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges
     Raises:
         RefusedError: A profile lacks an input, names another, or does not fit.
     """
-    given = [(profile._shapes, profile._ranges) for profile in config._profiles] or [({}, {})]
+    profiles = [(profile._shapes, profile._ranges) for profile in config._profiles] or [({}, {})]
     shapes: list[Ranges] = []
     values: list[Ranges] = []
-    for index, (profile_shapes, profile_values) in enumerate(given):
-        known = {port.name for port in graph.inputs}
+    for index, (profile_shapes, profile_values) in enumerate(profiles):
+        input_names = {port.name for port in graph.inputs}
         for name in [*profile_shapes, *profile_values]:
-            if name not in known:
+            if name not in input_names:
                 message = f"optimization profile {index} names {name!r}, which is no network input"
                 raise RefusedError(message)
         shapes.append({port.name: _range_of(port, profile_shapes, index) for port in graph.inputs})

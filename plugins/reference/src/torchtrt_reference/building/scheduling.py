@@ -32,7 +32,7 @@ def units_of(layers: Sequence[Layer]) -> list[Unit]:
     members = {key: _members(loop) for key, loop in loops.items()}
     owner: dict[int, int] = {}
     # A loop inside another has all its layers there too, so the larger one owns them.
-    for key in sorted(members, key=lambda each: len(members[each])):
+    for key in sorted(members, key=lambda loop_id: len(members[loop_id])):
         for layer in members[key]:
             owner[id(layer)] = key
     units: list[Unit] = []
@@ -49,18 +49,18 @@ def units_of(layers: Sequence[Layer]) -> list[Unit]:
 
 def _members(loop: Loop) -> list[Layer]:
     """The layers of a loop: its boundary, and what depends on its recurrences and iterators."""
-    found: dict[int, Layer] = {id(layer): layer for layer in loop._layers}
+    members: dict[int, Layer] = {id(layer): layer for layer in loop._layers}
     pending: list[Layer] = [*loop._of("recurrence"), *loop._of("iterator")]
     while pending:
         for tensor in pending.pop()._outputs:
             for consumer in _layers_reading(tensor):
                 inner = consumer._loop if isinstance(consumer, LoopBoundaryLayer) else None
-                if id(consumer) in found or inner is loop:
+                if id(consumer) in members or inner is loop:
                     continue
                 new = [consumer] if inner is None else _members(inner)
-                found.update((id(layer), layer) for layer in new)
+                members.update((id(layer), layer) for layer in new)
                 pending += new if inner is None else inner._of("loop_output")
-    return list(found.values())
+    return list(members.values())
 
 
 def _layers_reading(tensor: Tensor) -> list[Layer]:

@@ -123,8 +123,8 @@ class Executable:
                 if len(writes) == 1:
                     values[writes[0]] = result
                 else:
-                    for slot, each in zip(writes, result, strict=True):
-                        values[slot] = each
+                    for slot, value in zip(writes, result, strict=True):
+                        values[slot] = value
                 for slot in step.frees:
                     values[slot] = None
         except RefusedError as error:
@@ -143,16 +143,18 @@ class _GraphInside:
     graph: Graph
     rules: Rules
 
-    def infer(self, given: Sequence[TensorFacts]) -> list[TensorFacts]:
-        facts = infer_graph(self.graph, self._by_slot(given), self.rules)
+    def infer(self, input_facts: Sequence[TensorFacts]) -> list[TensorFacts]:
+        facts = infer_graph(self.graph, self._by_slot(input_facts), self.rules)
         return [facts[port.slot] for port in self.graph.outputs]
 
     def bind(
-        self, given: Sequence[TensorFacts], device: torch.device
+        self, input_facts: Sequence[TensorFacts], device: torch.device
     ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
         """Returns the function for inputs of these types and shapes. Its tensors are in the order of the ports."""
         constants = move_constants(self.graph, device)
-        executable = bind_graph(self.graph, self._by_slot(given), self.rules, constants, device)
+        executable = bind_graph(
+            self.graph, self._by_slot(input_facts), self.rules, constants, device
+        )
         inputs = [port.slot for port in self.graph.inputs]
         outputs = [port.slot for port in self.graph.outputs]
 
@@ -161,8 +163,8 @@ class _GraphInside:
 
         return run
 
-    def _by_slot(self, given: Sequence[TensorFacts]) -> dict[int, TensorFacts]:
-        return {port.slot: fact for port, fact in zip(self.graph.inputs, given, strict=True)}
+    def _by_slot(self, input_facts: Sequence[TensorFacts]) -> dict[int, TensorFacts]:
+        return {port.slot: fact for port, fact in zip(self.graph.inputs, input_facts, strict=True)}
 
 
 def call_of(node: Node, facts: Sequence[TensorFacts | None], rules: Rules, strong: bool) -> Call:
@@ -176,14 +178,14 @@ def call_of(node: Node, facts: Sequence[TensorFacts | None], rules: Rules, stron
 
 
 def infer_graph(
-    graph: Graph, given: Mapping[int, TensorFacts], rules: Rules
+    graph: Graph, input_facts: Mapping[int, TensorFacts], rules: Rules
 ) -> dict[int, TensorFacts]:
     """Returns the facts of every slot of a graph whose inputs have the given facts.
 
     Raises:
         RefusedError: A rule is broken; the text names the layer.
     """
-    facts = dict(given)
+    facts = dict(input_facts)
     for slot, constant in graph.constants.items():
         facts[slot] = constant_facts(constant, graph.constant_types[slot])
     for node in graph.nodes:
@@ -222,18 +224,20 @@ def maximum_shapes(
             for slot in node.inputs
         ]
         try:
-            found = OPERATIONS[node.operation].infer_maximum(
+            maximum_facts = OPERATIONS[node.operation].infer_maximum(
                 call_of(node, inputs, rules, graph.strong)
             )
         except RefusedError:
             continue
-        shapes.update((slot, fact.shape) for slot, fact in zip(node.outputs, found, strict=True))
+        shapes.update(
+            (slot, fact.shape) for slot, fact in zip(node.outputs, maximum_facts, strict=True)
+        )
     return shapes
 
 
 def bind_graph(
     graph: Graph,
-    given: Mapping[int, TensorFacts],
+    input_facts: Mapping[int, TensorFacts],
     rules: Rules,
     constants: Mapping[int, torch.Tensor],
     device: torch.device,
@@ -242,7 +246,7 @@ def bind_graph(
 
     Args:
         graph: The graph.
-        given: The facts of its inputs; every dimension known.
+        input_facts: The facts of its inputs; every dimension known.
         rules: The rules of the version.
         constants: The graph's constants on the device.
         device: Where the executable runs.
@@ -250,7 +254,7 @@ def bind_graph(
     Raises:
         RefusedError: A rule is broken; the text names the layer.
     """
-    facts = infer_graph(graph, given, rules)
+    facts = infer_graph(graph, input_facts, rules)
     values: list[torch.Tensor | None] = [None] * (graph.slot_count + 1)
     for slot, constant in constants.items():
         values[slot] = constant
@@ -258,9 +262,9 @@ def bind_graph(
     for node in graph.nodes:
         if node.outputs and all(facts[slot].constant is not None for slot in node.outputs):
             for slot in node.outputs:
-                known = facts[slot].constant
-                assert known is not None
-                values[slot] = known.to(device)
+                value = facts[slot].constant
+                assert value is not None
+                values[slot] = value.to(device)
             continue
         steps.append(
             Step(
@@ -296,11 +300,11 @@ def _function(
             for index, (tensor, dtype) in enumerate(zip(tensors, types, strict=True))
         ]
         call = call_of(node, seen, rules, strong)
-        found = infer(operation, call)
-        result = bind(operation, call, found)(*tensors)
+        output_facts = infer(operation, call)
+        result = bind(operation, call, output_facts)(*tensors)
         return (
-            tuple(each.to(device) for each in as_tuple(result))
-            if len(found) != 1
+            tuple(tensor.to(device) for tensor in as_tuple(result))
+            if len(output_facts) != 1
             else result.to(device)
         )
 

@@ -108,12 +108,12 @@ class Graph:
 
     def consumers(self) -> dict[int, list[Node]]:
         """Returns the nodes that read each slot."""
-        found: dict[int, list[Node]] = {}
+        readers: dict[int, list[Node]] = {}
         for node in self.nodes:
             for slot in dict.fromkeys(node.inputs):
                 if slot != ABSENT:
-                    found.setdefault(slot, []).append(node)
-        return found
+                    readers.setdefault(slot, []).append(node)
+        return readers
 
     def drop_unused(self) -> None:
         """Removes nodes and constants that contribute to no output; assertions stay."""

@@ -199,14 +199,14 @@ class _Blobs:
         self.table: list[tuple[int, str, list[int]]] = []
         self.tensors: list[torch.Tensor] = []
         self.size = 0
-        self._places: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = {}
 
     def add(self, tensor: torch.Tensor, dtype: str) -> int:
         """Adds a constant and returns its number in the table. TensorRT's dtype determines whether it is packed."""
-        place = (tensor.data_ptr(), dtype, tensor.shape, tensor.stride())
-        if tensor.numel() and place in self._places:
-            return self._places[place]
-        self._places[place] = len(self.table)
+        key = (tensor.data_ptr(), dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and key in self._numbers:
+            return self._numbers[key]
+        self._numbers[key] = len(self.table)
         stored = dtype if dtype in _PACKED else dtypes.NAMES[tensor.dtype]
         size = dtypes.byte_count(stored, tensor.numel())
         self.table.append((self.size, stored, list(tensor.shape)))
@@ -307,10 +307,10 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
         [_port_from_json(port) for port in data["outputs"]],
         nodes,
         {
-            slot: torch.empty(place, dtype=dtypes.TORCH[dtype], device="meta")
-            if isinstance(place, list)
-            else constants[place]
-            for slot, place, dtype, *_ in data["constants"]
+            slot: torch.empty(shape_or_index, dtype=dtypes.TORCH[dtype], device="meta")
+            if isinstance(shape_or_index, list)
+            else constants[shape_or_index]
+            for slot, shape_or_index, dtype, *_ in data["constants"]
         },
         {slot: dtype for slot, _, dtype, *_ in data["constants"]},
         {slot: name for slot, _, _, name, _ in data["constants"] if name is not None},

@@ -48,7 +48,7 @@ def _as_is(value: Any) -> Any:
 
 
 def _to_permutation(value: Any) -> tuple[int, ...]:
-    return tuple(value._given) if isinstance(value, Permutation) else tuple(Permutation(value))
+    return tuple(value._axes) if isinstance(value, Permutation) else tuple(Permutation(value))
 
 
 class Types:
@@ -60,7 +60,7 @@ class Types:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
-        self._known: dict[str, Converter] = {
+        self._converters: dict[str, Converter] = {
             "int": exact_int,
             "float": _to_float,
             "bool": _to_bool,
@@ -82,9 +82,9 @@ class Types:
     def converter(self, spelling: str | None) -> Converter:
         """Returns the converter for a type such as ``"ITensor"`` or ``"List[int]"``."""
         name = spelling or ""
-        if name not in self._known:
-            self._known[name] = self._make(name)
-        return self._known[name]
+        if name not in self._converters:
+            self._converters[name] = self._make(name)
+        return self._converters[name]
 
     def _make(self, name: str) -> Converter:
         """Returns the function that converts an argument to a type of TensorRT's interface."""
@@ -142,14 +142,14 @@ class Types:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
             first, *rest = text.split(".")
-            found = (
+            value = (
                 self._namespace[first]
                 if first in self._namespace
                 else getattr(self._namespace[owner], first)
             )
             for part in rest:
-                found = getattr(found, part)
-            return found
+                value = getattr(value, part)
+            return value
 
 
 class Signature:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import operator
 import pkgutil
 import threading
 from collections.abc import Mapping
@@ -50,21 +51,18 @@ def assembled(version: str) -> ReferenceModule:
 @functools.cache
 def implementations() -> dict[str, type[Implementation]]:
     """Returns the classes that stand behind TensorRT's, by the names they give, found by listing the modules."""
-    found: dict[str, type[Implementation]] = {}
+    classes: dict[str, type[Implementation]] = {}
     for package in (network, building, running, interface):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for value in vars(importlib.import_module(module.name)).values():
                 if isinstance(value, type) and issubclass(value, Implementation):
-                    found.update(dict.fromkeys(vars(value).get("_implements", ()), value))
-    return found
+                    classes.update(dict.fromkeys(vars(value).get("_implements", ()), value))
+    return classes
 
 
 def _restored(version: str, qualified_name: str, value: int) -> Any:
     """The member of an enumeration that was pickled."""
-    found: Any = assembled(version)
-    for part in qualified_name.split("."):
-        found = getattr(found, part)
-    return found(value)
+    return operator.attrgetter(qualified_name)(assembled(version))(value)
 
 
 class _Absent:
@@ -129,17 +127,21 @@ class _Assembly:
 
     def _operations_by_interface(self) -> dict[str, Operation]:
         methods = self._description["classes"]["INetworkDefinition"]["methods"]
-        found = {
+        operations = {
             methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods
         }
-        found.update((each.interface, each) for each in OPERATIONS.values() if each.interface)
-        return found
+        operations.update(
+            (operation.interface, operation)
+            for operation in OPERATIONS.values()
+            if operation.interface
+        )
+        return operations
 
     def _class(self, name: str) -> type:
         """Returns a class of TensorRT's interface, made once, with its base classes."""
         if name in self._names:
-            found: type = self._names[name]
-            return found
+            made: type = self._names[name]
+            return made
         spec = self._description["classes"][name]
         bases = [
             self._class(base) for base in spec["bases"] if base in self._description["classes"]

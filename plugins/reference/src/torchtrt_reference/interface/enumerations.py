@@ -41,12 +41,11 @@ class Enumeration:
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             message = f"{cls.__name__} takes an int, not {type(value).__name__}."
             raise TypeError(message)
-        member = cls._by_value.get(value.__index__())
+        member: Enumeration | None = cls._by_value.get(value.__index__())
         if member is None:
             message = f"{value} is not a valid {cls.__name__}."
             raise ValueError(message)
-        found: Enumeration = member
-        return found
+        return member
 
     def __setattr__(self, name: str, value: object) -> None:
         message = f"{self} cannot be changed."

@@ -107,7 +107,11 @@ class PluginRegistry(Implementation):
     def deregister_creator(self, creator: Any) -> bool:
         """Removes a creator; returns whether it was registered."""
         before = len(self._creators)
-        self._creators = {key: each for key, each in self._creators.items() if each is not creator}
+        self._creators = {
+            key: registered
+            for key, registered in self._creators.items()
+            if registered is not creator
+        }
         return len(self._creators) < before
 
     def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:

@@ -235,7 +235,9 @@ class NetworkDefinition(Implementation, Named, Ported):
 
     def remove_tensor(self, tensor: Tensor) -> None:
         """Removes a tensor that no layer reads."""
-        self._inputs = [given for given in self._inputs if given is not tensor]
+        self._inputs = [
+            network_input for network_input in self._inputs if network_input is not tensor
+        ]
         self.unmark_output(tensor)
 
     def set_weights_name(self, weights: Weights, name: str) -> bool:
@@ -305,7 +307,7 @@ class NetworkDefinition(Implementation, Named, Ported):
             if any(output is current for output in self._shape_outputs):
                 return True
             for layer in current._consumers.values():
-                reads = [index for index, given in enumerate(layer._inputs) if given is current]
+                reads = [index for index, operand in enumerate(layer._inputs) if operand is current]
                 if any(
                     index in layer._operation.values_needed(layer._attributes) for index in reads
                 ):

@@ -72,8 +72,8 @@ class Dims(Implementation):
         return iter(tuple(self._listed()))
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._listed()[index]
-        return tuple(found) if isinstance(found, list) else found
+        selected = self._listed()[index]
+        return tuple(selected) if isinstance(selected, list) else selected
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
@@ -156,11 +156,11 @@ class Permutation(Implementation):
     _checks_arguments = True
 
     def __init__(self, order: Iterable[Any] = ()) -> None:
-        self._given = [exact_int(axis) for axis in order]
-        if len(self._given) > RANK_LIMIT:
-            message = f"A Permutation holds at most {RANK_LIMIT} axes, not {len(self._given)}."
+        self._axes = [exact_int(axis) for axis in order]
+        if len(self._axes) > RANK_LIMIT:
+            message = f"A Permutation holds at most {RANK_LIMIT} axes, not {len(self._axes)}."
             raise ValueError(message)
-        self._order = self._given + [0] * (RANK_LIMIT - len(self._given))
+        self._order = self._axes + [0] * (RANK_LIMIT - len(self._axes))
 
     def __len__(self) -> int:
         return RANK_LIMIT

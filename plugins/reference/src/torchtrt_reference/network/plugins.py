@@ -130,9 +130,9 @@ def _asked(plugin: Any, method: str, *arguments: Any) -> Any:
 def _fields(trt: Any, plugin: Any) -> Iterator[tuple[str, str, str]]:
     kind = trt.PluginCapabilityType.__members__["RUNTIME"]
     runtime = _asked(plugin, "get_capability_interface", kind)
-    for each in _asked(runtime, "get_fields_to_serialize"):
-        data = np.ascontiguousarray(each.data).tobytes()
-        yield each.name, each.type.name, base64.b64encode(data).decode()
+    for field in _asked(runtime, "get_fields_to_serialize"):
+        data = np.ascontiguousarray(field.data).tobytes()
+        yield field.name, field.type.name, base64.b64encode(data).decode()
 
 
 def _type(trt: Any, fact: TensorFacts) -> Any:
@@ -175,18 +175,20 @@ def configure(
         RefusedError: It does not.
     """
     build = plugin.get_capability_interface(trt.PluginCapabilityType.__members__["BUILD"])
-    given = [_dynamic(trt, fact) for fact in inputs]
-    made = [_dynamic(trt, fact) for fact in outputs]
-    everything = [*given, *made]
+    input_descriptions = [_dynamic(trt, fact) for fact in inputs]
+    output_descriptions = [_dynamic(trt, fact) for fact in outputs]
+    everything = [*input_descriptions, *output_descriptions]
     for position in range(len(everything)):
-        if not _asked(build, "supports_format_combination", position, everything, len(given)):
+        if not _asked(
+            build, "supports_format_combination", position, everything, len(input_descriptions)
+        ):
             spelled = dtypes.SPELLING[everything[position].desc.type.name]
             message = (
                 f"could not find any supported formats consistent with the types of inputs and outputs: the plugin "
                 f"refuses {spelled} in the linear format at position {position}"
             )
             raise RefusedError(message)
-    _asked(build, "configure_plugin", given, made)
+    _asked(build, "configure_plugin", input_descriptions, output_descriptions)
 
 
 class PluginKernel:
@@ -234,9 +236,9 @@ class PluginKernel:
         )
         attached = _asked(runtime, "attach_to_context", None)
         attached.torch_device = device
-        given = [_description(trt, fact) for fact in inputs]
-        made = [_description(trt, fact) for fact in outputs]
-        _asked(attached, "on_shape_change", given, made)
+        input_descriptions = [_description(trt, fact) for fact in inputs]
+        output_descriptions = [_description(trt, fact) for fact in outputs]
+        _asked(attached, "on_shape_change", input_descriptions, output_descriptions)
 
         def run(*tensors: torch.Tensor) -> Any:
             """Lets the plugin write into new tensors."""
@@ -246,8 +248,10 @@ class PluginKernel:
                 for fact in outputs
             )
             stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-            addresses = [[each.data_ptr() for each in several] for several in (read, results)]
-            _asked(attached, "enqueue", given, made, *addresses, 0, stream)
+            addresses = [[tensor.data_ptr() for tensor in several] for several in (read, results)]
+            _asked(
+                attached, "enqueue", input_descriptions, output_descriptions, *addresses, 0, stream
+            )
             return results if len(results) > 1 else results[0]
 
         return run

@@ -40,7 +40,7 @@ class Weights(Implementation):
         a: Any = None,
         type: Any = None,
     ) -> None:
-        source = next((given for given in (source, a, type) if given is not None), None)
+        source = next((value for value in (source, a, type) if value is not None), None)
         self._owner: Any = None
         if source is not None and not isinstance(source, (np.ndarray, self._trt.DataType)):
             message = f"Weights are made from a NumPy array or a DataType, not from {source.__class__.__name__}."

@@ -22,7 +22,7 @@ from torchtrt_reference.semantics.operation import Operation
 def families() -> list[ModuleType]:
     """Returns the modules that define operations, in the order of their names."""
     listed = pkgutil.walk_packages(__path__, f"{__name__}.")
-    return [importlib.import_module(each.name) for each in listed if not each.ispkg]
+    return [importlib.import_module(module.name) for module in listed if not module.ispkg]
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -174,7 +174,7 @@ class ContextWithBindings(ExecutionContext):
         if value is None:
             message = f"The values of binding {binding} were not set: call set_shape_input."
             raise RuntimeError(message)
-        return [int(each) for each in value.tolist()]
+        return list(map(int, value.tolist()))
 
     def _shape_port(self, binding: int) -> Port | None:
         name = self._name_of(binding)

@@ -182,9 +182,9 @@ class ExecutionContext(ContextMemory, Implementation):
             shape = self._shapes[name]
             for axis, text in port.dimension_names.items():
                 got = shape[axis]
-                known, other = lengths.setdefault(text, (got, name))
-                if known != got:
-                    message = f"dimensions named {text!r} must be equal: {known} in {other!r}, {got} in {name!r}"
+                expected, other = lengths.setdefault(text, (got, name))
+                if expected != got:
+                    message = f"dimensions named {text!r} must be equal: {expected} in {other!r}, {got} in {name!r}"
                     raise RefusedError(message)
             facts[port.slot] = TensorFacts(
                 port.dtype, shape, self._value(port, shape) if port.is_shape else None
@@ -357,9 +357,9 @@ class ExecutionContext(ContextMemory, Implementation):
         if not address and 0 not in shape:
             message = f"the address of {port.name!r} was not set"
             raise RefusedError(message)
-        known = self._wrapped.get(port.name)
-        if known is not None and known[0] == address and known[1] == shape:
-            return known[2]
+        cached = self._wrapped.get(port.name)
+        if cached is not None and cached[0] == address and cached[1] == shape:
+            return cached[2]
         device = _CPU if port.is_shape else self.torch_device
         tensor = dtypes.tensor_at(address, dtypes.TORCH[port.dtype], shape, device).to(
             self.torch_device

@@ -333,8 +333,8 @@ class Engine(Implementation):
         return max(map(self._memory_size, range(max(1, len(self._description.profiles)))))
 
     def _memory_size(self, profile_index: int) -> int:
-        known = self._description.profiles[profile_index : profile_index + 1]
-        largest = {name: shapes[-1] for profile in known for name, shapes in profile.items()}
+        profiles = self._description.profiles[profile_index : profile_index + 1]
+        largest = {name: shapes[-1] for profile in profiles for name, shapes in profile.items()}
         return memory_size(
             (port, largest.get(name, port.shape)) for name, port in self._inputs.items()
         )

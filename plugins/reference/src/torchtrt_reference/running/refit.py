@@ -86,13 +86,16 @@ class Refitter(Implementation):
 
     def unset_named_weights(self, weights_name: str) -> bool:
         """Removes values that were given and not yet applied."""
-        given = [self._pending.pop(slot, None) for slot in self._named(weights_name)]
-        return any(each is not None for each in given)
+        removed = [self._pending.pop(slot, None) for slot in self._named(weights_name)]
+        return any(weights is not None for weights in removed)
 
     def get_named_weights(self, weights_name: str) -> Weights:
         """Returns the values that were given for named weights; empty weights if none were."""
-        given = (self._pending.get(slot) for slot in self._named(weights_name))
-        return next((each for each in given if each is not None), None) or self._trt.Weights()
+        pending = (self._pending.get(slot) for slot in self._named(weights_name))
+        return (
+            next((weights for weights in pending if weights is not None), None)
+            or self._trt.Weights()
+        )
 
     def get_weights_location(self, weights_name: str) -> Any:  # noqa: ARG002
         """Returns where given values live: on the host."""
@@ -115,7 +118,7 @@ class Refitter(Implementation):
         if self._missing():
             wanted = [
                 *self.get_missing_weights(),
-                *(" ".join(each) for each in self._missing_places()),
+                *(f"{layer} {role}" for layer, role in self._missing_roles()),
             ]
             report(self._logger, f"Stripped weights are missing: {', '.join(wanted)}.", self)
             return False
@@ -144,17 +147,17 @@ class Refitter(Implementation):
 
     def get_all(self) -> tuple[list[str], list[Any]]:
         """Returns the layers and the roles of all refittable weights, side by side."""
-        places = list(dict.fromkeys(self._graph.weights_roles.values()))
+        weights_roles = list(dict.fromkeys(self._graph.weights_roles.values()))
         roles = self._trt.WeightsRole.__members__
-        return [layer for layer, _ in places], [roles[role] for _, role in places]
+        return [layer for layer, _ in weights_roles], [roles[role] for _, role in weights_roles]
 
     def get_missing(self) -> tuple[list[str], list[Any]]:
         """Returns the layers and the roles that must be given before a refit: those of stripped weights."""
-        places = self._missing_places()
+        missing_roles = self._missing_roles()
         roles = self._trt.WeightsRole.__members__
-        return [layer for layer, _ in places], [roles[role] for _, role in places]
+        return [layer for layer, _ in missing_roles], [roles[role] for _, role in missing_roles]
 
-    def _missing_places(self) -> list[tuple[str, str]]:
+    def _missing_roles(self) -> list[tuple[str, str]]:
         roles = self._graph.weights_roles
         return sorted({roles[slot] for slot in self._missing() if slot in roles})
 

@@ -34,7 +34,7 @@ def communicating(communicator: Any) -> Iterator[None]:
         _lent.reset(token)
 
 
-def place_among(members: Sequence[int] | None, count: int) -> tuple[Any, Sequence[int], int]:
+def position_among(members: Sequence[int] | None, count: int) -> tuple[Any, Sequence[int], int]:
     """Returns the communicator, the ranks that take part in a collective, and the place of this process among them.
 
     Args:
@@ -72,19 +72,19 @@ def exchange(
     Raises:
         RefusedError: There is no fitting communicator, a process has ended, or one has a tensor of another size.
     """
-    communicator, ranks, place = place_among(members, count)
+    communicator, ranks, position = position_among(members, count)
     own = tensor.contiguous()
     # PyTorch's fake process group receives nothing: its other processes then have the tensor of this one.
-    found = [own if index == place else own.clone() for index in range(count)]
+    tensors = [own if index == position else own.clone() for index in range(count)]
     try:
         for pair in itertools.combinations(range(count), 2):
-            if place in pair:
-                other = pair[0] if place == pair[1] else pair[1]
-                _swap(communicator, ranks[other], own, found[other], place == pair[0])
+            if position in pair:
+                other = pair[0] if position == pair[1] else pair[1]
+                _swap(communicator, ranks[other], own, tensors[other], position == pair[0])
     except RuntimeError as error:
         message = f"the processes cannot exchange tensors: {str(error).splitlines()[0]}"
         raise RefusedError(message) from error
-    return found, place
+    return tensors, position
 
 
 def _swap(
@@ -98,7 +98,7 @@ def _swap(
         message = f"rank {rank} has {its_size.item()} bytes, and this one {size.item()}: sizes must be equal"
         raise RefusedError(message)
     if own.numel():
-        sent, received = (each.view(-1).view(torch.uint8) for each in (own, theirs))
+        sent, received = (buffer.view(-1).view(torch.uint8) for buffer in (own, theirs))
         _in_turn(communicator, rank, sent, received, sends_first)
 
 

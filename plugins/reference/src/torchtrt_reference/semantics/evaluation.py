@@ -60,10 +60,10 @@ def _values(operation: Operation, call: Call, facts: tuple[TensorFacts, ...]) ->
     if not _is_trackable(operation, call, facts):
         return None
     call = replace(call, inputs=list(map(_tracked, call.inputs)))
-    given = [fact for fact in call.inputs if fact is not None]
-    if any(fact.value is None or not fact.is_static for fact in given):
+    inputs = [fact for fact in call.inputs if fact is not None]
+    if any(fact.value is None or not fact.is_static for fact in inputs):
         return None
-    if all(fact.constant is not None for fact in given):
+    if all(fact.constant is not None for fact in inputs):
         return [Value(tensor) for tensor in run(operation, call, facts)]
     return _partial_value(operation, call, facts)
 
@@ -90,10 +90,10 @@ def _partial_value(
     decisive = map(call.optional, _decisive_inputs(operation, call))
     if any(fact is not None and fact.constant is None for fact in decisive):
         return None
-    known = _known(operation, call, facts[0])
-    if not bool(known.any()):
+    mask = _known_mask(operation, call, facts[0])
+    if not bool(mask.any()):
         return None
-    return [Value(run(operation, call, facts)[0], None if bool(known.all()) else known)]
+    return [Value(run(operation, call, facts)[0], None if bool(mask.all()) else mask)]
 
 
 def _decisive_inputs(operation: Operation, call: Call) -> frozenset[int]:
@@ -113,20 +113,20 @@ def _tracked(fact: TensorFacts | None) -> TensorFacts | None:
     )
 
 
-def _known(operation: Operation, call: Call, fact: TensorFacts) -> torch.Tensor:
+def _known_mask(operation: Operation, call: Call, fact: TensorFacts) -> torch.Tensor:
     """Which elements of the output are known: moved along with the data, or known where every operand is."""
     masks: list[torch.Tensor | None] = []
     steering = _decisive_inputs(operation, call)
-    for index, given in enumerate(call.inputs):
-        assert given is None or given.value is not None
-        if given is None or given.value is None:
+    for index, operand in enumerate(call.inputs):
+        assert operand is None or operand.value is not None
+        if operand is None or operand.value is None:
             masks.append(None)
         elif index in steering:
-            masks.append(given.value.data)
-        elif given.value.known is None:
-            masks.append(torch.ones(given.shape, dtype=torch.bool))
+            masks.append(operand.value.data)
+        elif operand.value.mask is None:
+            masks.append(torch.ones(operand.shape, dtype=torch.bool))
         else:
-            masks.append(given.value.known)
+            masks.append(operand.value.mask)
     if operation.partial == "move":
         as_masks = [
             fact if index in steering or fact is None else TensorFacts("BOOL", fact.shape)

@@ -13,7 +13,7 @@ from torchtrt_reference.semantics.tensor_facts import TensorFacts
 class Subgraph(Protocol):
     """A graph inside an operation: what a loop repeats, or one branch of a conditional."""
 
-    def infer(self, given: Sequence[TensorFacts]) -> list[TensorFacts]:
+    def infer(self, input_facts: Sequence[TensorFacts]) -> list[TensorFacts]:
         """Returns the facts of its outputs for inputs with the given facts.
 
         Raises:
@@ -21,7 +21,7 @@ class Subgraph(Protocol):
         """
 
     def bind(
-        self, given: Sequence[TensorFacts], device: torch.device
+        self, input_facts: Sequence[TensorFacts], device: torch.device
     ) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
         """Returns the function that computes its outputs from inputs with the given facts, on a device.
 

@@ -28,11 +28,11 @@ class Value:
 
     Attributes:
         data: The elements; where unknown, anything.
-        known: Which elements are known, a bool tensor of the same shape; None when all are.
+        mask: Which elements are known, a bool tensor of the same shape; None when all are.
     """
 
     data: torch.Tensor
-    known: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class TensorFacts:
     @property
     def constant(self) -> torch.Tensor | None:
         """The value if every element is known."""
-        return self.value.data if self.value is not None and self.value.known is None else None
+        return self.value.data if self.value is not None and self.value.mask is None else None
 
     def elements(self) -> list[int | None] | None:
         """Returns the elements of a tracked integer tensor in order, None for each unknown one; None if untracked.
@@ -79,9 +79,9 @@ class TensorFacts:
                 return [None] * self.volume
             return None
         flat: list[int | None] = [int(item) for item in self.value.data.reshape(-1).tolist()]
-        if self.value.known is not None:
-            known = self.value.known.reshape(-1).tolist()
-            flat = [item if is_known else None for item, is_known in zip(flat, known, strict=True)]
+        if self.value.mask is not None:
+            mask = self.value.mask.reshape(-1).tolist()
+            flat = [item if is_known else None for item, is_known in zip(flat, mask, strict=True)]
         return flat
 
 
@@ -114,15 +114,15 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
     result = []
     for dimensions in zip(*shapes, strict=True):
         others = {dimension for dimension in dimensions if dimension != 1}
-        known = others - {-1}
-        if len(known) > 1:
+        sizes = others - {-1}
+        if len(sizes) > 1:
             shown = " and ".join(_shown(shape) for shape in shapes)
             message = (
                 f"{what} must have same dimensions or follow broadcast rules (dimensions were {shown}): "
                 "only a dimension of 1 is repeated."
             )
             raise RefusedError(message)
-        result.append(known.pop() if known else -1 if others else 1)
+        result.append(sizes.pop() if sizes else -1 if others else 1)
     return tuple(result)
 
 

@@ -57,9 +57,9 @@ class Windowed(Operation):
 def spatial(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
     """Returns a spatial attribute, all ``default`` when it is unset, checked for its length."""
     value = call[name]
-    given = (default,) * count if value is None else tuple(value)
-    call.require(len(given) == count, f"{name} must have {count} elements, not {len(given)}")
-    return given
+    values = (default,) * count if value is None else tuple(value)
+    call.require(len(values) == count, f"{name} must have {count} elements, not {len(values)}")
+    return values
 
 
 def paddings(

@@ -263,9 +263,9 @@ class _Rewriter:
 
     def pick(self, node: Node) -> None:
         """Takes one of a call's results; those of a call in PyTorch stay whole."""
-        source, place = node.args
+        source, index = node.args
         if source in self.several:
-            self.keep(node, self.several[source][place])  # type: ignore[index]
+            self.keep(node, self.several[source][index])  # type: ignore[index]
 
     def leave(self, node: Node, reason: str, code: Any = "no-converter") -> None:
         """Leaves a node to PyTorch, which reads complex numbers."""
@@ -312,7 +312,7 @@ class _Rewriter:
         if node in self.pairs:
             return self.pairs[node]
         constant = constant_of(node)
-        before = self.place_after(node)
+        before = self.insertion_point(node)
         if constant is not None and not any(map(self.writes, node.users)):
             self.pairs[node] = Pair(
                 *(
@@ -336,12 +336,12 @@ class _Rewriter:
         self.wholes[node] = node
         return self.pairs[node]
 
-    def place_after(self, node: Node) -> Node:
+    def insertion_point(self, node: Node) -> Node:
         """Returns the node before which a node can be read first."""
-        place = node.next
-        while place.op in ("placeholder", "get_attr"):
-            place = place.next
-        return place
+        successor = node.next
+        while successor.op in ("placeholder", "get_attr"):
+            successor = successor.next
+        return successor
 
 
 def _replace_results(node: Node, result: Any) -> None:

@@ -102,9 +102,9 @@ def rsqrt(self: Pair) -> Pair:
 
 def _simple_power(self: Any, exponent: float) -> Pair | None:
     """Returns a power for which PyTorch has a kernel of its own, or None."""
-    known = {0.5: sqrt, -0.5: rsqrt, -1.0: reciprocal, 2.0: square}
-    if exponent in known:
-        return known[exponent](self)
+    kernels = {0.5: sqrt, -0.5: rsqrt, -1.0: reciprocal, 2.0: square}
+    if exponent in kernels:
+        return kernels[exponent](self)
     if exponent == 1:
         return self  # type: ignore[no-any-return]
     if exponent == 3:
@@ -122,9 +122,9 @@ def power(self: Any, exponent: Any) -> Pair:
     if isinstance(exponent, (int, float)):
         if exponent == 0:
             return Pair(torch.ones_like(self.real), torch.zeros_like(self.imag))
-        known = _simple_power(self, float(exponent))
-        if known is not None:
-            return known
+        simple = _simple_power(self, float(exponent))
+        if simple is not None:
+            return simple
     base = _tensors(self, exponent)
     is_zero = ~is_true(base)
     safe = Pair(torch.where(is_zero, 1.0, base.real), base.imag)

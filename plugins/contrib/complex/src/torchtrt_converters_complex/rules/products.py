@@ -81,15 +81,15 @@ def _convolution(target: Any) -> Any:
     """Returns the rule of a convolution."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        given = vars(named_arguments(target, args, kwargs))
-        bias = given.pop("bias")
-        rest = {name: value for name, value in given.items() if name not in ("input", "weight")}
+        arguments = vars(named_arguments(target, args, kwargs))
+        bias = arguments.pop("bias")
+        rest = {name: value for name, value in arguments.items() if name not in ("input", "weight")}
         result = product(
             lambda input, weight: target(input=input, weight=weight, bias=None, **rest)
-        )(given["input"], given["weight"])
+        )(arguments["input"], arguments["weight"])
         if bias is None:
             return result
-        trailing = (1,) * (len(given["weight"].shape) - 2)
+        trailing = (1,) * (len(arguments["weight"].shape) - 2)
 
         def spread(part: Any) -> Any:
             return part.reshape(-1, *trailing)

@@ -46,13 +46,13 @@ _NUMBERS_OF_REALS = frozenset({aten.nan_to_num.default})
 def _parts(value: Any) -> Any:
     """Returns an argument that holds elements as a pair, or a list of them."""
     if isinstance(value, (list, tuple)):
-        return [_parts(each) for each in value]
+        return [_parts(tensor) for tensor in value]
     return value if value is None else as_pair(value)
 
 
 def _pick(value: Any, label: str) -> Any:
     if isinstance(value, list):
-        return [_pick(each, label) for each in value]
+        return [_pick(pair, label) for pair in value]
     return getattr(value, label) if isinstance(value, Pair) else value
 
 
@@ -70,30 +70,30 @@ def part_by_part(target: Any, names: frozenset[str] = VALUES) -> Callable[..., A
     }
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        given = vars(named_arguments(target, args, kwargs))
-        if isinstance(given.get("dtype"), torch.dtype):
-            given["dtype"] = PARTS.get(given["dtype"], given["dtype"])
-        elements = {name: _parts(given[name]) for name in of_elements}
+        arguments = vars(named_arguments(target, args, kwargs))
+        if isinstance(arguments.get("dtype"), torch.dtype):
+            arguments["dtype"] = PARTS.get(arguments["dtype"], arguments["dtype"])
+        elements = {name: _parts(arguments[name]) for name in of_elements}
         results = []
         for label in ("real", "imag"):
             chosen = {name: _pick(value, label) for name, value in elements.items()}
-            results.append(_call(target, {**given, **chosen}))
+            results.append(_call(target, {**arguments, **chosen}))
         return _joined(*results)
 
     return compute
 
 
-def _call(target: Any, given: dict[str, Any]) -> Any:
+def _call(target: Any, values: dict[str, Any]) -> Any:
     """Calls an op with all of its arguments by name."""
     arguments = target._schema.arguments
-    args = [given[argument.name] for argument in arguments if not argument.kwarg_only]
-    kwargs = {argument.name: given[argument.name] for argument in arguments if argument.kwarg_only}
+    args = [values[argument.name] for argument in arguments if not argument.kwarg_only]
+    kwargs = {argument.name: values[argument.name] for argument in arguments if argument.kwarg_only}
     return target(*args, **kwargs)
 
 
 def _joined(real: Any, imag: Any) -> Any:
     if isinstance(real, (list, tuple)):
-        return [Pair(*each) for each in zip(real, imag, strict=True)]
+        return [Pair(*parts) for parts in zip(real, imag, strict=True)]
     return Pair(real, imag)
 
 

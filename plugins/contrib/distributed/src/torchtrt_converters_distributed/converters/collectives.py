@@ -56,7 +56,7 @@ def unlike_root(node: Node) -> str | None:
 def unequal_parts(node: Node) -> str | None:
     """Returns why an exchange of parts is not one of equal parts, or ``None``."""
     op = arguments_of(node)
-    sizes = [str(each) for each in (*op.output_split_sizes, *op.input_split_sizes)]
+    sizes = [str(size) for size in (*op.output_split_sizes, *op.input_split_sizes)]
     if len(set(sizes)) > 1:
         return f"TensorRT exchanges equal parts, and the parts are {', '.join(sizes)}"
     return None

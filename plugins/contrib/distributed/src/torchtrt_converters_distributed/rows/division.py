@@ -72,7 +72,7 @@ class Division:
     Attributes:
         group: The name of the group.
         count: How many processes it has.
-        place: Which of them this one is.
+        group_rank: Which of them this one is.
         rows: Where the rows of each divided node are.
         forms: The rows that this process has of each divided node.
         late: The nodes between a product and an all-reduce. The process computes its own rows of them last.
@@ -81,7 +81,7 @@ class Division:
 
     group: str
     count: int
-    place: int
+    group_rank: int
     rows: dict[Node, Rows] = field(default_factory=dict)
     forms: dict[Node, Form] = field(default_factory=dict)
     late: set[Node] = field(default_factory=set)
@@ -151,21 +151,21 @@ class _Search:
                 divisible.append(reduction)
         group = str((divisible or reductions)[0].args[2])
         ranks = ranks_of(group)
-        place = ranks.index(torch.distributed.get_rank())
-        self.division = Division(group, len(ranks), place)
+        group_rank = ranks.index(torch.distributed.get_rank())
+        self.division = Division(group, len(ranks), group_rank)
         self.rows = self.division.rows
         self.equal = equal_in(graph_module, group, examples)
-        places = {node: index for index, node in enumerate(self.nodes)}
-        self.divisible = {each for each in divisible if each.args[2] == group}
-        for each in divisible:
-            if each not in self.divisible:
-                self.outcomes[each] = f"another one is in the process group {group!r}."
+        positions = {node: index for index, node in enumerate(self.nodes)}
+        self.divisible = {reduction for reduction in divisible if reduction.args[2] == group}
+        for reduction in divisible:
+            if reduction not in self.divisible:
+                self.outcomes[reduction] = f"another one is in the process group {group!r}."
                 continue
-            self.outcomes[each] = "no matrix product leads to it row by row."
-            products, between = _products_before(each)
-            path = sorted(between, key=places.__getitem__)
+            self.outcomes[reduction] = "no matrix product leads to it row by row."
+            products, between = _products_before(reduction)
+            path = sorted(between, key=positions.__getitem__)
             for product in products:
-                self.paths.setdefault(product, []).append((each, path))
+                self.paths.setdefault(product, []).append((reduction, path))
 
     def run(self) -> None:
         """Fills in the attributes."""
@@ -202,8 +202,8 @@ class _Search:
         """Returns the rows of a product with which dividing begins, if they lead to an all-reduce."""
         for reduction, path in self.paths[product]:
             for factor, dim in product_dims(product):
-                known = ChainMap({factor: dim}, self.dims)
-                if (rows := rows_of(product, known, self.division.count)) is None:
+                row_dims = ChainMap({factor: dim}, self.dims)
+                if (rows := rows_of(product, row_dims, self.division.count)) is None:
                     self.outcomes[reduction] = self.why_not(product)
                 elif (few := self.rows_of_part(product, rows.dim)) < LEAST_ROWS:
                     self.outcomes[reduction] = (
@@ -229,15 +229,15 @@ class _Search:
 
     def leads_to(self, reduction: Node, product: Node, rows: Rows, path: Sequence[Node]) -> bool:
         """Returns whether the rows of a product stay together up to an all-reduce."""
-        known = ChainMap({product: rows.dim}, self.dims)
+        row_dims = ChainMap({product: rows.dim}, self.dims)
         for node in path:
             if node is not product and any(
-                source in known.maps[0] for source in node.all_input_nodes
+                source in row_dims.maps[0] for source in node.all_input_nodes
             ):
-                found = rows_of(node, known, self.division.count)
-                if found is not None:
-                    known[node] = found.dim
-        return reduction in known.maps[0]
+                node_rows = rows_of(node, row_dims, self.division.count)
+                if node_rows is not None:
+                    row_dims[node] = node_rows.dim
+        return reduction in row_dims.maps[0]
 
 
 def _products_before(reduction: Node) -> tuple[set[Node], set[Node]]:

@@ -50,17 +50,17 @@ def equal_in(
     Raises:
         ProcessGroupError: Another process does not arrive, or has failed.
     """
-    found, written = _compared(graph_module, group, examples), _written(graph_module)
+    equal_names, written = _compared(graph_module, group, examples), _written(graph_module)
     equal = set[Node]()
     for node in graph_module.graph.nodes:
         if node.op == "placeholder":
-            is_equal = node not in examples or _name_of(node) in found
+            is_equal = node not in examples or _name_of(node) in equal_names
         elif node.op == "get_attr":
-            is_equal = _name_of(node) in found
+            is_equal = _name_of(node) in equal_names
         elif node.target in _MAKE_EQUAL and group in node.args:
             is_equal = True
         else:
-            is_equal = _keeps_equal(node) and _name_of(node) in found
+            is_equal = _keeps_equal(node) and _name_of(node) in equal_names
             is_equal = is_equal and equal.issuperset(node.all_input_nodes)
         if is_equal and node not in written:
             equal.add(node)
@@ -80,7 +80,7 @@ def weights_behind(nodes: Iterable[Node], equal: set[Node]) -> set[Node]:
         if node in equal and node not in seen:
             seen.add(node)
             pending.extend(() if node.target in _MAKE_EQUAL else node.all_input_nodes)
-    return {each for each in seen if each.op == "get_attr"}
+    return {node for node in seen if node.op == "get_attr"}
 
 
 def _keeps_equal(node: Node) -> bool:
@@ -101,16 +101,18 @@ def _compared(
     read counts as different: such weights are most of a model, and a plan divides them.
     """
     nodes = graph_module.graph.find_nodes(op="get_attr")
-    found = {node: constant_of(node) for node in nodes if not _is_factor(node)}
-    given = {
-        _name_of(node): digest(each)
-        for node, each in {**examples, **found}.items()
-        if each is not None and not is_fake(each)
+    constants = {node: constant_of(node) for node in nodes if not _is_factor(node)}
+    local_digests = {
+        _name_of(node): digest(tensor)
+        for node, tensor in {**examples, **constants}.items()
+        if tensor is not None and not is_fake(tensor)
     }
     calls = graph_module.graph.nodes
-    given |= {_name_of(node): _digest_of_call(node) for node in calls if node.op not in _OUTSIDE}
+    local_digests |= {
+        _name_of(node): _digest_of_call(node) for node in calls if node.op not in _OUTSIDE
+    }
     processes = Processes.of(graph_module)
-    digests = equal_digests(processes, "the weights of a model", given, group)
+    digests = equal_digests(processes, "the weights of a model", local_digests, group)
     return {name for name, digest in digests.items() if digest is not None}
 
 

@@ -69,8 +69,8 @@ def divide_rows(graph_module: GraphModule, division: Division) -> None:
     shifts = graph_module.graph.find_nodes(op="call_function", target=SHIFT, sort=True)
     exchanges = {f"{index}": _description(node) for index, node in enumerate(shifts)}
     processes = Processes.of(graph_module)
-    found = equal_digests(processes, "the rows of a model", exchanges, division.group)
-    if None in found.values():
+    digests = equal_digests(processes, "the rows of a model", exchanges, division.group)
+    if None in digests.values():
         raise ProcessGroupError(
             "async_tensor_parallel=True would divide other rows in each process. Compile the same model in all of "
             "them, with the same settings and with inputs of the same sizes."
@@ -135,7 +135,7 @@ class _Rewriting:
         stage = math.inf if is_last else max(stage, self.stage_of(node, 0))
         if not is_last and _has_effect(node):
             stage = self.last_effect = max(stage, self.last_effect)
-        self.place(node, stage, 0)
+        self.schedule(node, stage, 0)
 
     def take_rows(self, node: Node) -> float:
         """Lets a node that takes some rows of one process read only these; returns the stage of that, or 0.
@@ -162,17 +162,17 @@ class _Rewriting:
     def compute_own(self, node: Node) -> None:
         """Adds a node for the rows of this process."""
         rows = self.division.rows[node]
-        mine = self.division.place
-        given: dict[Node, Node] = {}
+        mine = self.division.group_rank
+        own_inputs: dict[Node, Node] = {}
         for source in node.all_input_nodes:
             if source in rows.cut:
-                given[source] = self.cut(source, rows.cut[source])[mine]
+                own_inputs[source] = self.cut(source, rows.cut[source])[mine]
             elif source in self.own:
-                given[source] = self.own[source]
+                own_inputs[source] = self.own[source]
             elif source in self.parts:
-                given[source] = self.parts[source][mine]
-        made = self.own[node] = self.add(node, rows.dim, given, mine)
-        self.place(made, self.stage_of(made, 0), 0)
+                own_inputs[source] = self.parts[source][mine]
+        made = self.own[node] = self.add(node, rows.dim, own_inputs, mine)
+        self.schedule(made, self.stage_of(made, 0), 0)
 
     def compute_parts(self, node: Node) -> None:
         """Adds a node for each part of the rows."""
@@ -185,15 +185,15 @@ class _Rewriting:
                 inputs[source] = self.parts_of(source)
         self.parts[node] = []
         for part in range(self.division.count):
-            given = {source: parts[part] for source, parts in inputs.items()}
-            made = self.add(node, rows.dim, given, part)
+            part_inputs = {source: parts[part] for source, parts in inputs.items()}
+            made = self.add(node, rows.dim, part_inputs, part)
             turn = self.turn_of(part, node in self.division.late or self.follows_late(made))
-            self.place(made, self.stage_of(made, turn), turn)
+            self.schedule(made, self.stage_of(made, turn), turn)
             self.parts[node].append(made)
 
     def reduce(self, node: Node) -> None:
         """Adds the terms of this process's rows, and passes the others to the processes whose rows they are."""
-        kind, count, mine = str(node.args[1]), self.division.count, self.division.place
+        kind, count, mine = str(node.args[1]), self.division.count, self.division.group_rank
         source = node.args[0]
         assert isinstance(source, Node)
         parts = self.parts_of(source)
@@ -203,11 +203,11 @@ class _Rewriting:
             turn = self.turn_of(part, is_late=True)
             shifts.append(self.shift(node, parts[part], distance, turn))
         total = parts[mine]
-        stage = 1 + max(self.keys[each][0] for each in (total, *shifts))
+        stage = 1 + max(self.keys[operand][0] for operand in (total, *shifts))
         for shift in shifts:
             term = self.wait(shift, stage, 0)
             total = self.call(SUMS[kind], (total, term), total.meta["val"])
-            self.place(total, stage, 0)
+            self.schedule(total, stage, 0)
         self.own[node] = total
 
     def parts_of(self, node: Node) -> list[Node]:
@@ -224,16 +224,16 @@ class _Rewriting:
         self.parts[node] = []
         for part in range(self.division.count):
             made = self.own[node]
-            if part != self.division.place:
+            if part != self.division.group_rank:
                 made = self.add(node, self.division.rows[node].dim, {source: parts[part]}, part)
                 turn = self.turn_of(part, False)
-                self.place(made, self.stage_of(made, turn), turn)
+                self.schedule(made, self.stage_of(made, turn), turn)
             self.parts[node].append(made)
 
     def gather(self, node: Node, own: Node) -> list[Node]:
         """Returns what all processes have at the place of this one's rows of a node."""
         if own not in self.gathered:
-            count, mine = self.division.count, self.division.place
+            count, mine = self.division.count, self.division.group_rank
             parts = self.gathered[own] = [own] * count
             shifts = {
                 (mine - step) % count: self.shift(node, own, count - step, 0)
@@ -248,20 +248,20 @@ class _Rewriting:
         shift = self.call(SHIFT, (source, distance, self.division.group), None)
         leave_in_torch(shift, "It exchanges rows with another process.", "divided")
         shift.meta[_ROWS_OF] = node.name
-        self.place(shift, self.stage_of(shift, turn), turn)
+        self.schedule(shift, self.stage_of(shift, turn), turn)
         return shift
 
     def wait(self, shift: Node, stage: float, turn: int) -> Node:
         """Waits for what a shift receives."""
         waited = self.call(WAIT, (shift,), shift.meta["val"])
         leave_in_torch(waited, "It waits for the rows of another process.", "divided")
-        self.place(waited, stage, turn)
+        self.schedule(waited, stage, turn)
         return waited
 
     def turn_of(self, part: int, is_late: bool) -> int:
         """Returns when a part is computed: the process's own one first, or last."""
         count = self.division.count
-        distance = (self.division.place - part) % count
+        distance = (self.division.group_rank - part) % count
         return count + 1 if is_late and not distance else distance + 1
 
     def follows_late(self, node: Node) -> bool:
@@ -270,10 +270,10 @@ class _Rewriting:
         last = max((stage for stage, _ in turns), default=0)
         return (last, self.division.count + 1) in turns
 
-    def add(self, node: Node, dim: int, given: Mapping[Node, Node], part: int) -> Node:
+    def add(self, node: Node, dim: int, inputs: Mapping[Node, Node], part: int) -> Node:
         """Returns a new node that computes a part of the rows."""
         args, kwargs = torch.fx.map_arg(
-            (node.args, node.kwargs), lambda each: given.get(each, each)
+            (node.args, node.kwargs), lambda source: inputs.get(source, source)
         )
         target: Any = node.target
         shape = self.sizes_of_part(node, dim)
@@ -312,7 +312,7 @@ class _Rewriting:
             whole.meta = {**node.meta}
             reason = "It joins the rows that async_tensor_parallel divides."
             leave_in_torch(whole, reason, "divided")
-            self.place(whole, self.stage_of(whole, 0), 0)
+            self.schedule(whole, self.stage_of(whole, 0), 0)
             self.wholes[node] = whole
         return self.wholes[node]
 
@@ -333,13 +333,13 @@ class _Rewriting:
         made = self.call(aten.slice.Tensor, (source, dim, start, start + step), None)
         leave_in_torch(made, "It takes a part of the rows, without a copy.", "view")
         never_fold(made)  # a constant would make the engines of equal parts different
-        self.place(made, self.keys[source][0], 0)
+        self.schedule(made, self.keys[source][0], 0)
         if _is_aligned(source.meta["val"], dim, start):
             return made
         copied = self.call(aten.clone.default, (made,), None)
         leave_in_torch(copied, "It copies a part of the rows to an aligned address.", "divided")
         never_fold(copied)
-        self.place(copied, self.keys[source][0], 0)
+        self.schedule(copied, self.keys[source][0], 0)
         return copied
 
     def call(self, target: Any, args: tuple[Any, ...], value: Any) -> Node:
@@ -355,7 +355,7 @@ class _Rewriting:
         )
         return max(stages, default=0)
 
-    def place(self, node: Node, stage: float, turn: int) -> None:
+    def schedule(self, node: Node, stage: float, turn: int) -> None:
         self.keys[node] = stage, turn, len(self.keys)
 
     def order(self) -> None:
@@ -391,7 +391,7 @@ def _rows_taken(node: Node, size: int) -> range | None:
     if node.target is aten.select.int:
         return range(op.index % size, op.index % size + 1) if isinstance(op.index, int) else None
     bounds = (op.start, op.end, op.step)
-    if not all(each is None or isinstance(each, int) for each in bounds) or op.step != 1:
+    if not all(bound is None or isinstance(bound, int) for bound in bounds) or op.step != 1:
         return None
     rows = range(size)[slice(*bounds)]
     return rows if rows else None
@@ -418,7 +418,7 @@ def _value(node: Node) -> Any:
     """Returns what a call makes of PyTorch's values of its arguments."""
     values = [leaf for source in node.all_input_nodes for leaf in _leaves(source.meta.get("val"))]
     fakes: list[Any] = [value for value in values if is_fake(value)]
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
     target: Any = node.target
     with torch.no_grad(), fakes[0].fake_mode:
         return target(*args, **kwargs)

@@ -32,7 +32,7 @@ MATRIX_PRODUCTS: Mapping[Any, Sequence[str]] = {
 """The matrix products, with the names of their left and right factor, and of what is added."""
 c10d = torch.ops._c10d_functional
 
-Known = Mapping[Node, int]
+RowDims = Mapping[Node, int]
 """The dimension with the rows, for each node that is known to have them."""
 
 
@@ -50,15 +50,15 @@ class Rows:
     cut: Mapping[Node, int] = field(default_factory=dict)
 
 
-Rule = Callable[[Node, Known], "Rows | None"]
+Rule = Callable[[Node, RowDims], "Rows | None"]
 
 
-def rows_of(node: Node, known: Known, parts: int) -> Rows | None:
+def rows_of(node: Node, row_dims: RowDims, parts: int) -> Rows | None:
     """Returns where the rows of a node's result are, or ``None`` if they cannot be divided.
 
     Args:
         node: A call, which reads at least one known node.
-        known: The dimension with the rows of each known node.
+        row_dims: The dimension with the rows of each known node.
         parts: Into how many parts of equal size the rows are to be divided.
     """
     target = node.target
@@ -68,11 +68,11 @@ def rows_of(node: Node, known: Known, parts: int) -> Rows | None:
         return None
     if target is operator.getitem:
         source = node.args[0]
-        return Rows(known[source]) if isinstance(source, Node) and source in known else None
+        return Rows(row_dims[source]) if isinstance(source, Node) and source in row_dims else None
     rule = _rule_of(target)
     if rule is None or mutates(node):
         return None
-    rows = rule(node, known)
+    rows = rule(node, row_dims)
     size = None if rows is None else _size(node, rows.dim)
     return rows if size is not None and size > 1 and size % parts == 0 else None
 
@@ -85,10 +85,10 @@ def is_product(node: Node) -> bool:
 def product_dims(node: Node) -> Sequence[tuple[Node, int]]:
     """Returns where the rows of a product may be: a factor that is no weight, with one of its dimensions."""
     left, right = (getattr(arguments_of(node), name) for name in MATRIX_PRODUCTS[node.target][:2])
-    places = [(left, dim) for dim in range(_rank(left) - 1)]
+    factor_dims = [(left, dim) for dim in range(_rank(left) - 1)]
     if node.target is not aten.linear.default and _rank(right) > 1:
-        places.append((right, _rank(right) - 1))
-    return [(factor, dim) for factor, dim in places if constant_of(factor) is None]
+        factor_dims.append((right, _rank(right) - 1))
+    return [(factor, dim) for factor, dim in factor_dims if constant_of(factor) is None]
 
 
 def sizes_of(value: Any) -> list[int | None]:
@@ -123,19 +123,21 @@ def _rule_of(target: Any) -> Rule | None:
     return _by_element if torch.Tag.pointwise in target.tags else None
 
 
-def _by_element(node: Node, known: Known) -> Rows | None:
+def _by_element(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ops that compute each element from the elements at its place, with broadcasting."""
-    return _broadcast(node, known, node.all_input_nodes)
+    return _broadcast(node, row_dims, node.all_input_nodes)
 
 
-def _broadcast(node: Node, known: Known, operands: Sequence[Any]) -> Rows | None:
+def _broadcast(node: Node, row_dims: RowDims, operands: Sequence[Any]) -> Rows | None:
     """Returns the rows of a result to whose rank the operands are broadcast."""
     rank = _rank(node)
-    dims = {known[operand] + rank - _rank(operand) for operand in operands if operand in known}
+    dims = {
+        row_dims[operand] + rank - _rank(operand) for operand in operands if operand in row_dims
+    }
     if len(dims) != 1:
         return None
     dim = dims.pop()
-    cut = _cut(node, dim, [operand for operand in operands if operand not in known])
+    cut = _cut(node, dim, [operand for operand in operands if operand not in row_dims])
     return None if cut is None else Rows(dim, cut)
 
 
@@ -157,52 +159,52 @@ def _cut(node: Node, dim: int, operands: Sequence[Any]) -> dict[Node, int] | Non
     return cut
 
 
-def _like(node: Node, known: Known) -> Rows | None:
+def _like(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ops that keep the shape of their first argument, and the place of each element."""
     source = node.args[0]
-    return Rows(known[source]) if isinstance(source, Node) and source in known else None
+    return Rows(row_dims[source]) if isinstance(source, Node) and source in row_dims else None
 
 
-def _reduced(node: Node, known: Known) -> Rows | None:
+def _reduced(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ops that compute along other dimensions than that of the rows."""
     op, source = arguments_of(node), node.args[0]
     dims = getattr(op, "dim", getattr(op, "dims", None))
-    if not isinstance(source, Node) or source not in known or dims is None or dims == []:
+    if not isinstance(source, Node) or source not in row_dims or dims is None or dims == []:
         return None
-    if any(each in known for each in node.all_input_nodes if each is not source):
+    if any(operand in row_dims for operand in node.all_input_nodes if operand is not source):
         return None
-    rank, dim = _rank(source), known[source]
-    along = {each % rank for each in ([dims] if isinstance(dims, int) else dims)}
+    rank, dim = _rank(source), row_dims[source]
+    along = {axis % rank for axis in ([dims] if isinstance(dims, int) else dims)}
     if dim in along:
         return None
     is_kept = _rank(node) == rank
-    return Rows(dim if is_kept else dim - sum(each < dim for each in along))
+    return Rows(dim if is_kept else dim - sum(axis < dim for axis in along))
 
 
-def _normalized(node: Node, known: Known) -> Rows | None:
+def _normalized(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of normalizations over the last dimensions."""
     op, source = arguments_of(node), node.args[0]
-    if not isinstance(source, Node) or source not in known:
+    if not isinstance(source, Node) or source not in row_dims:
         return None
-    if any(each in known for each in node.all_input_nodes if each is not source):
+    if any(operand in row_dims for operand in node.all_input_nodes if operand is not source):
         return None
-    dim = known[source]
+    dim = row_dims[source]
     return Rows(dim) if dim < _rank(source) - len(op.normalized_shape) else None
 
 
-def _reshaped(node: Node, known: Known) -> Rows | None:
+def _reshaped(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ops that keep the order of elements in memory.
 
     The rows stay one dimension behind as many elements as before, or its outer part. Equal parts of either have the
     same elements.
     """
     source, before, after = node.args[0], _tensor(node.args[0]), _tensor(node)
-    if not isinstance(source, Node) or source not in known or before is None or after is None:
+    if not isinstance(source, Node) or source not in row_dims or before is None or after is None:
         return None
     sizes, wanted = sizes_of(before), sizes_of(after)
     if any(size is None or size == 0 for size in (*sizes, *wanted)):
         return None
-    ahead, count = math.prod(filter(None, sizes[: known[source]])), 1
+    ahead, count = math.prod(filter(None, sizes[: row_dims[source]])), 1
     for index, size in enumerate(filter(None, wanted)):
         if count == ahead and size != 1:
             return Rows(index)
@@ -210,12 +212,12 @@ def _reshaped(node: Node, known: Known) -> Rows | None:
     return None
 
 
-def _moved(node: Node, known: Known) -> Rows | None:
+def _moved(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ops that change the order of dimensions."""
     op, source = arguments_of(node), node.args[0]
-    if not isinstance(source, Node) or source not in known:
+    if not isinstance(source, Node) or source not in row_dims:
         return None
-    rank, dim = _rank(source), known[source]
+    rank, dim = _rank(source), row_dims[source]
     order = list(range(rank))
     if node.target is aten.permute.default:
         order = [dim % rank for dim in op.dims]
@@ -227,88 +229,92 @@ def _moved(node: Node, known: Known) -> Rows | None:
     return Rows(order.index(dim))
 
 
-def _joined(node: Node, known: Known) -> Rows | None:
+def _joined(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ``cat`` and ``stack`` along other dimensions than that of the rows."""
     op = arguments_of(node)
     tensors, dim = op.tensors, op.dim % _rank(node)
     is_stack = node.target is aten.stack.default
     if len({_rank(tensor) for tensor in tensors}) != 1:
         return None
-    dims = {known[tensor] for tensor in tensors if tensor in known}
+    dims = {row_dims[tensor] for tensor in tensors if tensor in row_dims}
     if len(dims) != 1:
         return None
     (own,) = dims
-    place = own + (is_stack and dim <= own)
+    result_dim = own + (is_stack and dim <= own)
     if not is_stack and own == dim:
         return None
-    outside = [tensor for tensor in tensors if tensor not in known]
-    if any(_size(each, own) != _size(node, place) for each in outside):
+    outside = [tensor for tensor in tensors if tensor not in row_dims]
+    if any(_size(tensor, own) != _size(node, result_dim) for tensor in outside):
         return None
-    return Rows(place, dict.fromkeys(outside, own))
+    return Rows(result_dim, dict.fromkeys(outside, own))
 
 
-def _expanded(node: Node, known: Known) -> Rows | None:
+def _expanded(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ``expand``, whose dimensions are those of its input behind new ones."""
     source = node.args[0]
-    if not isinstance(source, Node) or source not in known or None in sizes_of(node.meta["val"]):
+    if not isinstance(source, Node) or source not in row_dims or None in sizes_of(node.meta["val"]):
         return None
-    return Rows(known[source] + _rank(node) - _rank(source))
+    return Rows(row_dims[source] + _rank(node) - _rank(source))
 
 
-def _embedded(node: Node, known: Known) -> Rows | None:
+def _embedded(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of ``embedding``: the rows are among the numbers of the tokens."""
     op = arguments_of(node)
-    return Rows(known[op.indices]) if op.indices in known and op.weight not in known else None
+    return (
+        Rows(row_dims[op.indices]) if op.indices in row_dims and op.weight not in row_dims else None
+    )
 
 
-def _multiplied(node: Node, known: Known) -> Rows | None:
+def _multiplied(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of products, whose rows are not what is summed over."""
     names = MATRIX_PRODUCTS[node.target]
     op = arguments_of(node)
     left, right = (getattr(op, name) for name in names[:2])
     added = [getattr(op, name) for name in names[2:] if getattr(op, name) is not None]
     rank, is_linear = _rank(node), node.target is aten.linear.default
-    if min(_rank(left), _rank(right)) < 2 or left is right or (is_linear and right in known):
+    if min(_rank(left), _rank(right)) < 2 or left is right or (is_linear and right in row_dims):
         return None
     dims = {
-        _place(known[each], _rank(each), rank, each is right)
-        for each in (left, right)
-        if each in known
+        _result_dim(row_dims[factor], _rank(factor), rank, factor is right)
+        for factor in (left, right)
+        if factor in row_dims
     }
     if len(dims) != 1 or None in dims:
         return None
     dim = dims.pop()
     assert dim is not None
-    outside = [] if is_linear else [each for each in (left, right) if each not in known]
+    outside = [] if is_linear else [factor for factor in (left, right) if factor not in row_dims]
     cut = _cut(node, dim, outside) if dim < rank - 2 else {}
     if cut is None:
         return None
-    if any(each in known and known[each] + rank - _rank(each) != dim for each in added):
+    if any(
+        addend in row_dims and row_dims[addend] + rank - _rank(addend) != dim for addend in added
+    ):
         return None
-    more = _cut(node, dim, [each for each in added if each not in known])
+    more = _cut(node, dim, [addend for addend in added if addend not in row_dims])
     if more is None or not set(more).isdisjoint((left, right)):
         return None
     return Rows(dim, {**cut, **more})
 
 
-def _place(dim: int, rank: int, result: int, is_right: bool) -> int | None:
+def _result_dim(dim: int, rank: int, result: int, is_right: bool) -> int | None:
     """Returns the dimension of a product that a dimension of a factor becomes; ``None`` for what is summed over."""
     summed = rank - 2 if is_right else rank - 1
     return None if dim == summed else dim + result - rank
 
 
-def _attended(node: Node, known: Known) -> Rows | None:
+def _attended(node: Node, row_dims: RowDims) -> Rows | None:
     """The rule of attention over other dimensions than that of the rows: those before the heads."""
     op = arguments_of(node)
     rank = _rank(node)
     tensors = (op.query, op.key, op.value)
-    if op.dropout_p or op.attn_mask in known or any(_rank(tensor) != rank for tensor in tensors):
+    if op.dropout_p or op.attn_mask in row_dims or any(_rank(tensor) != rank for tensor in tensors):
         return None
-    dims = {known[tensor] for tensor in tensors if tensor in known}
+    dims = {row_dims[tensor] for tensor in tensors if tensor in row_dims}
     if len(dims) != 1:
         return None
     (dim,) = dims
-    outside = [each for each in (*tensors, op.attn_mask) if each not in known]
+    outside = [tensor for tensor in (*tensors, op.attn_mask) if tensor not in row_dims]
     cut = _cut(node, dim, outside) if dim < rank - 3 else None
     return None if cut is None else Rows(dim, cut)
 

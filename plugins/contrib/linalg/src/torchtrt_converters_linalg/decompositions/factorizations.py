@@ -31,13 +31,13 @@ def _sizes(matrix: Tensor) -> tuple[int, int]:
     return rows, columns
 
 
-def _places(count: int, like: Tensor) -> Tensor:
+def _indices(count: int, like: Tensor) -> Tensor:
     return torch.arange(count, device=like.device)
 
 
 def _eye(like: Tensor, rows: int, columns: int) -> Tensor:
     """Returns the identity in the dtype and with the batch of another matrix."""
-    eye = (_places(rows, like).unsqueeze(1) == _places(columns, like)).to(like.dtype)
+    eye = (_indices(rows, like).unsqueeze(1) == _indices(columns, like)).to(like.dtype)
     return eye.expand(*like.shape[:-2], rows, columns)
 
 
@@ -53,14 +53,14 @@ class _Factors:
 def _factor(matrix: Tensor) -> _Factors:
     """Returns the LU factorization with partial pivoting (Golub and Van Loan, 3.4.1)."""
     rows, columns = _sizes(matrix)
-    places, across = _places(rows, matrix), _places(columns, matrix)
-    down = places.unsqueeze(1)
+    row_indices, across = _indices(rows, matrix), _indices(columns, matrix)
+    down = row_indices.unsqueeze(1)
     pivots, info = [], torch.zeros(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
     for step in range(min(rows, columns)):
         best = matrix[..., step:, step].abs().argmax(-1, keepdim=True) + step
         pivots.append(best + 1)
         # Not gathered: TensorRT for RTX takes minutes to build chains of gathers.
-        is_best = (places == best).unsqueeze(-1)
+        is_best = (row_indices == best).unsqueeze(-1)
         chosen = torch.where(is_best, matrix, 0.0).sum(-2, keepdim=True)
         exchanged = torch.where(is_best, matrix[..., step : step + 1, :], matrix)
         matrix = torch.where(down == step, chosen, exchanged)
@@ -77,19 +77,21 @@ def _factor(matrix: Tensor) -> _Factors:
 
 def _order(pivots: Tensor, rows: int) -> Tensor:
     """Returns which row of the matrix each row of the factors is."""
-    places = _places(rows, pivots)
-    order = places.expand(*pivots.shape[:-1], rows)
+    row_indices = _indices(rows, pivots)
+    order = row_indices.expand(*pivots.shape[:-1], rows)
     for step in range(pivots.shape[-1]):
         other = pivots[..., step : step + 1].to(torch.int64) - 1
         mine = order[..., step : step + 1]
-        chosen = torch.where(places == other, order, 0).sum(-1, keepdim=True)
-        order = torch.where(places == step, chosen, torch.where(places == other, mine, order))
+        chosen = torch.where(row_indices == other, order, 0).sum(-1, keepdim=True)
+        order = torch.where(
+            row_indices == step, chosen, torch.where(row_indices == other, mine, order)
+        )
     return order
 
 
 def _permutation(pivots: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     order = _order(pivots, rows).unsqueeze(-2)
-    return (_places(rows, pivots).unsqueeze(1) == order).to(dtype)
+    return (_indices(rows, pivots).unsqueeze(1) == order).to(dtype)
 
 
 def _unpack(packed: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +109,7 @@ def _substitute(matrix: Tensor, right: Tensor, upper: bool, unit: bool = False) 
     count, _ = _sizes(matrix)
     batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
     rest = right.expand(*batch, *right.shape[-2:])
-    down = _places(count, matrix).unsqueeze(1)
+    down = _indices(count, matrix).unsqueeze(1)
     for index in reversed(range(count)) if upper else range(count):
         row = rest[..., index : index + 1, :]
         if not unit:
@@ -182,7 +184,7 @@ def _turned(A: Tensor) -> Tensor:
 
 def _is_odd(factors: _Factors) -> Tensor:
     """Returns whether an odd number of rows was exchanged."""
-    own = _places(factors.pivots.shape[-1], factors.pivots) + 1
+    own = _indices(factors.pivots.shape[-1], factors.pivots) + 1
     return (factors.pivots != own).to(torch.int32).sum(-1) % 2 == 1
 
 
@@ -253,7 +255,7 @@ def cholesky_factor(
 ) -> tuple[Tensor, Tensor]:
     """Returns the Cholesky factor, and the place of the first pivot not above 0 (Golub and Van Loan, 4.2.5)."""
     rows, _ = _sizes(self)
-    down = _places(rows, self).unsqueeze(1)
+    down = _indices(rows, self).unsqueeze(1)
     rest = self.mT if upper else self
     columns, info = [], torch.zeros(self.shape[:-2], dtype=torch.int32, device=self.device)
     for step in range(rows):
@@ -327,7 +329,7 @@ def _reflect(reflectors: Iterable[tuple[Tensor, Tensor]], matrix: Tensor) -> Ten
 def _householder(matrix: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """Returns the upper factor, and the reflections that make it (Golub and Van Loan, 5.2.1)."""
     rows, columns = _sizes(matrix)
-    down = _places(rows, matrix).unsqueeze(1)
+    down = _indices(rows, matrix).unsqueeze(1)
     reflectors = []
     for step in range(min(rows, columns)):
         column = matrix[..., step : step + 1]
@@ -357,7 +359,7 @@ def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 def _reflectors(packed: Tensor, tau: Tensor) -> list[tuple[Tensor, Tensor]]:
-    down = _places(_sizes(packed)[0], packed).unsqueeze(1)
+    down = _indices(_sizes(packed)[0], packed).unsqueeze(1)
     result = []
     for step in range(tau.shape[-1]):
         vector = torch.where(down > step, packed[..., step : step + 1], 0.0)

@@ -35,12 +35,12 @@ def replacement(path: str, module: nn.Module) -> PackedLinear | None:
     for hooks in (module._forward_pre_hooks, module._forward_hooks):
         if any(_is_of_library(hook) for hook in hooks.values()):
             raise refusal(path, "a transform of its inputs or outputs")
-    given: dict[str, Any] = {**module._parameters, **module._buffers}
-    given = {name: value.detach() for name, value in given.items() if value is not None}
-    layer = _weight(path, given, scheme.weights)
-    layer.register_buffer("bias", given.get("bias"))
+    tensors: dict[str, Any] = {**module._parameters, **module._buffers}
+    tensors = {name: value.detach() for name, value in tensors.items() if value is not None}
+    layer = _weight(path, tensors, scheme.weights)
+    layer.register_buffer("bias", tensors.get("bias"))
     if scheme.input_activations is not None:
-        _quantize_input(path, layer, given, scheme.input_activations)
+        _quantize_input(path, layer, tensors, scheme.input_activations)
     return layer
 
 
@@ -65,18 +65,18 @@ def _value(option: Any) -> Any:
     return getattr(option, "value", option)
 
 
-def _weight(path: str, given: dict[str, Tensor], spec: Any) -> PackedLinear:
+def _weight(path: str, tensors: dict[str, Tensor], spec: Any) -> PackedLinear:
     """Returns a layer with a weight of compressed-tensors."""
     if spec is None:
         raise refusal(path, "a quantized input and no quantized weight")
     kind, bits = _value(spec.type), spec.num_bits
-    scale = given["weight_scale"]
+    scale = tensors["weight_scale"]
     if (kind, bits) == ("float", 4):
-        return _four_bits(path, given, scale)
-    zero = given.get("weight_zero_point")
-    if kind == "int" and "weight_packed" in given:
-        shape = [int(size) for size in given["weight_shape"]]
-        values = unpacked(given["weight_packed"], bits, shape[1])
+        return _four_bits(path, tensors, scale)
+    zero = tensors.get("weight_zero_point")
+    if kind == "int" and "weight_packed" in tensors:
+        shape = [int(size) for size in tensors["weight_shape"]]
+        values = unpacked(tensors["weight_packed"], bits, shape[1])
         if list(values.shape) != shape:
             message = f"words for {list(values.shape)} weights, and not for {shape}"
             raise ValueError(message)
@@ -84,9 +84,9 @@ def _weight(path: str, given: dict[str, Tensor], spec: Any) -> PackedLinear:
         if zero is not None and zero.dtype is torch.int32:
             packed_zero = zero.t().contiguous()
             zero = (unpacked(packed_zero, bits, shape[0]) - 2 ** (bits - 1)).t()
-    elif "weight" in given and given["weight"].dtype in (torch.int8, torch.float8_e4m3fn):
-        data = given["weight"]
-    elif "weight" in given:
+    elif "weight" in tensors and tensors["weight"].dtype in (torch.int8, torch.float8_e4m3fn):
+        data = tensors["weight"]
+    elif "weight" in tensors:
         raise UnsupportedProgramError(
             f"The weight of the layer {path!r} is not compressed. Compress the model first: "
             "ModelCompressor.from_pretrained_model(model).compress_model(model) of compressed-tensors."
@@ -102,15 +102,15 @@ def _weight(path: str, given: dict[str, Tensor], spec: Any) -> PackedLinear:
         if kind == "float" or _value(spec.strategy) == "block" or scale.dim() != 2:
             raise refusal(path, "zero points other than 0")
         offset = -zero.to(torch.float32) * scale.to(torch.float32)
-    data, order = _ordered(path, data, given.get("weight_g_idx"), scale)
+    data, order = _ordered(path, data, tensors.get("weight_g_idx"), scale)
     return PackedLinear(form, data.contiguous(), scale, offset=offset, order=order)
 
 
-def _four_bits(path: str, given: dict[str, Tensor], scale: Tensor) -> PackedLinear:
+def _four_bits(path: str, tensors: dict[str, Tensor], scale: Tensor) -> PackedLinear:
     """Returns a layer with a weight of NVFP4, or of MXFP4 as NVFP4 where that has its scales."""
-    data = given["weight_packed"]
-    if "weight_global_scale" in given:
-        return PackedLinear("FP4", data, scale, 1 / given["weight_global_scale"])
+    data = tensors["weight_packed"]
+    if "weight_global_scale" in tensors:
+        return PackedLinear("FP4", data, scale, 1 / tensors["weight_global_scale"])
     exponents = scale.to(torch.int32) - 127
     highest = exponents.max()
     if scale.dtype is not torch.uint8 or bool((highest - exponents > 17).any()):
@@ -145,7 +145,7 @@ def in_groups(groups: Tensor, count: int) -> Tensor | None:
     return torch.argsort(groups, stable=True)
 
 
-def _quantize_input(path: str, layer: PackedLinear, given: dict[str, Tensor], spec: Any) -> None:
+def _quantize_input(path: str, layer: PackedLinear, tensors: dict[str, Tensor], spec: Any) -> None:
     """Makes a layer quantize its input by a scheme.
 
     Raises:
@@ -154,14 +154,14 @@ def _quantize_input(path: str, layer: PackedLinear, given: dict[str, Tensor], sp
     kind = (_value(spec.type), spec.num_bits)
     if not spec.symmetric:
         raise refusal(path, "inputs with zero points")
-    if kind == ("float", 4) and "input_global_scale" in given:
-        layer.quantize_input("NVFP4", 1 / given["input_global_scale"].float().reshape(()))
+    if kind == ("float", 4) and "input_global_scale" in tensors:
+        layer.quantize_input("NVFP4", 1 / tensors["input_global_scale"].float().reshape(()))
         return
     if kind not in _INPUTS or spec.scale_dtype not in (None, torch.float32):
         raise refusal(path, f"inputs of {kind[1]} bits ({kind[0]}) with scales of other types")
     form, limit = _INPUTS[kind]
     strategy = _value(spec.strategy)
-    scale = given.get("input_scale")
+    scale = tensors.get("input_scale")
     if spec.dynamic is True and strategy in ("token", "tensor", "group"):
         block = int(spec.group_size) if strategy == "group" else 0
         layer.dynamic = DynamicInput(

@@ -183,12 +183,12 @@ def refusal(path: str, what: str) -> UnsupportedProgramError:
 def unpacked(words: Tensor, bits: int, count: int) -> Tensor:
     """Returns the unsigned int32 values ``(rows, count)`` of a stream of bits, the lowest first, in int32 words."""
     if 32 % bits == 0:
-        places = torch.arange(0, 32, bits, dtype=torch.int32, device=words.device)
-        values: Tensor = ((words.unsqueeze(-1) >> places) & (2**bits - 1)).flatten(1)[:, :count]
+        shifts = torch.arange(0, 32, bits, dtype=torch.int32, device=words.device)
+        values: Tensor = ((words.unsqueeze(-1) >> shifts) & (2**bits - 1)).flatten(1)[:, :count]
         return values
-    places = torch.arange(32, dtype=torch.int32, device=words.device)
-    stream = ((words.unsqueeze(-1) >> places) & 1).flatten(1)[:, : count * bits]
-    parts: Tensor = stream.unflatten(1, (count, bits)) << places[:bits]
+    shifts = torch.arange(32, dtype=torch.int32, device=words.device)
+    stream = ((words.unsqueeze(-1) >> shifts) & 1).flatten(1)[:, : count * bits]
+    parts: Tensor = stream.unflatten(1, (count, bits)) << shifts[:bits]
     return parts.sum(-1, dtype=torch.int32)
 
 

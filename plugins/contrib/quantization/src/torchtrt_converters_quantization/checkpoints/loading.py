@@ -45,11 +45,11 @@ def packed_checkpoints() -> Iterator[None]:
             table.update(kept)
 
 
-def _quantizers(known: dict[str, Any]) -> dict[str, Any]:
+def _quantizers(base_classes: dict[str, Any]) -> dict[str, Any]:
     """Returns a quantizer of transformers for each kind of checkpoint, by its name in configurations."""
     from transformers.quantizers.base import HfQuantizer
 
-    fine_grained, compressed = known["fp8"], known["compressed-tensors"]
+    fine_grained, compressed = base_classes["fp8"], base_classes["compressed-tensors"]
 
     class Packed:
         """Replaces the layers once their weights are there."""
@@ -188,12 +188,12 @@ def prepare_words(model: nn.Module, files: Sequence[str], config: Any) -> None:
         UnsupportedProgramError: The format is another, or the checkpoint has words that belong to no linear layer.
     """
     kind = _format(config)
-    found: dict[str, dict[str, Tensor]] = {}
+    words: dict[str, dict[str, Tensor]] = {}
     for name, tensor in _descriptions(files):
         path, _, attribute = name.rpartition(".")
         if attribute in _WORDS:
-            found.setdefault(path, {})[attribute] = tensor
-    for path, tensors in found.items():
+            words.setdefault(path, {})[attribute] = tensor
+    for path, tensors in words.items():
         if "qweight" not in tensors:
             continue
         try:
@@ -231,14 +231,14 @@ def _format(config: Any) -> str:
         UnsupportedProgramError: The pack does not read this layout or number of bits.
     """
     method = getattr(config.quant_method, "value", config.quant_method)
-    given = getattr(config, "format", method)
-    given = str(getattr(given, "value", given))
+    layout = getattr(config, "format", method)
+    layout = str(getattr(layout, "value", layout))
     kind = {"awq": {"gemm": "awq"}, "gptq": {"gptq": "gptq", "gptq_v2": "gptq_v2"}}[method].get(
-        given
+        layout
     )
     if kind is None or (kind == "awq" and int(config.bits) != 4):
         raise UnsupportedProgramError(
-            f"The checkpoint has the format {given!r} of {method} with {config.bits} bits. The pack `quantization` "
+            f"The checkpoint has the format {layout!r} of {method} with {config.bits} bits. The pack `quantization` "
             "reads GPTQ, its second format, and AWQ's `gemm` with 4 bits."
         )
     return kind

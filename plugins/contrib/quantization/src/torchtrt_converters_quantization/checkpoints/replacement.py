@@ -39,9 +39,9 @@ def packed(model: nn.Module) -> nn.Module:
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"packed() takes a model, and not {kind_of(model)}.")
-    found = {module: _replacement(path, module) for path, module in model.named_modules()}
+    replacements = {module: _replacement(path, module) for path, module in model.named_modules()}
     for path, module in list(model.named_modules(remove_duplicate=False)):
-        layer = found[module]
+        layer = replacements[module]
         if layer is not None:
             if not path:
                 return layer.eval()

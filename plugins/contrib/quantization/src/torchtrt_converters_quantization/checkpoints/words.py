@@ -79,8 +79,8 @@ def _readings(module: Any) -> list[PackedLinear | None]:
 def awq_values(words: Tensor, zeros: Tensor) -> tuple[Tensor, Tensor]:
     """Returns AWQ's weights ``(out, in)`` and zero points ``(out, groups)``, unsigned."""
     result = []
-    for each in (words, zeros):
-        values = unpacked(each, 4, each.shape[1] * 8)
+    for packed_words in (words, zeros):
+        values = unpacked(packed_words, 4, packed_words.shape[1] * 8)
         ordered = values.unflatten(1, (-1, 8))[..., list(_AWQ_ORDER)].flatten(1)
         result.append(ordered.t())
     return result[0], result[1]

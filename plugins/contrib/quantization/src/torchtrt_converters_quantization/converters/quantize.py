@@ -37,7 +37,7 @@ DEQUANTIZE_CHANNELS = f"{LIBRARY}::dequantize_per_channel.default"
 pack.disable_constant_folding(*QUANTIZE, *DEQUANTIZE, QUANTIZE_CHANNELS, DEQUANTIZE_CHANNELS)
 
 
-def _known(argument: Any) -> Any:
+def _constant(argument: Any) -> Any:
     """Returns a number or a constant tensor as a float32 tensor; ``None`` for what the network computes."""
     value = constant_of(argument) if isinstance(argument, Node) else argument
     return None if value is None else torch.as_tensor(value).to(torch.float32)
@@ -51,7 +51,7 @@ def unlike_int8(node: Node) -> str | None:
     if op.dtype is not torch.int8:
         return f"{op.dtype}: TensorRT quantizes to int8"
     scale, zero_point = (
-        _known(getattr(op, name if hasattr(op, name) else f"{name}s"))
+        _constant(getattr(op, name if hasattr(op, name) else f"{name}s"))
         for name in ("scale", "zero_point")
     )
     has_zero_points = getattr(op, "zero_points", 0) is not None
@@ -286,7 +286,7 @@ def quantize_channels_by_arithmetic(
     dtype: torch.dtype,
 ) -> Tensor:
     """As above, with a scale and a zero point for each index of a dimension."""
-    factors, offsets = (_along(input, each, axis) for each in (scales, zero_points))
+    factors, offsets = (_along(input, parameter, axis) for parameter in (scales, zero_points))
     return _quantized(input, factors, offsets, quant_min, quant_max, dtype)
 
 
@@ -303,5 +303,5 @@ def dequantize_channels_by_arithmetic(
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """As above, with a scale and a zero point for each index of a dimension."""
-    factors, offsets = (_along(input, each, axis) for each in (scales, zero_points))
+    factors, offsets = (_along(input, parameter, axis) for parameter in (scales, zero_points))
     return ((input.to(torch.float32) - offsets) * factors).to(out_dtype or torch.float32)

@@ -108,10 +108,10 @@ def _blocks(factor: Tensor, shape: Any, steps: list[Node], first: Node) -> Tenso
 
     The numbers of a probe show where each element of the weight gets its factor from.
     """
-    places = torch.arange(first.meta["val"].numel(), dtype=torch.int64).reshape(shape)
-    moved = computed_on(steps, _source(steps[0]), places)
+    positions = torch.arange(first.meta["val"].numel(), dtype=torch.int64).reshape(shape)
+    moved = computed_on(steps, _source(steps[0]), positions)
     numbers = torch.arange(factor.numel()).reshape(factor.shape).expand(moved.shape)
-    owner = torch.empty(places.numel(), dtype=torch.int64)
+    owner = torch.empty(positions.numel(), dtype=torch.int64)
     owner[moved.reshape(-1)] = numbers.reshape(-1)
     owner = owner.reshape(shape)
     for dim in range(owner.dim()):

@@ -69,7 +69,7 @@ class Editor:
         for key in ("stack_trace", "nn_module_stack"):
             if key in like.meta:
                 node.meta[key] = like.meta[key]
-        values = torch.fx.map_arg(args, lambda each: each.meta["val"])
+        values = torch.fx.map_arg(args, lambda argument: argument.meta["val"])
         with _mode_of(like):
             node.meta["val"] = op(*values, **(kwargs or {}))
         return node

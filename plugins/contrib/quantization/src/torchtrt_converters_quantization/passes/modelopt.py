@@ -72,8 +72,8 @@ def _rewrite_computed(editor: Editor, node: Node, form: str) -> None:
     Ordinary layers scale the values, and a Quantize layer of scale 1 rounds them.
     """
     op = arguments_of(node)
-    known, rank = op.amax.meta["val"], op.input.meta["val"].dim()
-    if form == "INT4" or not (known.numel() == 1 or known.dim() == rank):
+    amax, rank = op.amax.meta["val"], op.input.meta["val"].dim()
+    if form == "INT4" or not (amax.numel() == 1 or amax.dim() == rank):
         leave(
             node,
             "TensorRT has INT4 for weights only, and magnitudes of all values or of the rank of the input",
@@ -87,7 +87,7 @@ def _rewrite_computed(editor: Editor, node: Node, form: str) -> None:
         return editor.constant(torch.tensor(value), node)
 
     maximum = cast(editor, op.amax, torch.float32, node)
-    if known.numel() == 1 and known.dim() != rank:
+    if amax.numel() == 1 and amax.dim() != rank:
         maximum = call(aten.reshape.default, maximum, [])
     is_tiny = call(aten.le.Scalar, maximum, 2.0**-24)
     largest = call(aten.where.self, is_tiny, number(1.0), maximum)

@@ -186,9 +186,9 @@ def _is_symmetric(zero_point: Any) -> bool:
     """Returns whether zero points are 0: known, or those of a symmetric choice."""
     if zero_point is None:
         return True
-    known = constant_of(zero_point)
-    if known is not None:
-        return not bool(known.any())
+    constant = constant_of(zero_point)
+    if constant is not None:
+        return not bool(constant.any())
     choice = zero_point.args[0] if zero_point.args else None
     if not isinstance(choice, Node) or qualified_name(choice.target) != CHOOSE_AFFINE:
         return False

@@ -53,18 +53,18 @@ def rewrite_affine(editor: Editor, node: Node) -> None:
 
 def _linear_layers(node: Node) -> list[Node] | None:
     """Returns the linear layers whose weight a node is, perhaps in another dtype; ``None`` if others read it."""
-    found: list[Node] = []
+    linear_layers: list[Node] = []
     for user in node.users:
         if user.target in CASTS:
             layers = _linear_layers(user)
             if layers is None:
                 return None
-            found += layers
+            linear_layers += layers
         elif user.target is aten.linear.default and user.args.index(node) == 1:
-            found.append(user)
+            linear_layers.append(user)
         else:
             return None
-    return found
+    return linear_layers
 
 
 def _add_zero_points(

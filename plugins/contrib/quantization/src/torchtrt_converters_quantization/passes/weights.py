@@ -87,11 +87,11 @@ def in_blocks(weight: Tensor, form: str, double: Tensor) -> Weight:
     values = weight.to(torch.float32)
     if form == "NVFP4":
         scales = nvfp4_scales(values, double)
-        each = spread(scales.to(torch.float32) * double, values.shape)
-        return Weight("FP4", pack_fp4(values / each), scales, double)
+        element_scales = spread(scales.to(torch.float32) * double, values.shape)
+        return Weight("FP4", pack_fp4(values / element_scales), scales, double)
     exponents = mxfp8_scales(values)
-    each = spread(exponents.view(torch.float8_e8m0fnu).to(torch.float32), values.shape)
-    return Weight("FP8", to_fp8(values / each), exponents)
+    element_scales = spread(exponents.view(torch.float8_e8m0fnu).to(torch.float32), values.shape)
+    return Weight("FP8", to_fp8(values / element_scales), exponents)
 
 
 def along_one_dimension(scale: Tensor, shape: Any) -> Tensor:

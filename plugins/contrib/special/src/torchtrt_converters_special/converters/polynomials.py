@@ -80,7 +80,8 @@ def polynomial(
     if not isinstance(n, (int, float)):
         n = types.operand(ctx, n, torch.int32, types.rank_of(n))
     point, degree = (
-        Formula(ctx, each) for each in shape.broadcast(ctx, types.operands(ctx, (x, n), _WIDE))
+        Formula(ctx, operand)
+        for operand in shape.broadcast(ctx, types.operands(ctx, (x, n), _WIDE))
     )
     if family.shifted:
         point = point * 2.0 - 1.0
@@ -88,8 +89,8 @@ def polynomial(
     start = shape.broadcast(ctx, [one.tensor, point.tensor])[0]
     loop = ctx.net.add_loop()
     layers = [
-        loop.add_recurrence(each)
-        for each in (one.tensor, start, _line(point, (family.start, family.slope)).tensor)
+        loop.add_recurrence(initial)
+        for initial in (one.tensor, start, _line(point, (family.start, family.slope)).tensor)
     ]
     k, before, last = (Formula(ctx, layer.get_output(0)) for layer in layers)
     loop.add_trip_limit(_steps(ctx, degree), trt.TripLimit.COUNT)

@@ -132,7 +132,7 @@ def _derivative_of_cotangent(n: int) -> list[float]:
     for _ in range(n):
         slope = [index * value for index, value in enumerate(coefficients)][1:]
         coefficients = [0.0] * (len(slope) + 2)
-        for place, value in enumerate(slope):
-            coefficients[place] -= value
-            coefficients[place + 2] -= value
+        for exponent, value in enumerate(slope):
+            coefficients[exponent] -= value
+            coefficients[exponent + 2] -= value
     return coefficients[::-1]

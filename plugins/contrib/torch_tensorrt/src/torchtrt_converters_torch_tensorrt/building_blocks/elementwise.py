@@ -63,7 +63,7 @@ def _with_numbers(
     if not as_tensors or (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return function(first, second)
     dtype = torch.result_type(first, second)
-    return function(*(torch.as_tensor(each, dtype=dtype) for each in (first, second)))
+    return function(*(torch.as_tensor(operand, dtype=dtype) for operand in (first, second)))
 
 
 for _name, _binary in BINARY.items():

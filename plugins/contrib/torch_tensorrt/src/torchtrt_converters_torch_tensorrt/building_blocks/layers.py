@@ -17,13 +17,13 @@ def _matrix_multiply(
     input: Tensor, other: Tensor, input_matrix_op: Any = None, other_matrix_op: Any = None
 ) -> Tensor:
     first, second = (
-        each.mT if getattr(operation, "name", "") == "TRANSPOSE" else each
-        for each, operation in ((input, input_matrix_op), (other, other_matrix_op))
+        matrix.mT if getattr(operation, "name", "") == "TRANSPOSE" else matrix
+        for matrix, operation in ((input, input_matrix_op), (other, other_matrix_op))
     )
     return torch.matmul(first, second)
 
 
-def _each(value: Any, count: int) -> list[int]:
+def _per_dim(value: Any, count: int) -> list[int]:
     return [value] * count if isinstance(value, int) else list(value)
 
 
@@ -92,13 +92,13 @@ def _convolve(
         raise NotImplementedError("int8 convolution by a scale: quantize the input instead")
     dims = input.dim() - 2
     if pre_padding is not None or post_padding is not None:
-        before, after = _each(pre_padding or 0, dims), _each(post_padding or 0, dims)
+        before, after = _per_dim(pre_padding or 0, dims), _per_dim(post_padding or 0, dims)
         pairs = zip(reversed(before), reversed(after), strict=True)
         input, padding = F.pad(input, [size for pair in pairs for size in pair]), 0
     steps, zeros, gaps = (
-        _each(0 if value is None else value, dims) for value in (stride, padding, dilation)
+        _per_dim(0 if value is None else value, dims) for value in (stride, padding, dilation)
     )
-    extra = _each(output_padding, dims)
+    extra = _per_dim(output_padding, dims)
     return torch.convolution(
         input, weight, bias, steps, zeros, gaps, transposed, extra, groups or 1
     )

@@ -30,10 +30,8 @@ def _sum(input_val: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 @block("reduce.prod")
 def _prod(input_val: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    for each in sorted(
-        (place % input_val.dim() for place in dims_of(input_val, dim)), reverse=True
-    ):
-        input_val = torch.prod(input_val, each, keepdim, dtype=sum_dtype(input_val))
+    for axis in sorted((axis % input_val.dim() for axis in dims_of(input_val, dim)), reverse=True):
+        input_val = torch.prod(input_val, axis, keepdim, dtype=sum_dtype(input_val))
     return input_val
 
 

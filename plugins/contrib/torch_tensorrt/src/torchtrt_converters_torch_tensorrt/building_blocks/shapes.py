@@ -19,7 +19,7 @@ aten = torch.ops.aten
 @block("arange.arange", sizes=("start", "end", "step"))
 def _arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None) -> Tensor:
     chosen = torch_dtype(dtype)
-    if chosen is None and not any(isinstance(each, float) for each in (start, end, step)):
+    if chosen is None and not any(isinstance(number, float) for number in (start, end, step)):
         chosen = torch.int32
     return torch.arange(start, end, step, dtype=chosen)
 
@@ -48,8 +48,8 @@ def _shape(
         shape = ctx.shape_of(ctx.tensor(input_val))
         if dim is None:
             return shape
-        place = ctx.tensor([dim % len(input_val.shape)], torch.int32)
-        return add(ctx, "gather", shape, place, 0)
+        index = ctx.tensor([dim % len(input_val.shape)], torch.int32)
+        return add(ctx, "gather", shape, index, 0)
 
 
 @layer_block("shape.numel")
@@ -126,7 +126,7 @@ def _tile(input: Tensor, dims: Any) -> Tensor:
 
 @block("cat.cat")
 def _cat(input: Sequence[Tensor], dim: int, cast_dtype: Any = None) -> Tensor:
-    joined = torch.cat([torch.as_tensor(each) for each in input], dim)
+    joined = torch.cat([torch.as_tensor(tensor) for tensor in input], dim)
     return joined if cast_dtype is None else joined.to(torch_dtype(cast_dtype))
 
 

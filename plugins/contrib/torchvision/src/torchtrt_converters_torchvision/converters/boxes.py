@@ -68,8 +68,8 @@ def nms(
     _, order = ranking.sort(ctx, scores, 0, True)
     overlaps = _overlaps(ctx, indexing.gather(ctx, dets, order, 0), iou_threshold)
     kept = _greedy(ctx, overlaps)
-    places = ctx.net.add_non_zero(kept).get_output(0)
-    indices = indexing.gather(ctx, order, shape.squeeze(ctx, places, [0]), 0)
+    positions = ctx.net.add_non_zero(kept).get_output(0)
+    indices = indexing.gather(ctx, order, shape.squeeze(ctx, positions, [0]), 0)
     return ctx.tensor(indices, torch.int64)
 
 

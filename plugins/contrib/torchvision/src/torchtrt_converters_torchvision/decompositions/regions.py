@@ -24,9 +24,9 @@ def _points(start: Tensor, size: Tensor, count: int, samples: int) -> Tensor:
     step = (size / count)[:, None]
     cell = torch.arange(count, dtype=torch.float32, device=start.device)
     part = torch.arange(samples, dtype=torch.float32, device=start.device) + 0.5
-    places = start[:, None, None] + cell[:, None] * step[..., None]
-    places = places + part * step[..., None] / samples
-    return places.reshape(-1, count * samples)
+    coordinates = start[:, None, None] + cell[:, None] * step[..., None]
+    coordinates = coordinates + part * step[..., None] / samples
+    return coordinates.reshape(-1, count * samples)
 
 
 def _known_samples(sampling_ratio: int) -> None:
@@ -124,7 +124,7 @@ def roi_pool(
     left, top, right, bottom = (_round(boxes[:, index] * spatial_scale) for index in range(1, 5))
     start_y, stop_y = _cells(top, bottom - top + 1, pooled_height, height)
     start_x, stop_x = _cells(left, right - left + 1, pooled_width, width)
-    values, places = _table(input, levels_y, levels_x)
+    values, positions = _table(input, levels_y, levels_x)
     level_y, side_y = _level(stop_y - start_y, levels_y)
     level_x, side_x = _level(stop_x - start_x, levels_x)
     image = boxes[:, 0].to(torch.int64)[:, None, None]
@@ -135,13 +135,13 @@ def roi_pool(
         for x in (start_x, stop_x - side_x):
             y_, x_ = y.clamp(0, height - 1), x.clamp(0, width - 1)
             index = first + y_[:, :, None] * width + x_[:, None, :]
-            found = take_rows(values, index), take_rows(places, index)
-            best = found if best is None else _better(best, found)
+            window = take_rows(values, index), take_rows(positions, index)
+            best = window if best is None else _better(best, window)
     empty = ((stop_y <= start_y)[:, :, None] | (stop_x <= start_x)[:, None, :]).unsqueeze(-1)
     highest = torch.where(empty, 0.0, best[0]).to(input.dtype)
     nowhere = empty | (best[1] == height * width)
-    place = torch.where(nowhere, -1, best[1])
-    return highest.permute(0, 3, 1, 2), place.permute(0, 3, 1, 2)
+    argmax = torch.where(nowhere, -1, best[1])
+    return highest.permute(0, 3, 1, 2), argmax.permute(0, 3, 1, 2)
 
 
 @pack.decomposition("torchvision::ps_roi_pool")
@@ -172,9 +172,9 @@ def ps_roi_pool(
         for exponent_x, x, has_x in _windows(start_x, stop_x, levels_x):
             level = exponent_y * levels_x + exponent_x
             first = (level * count * number + image) * (height * width)
-            found = take_rows(sums, first + y[:, :, None] * width + x[:, None, :])
+            window_sums = take_rows(sums, first + y[:, :, None] * width + x[:, None, :])
             has = (has_y[:, :, None] & has_x[:, None, :]).unsqueeze(-1)
-            total = total + torch.where(has, found, 0.0)
+            total = total + torch.where(has, window_sums, 0.0)
     rows, columns = (stop_y - start_y).clamp(min=0), (stop_x - start_x).clamp(min=0)
     area = (rows[:, :, None] * columns[:, None, :]).clamp(min=1).to(torch.float32)
     mean = total / area.unsqueeze(-1)
@@ -235,9 +235,9 @@ def _level(length: Tensor, levels: int) -> tuple[Tensor, Tensor]:
 
 def _better(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Returns the greater value with its place; of equal ones the place that comes first."""
-    (value, place), (other, there) = first, second
-    earlier = torch.where(there < place, there, place)
-    chosen = torch.where(value > other, place, torch.where(other > value, there, earlier))
+    (value, position), (other, there) = first, second
+    earlier = torch.where(there < position, there, position)
+    chosen = torch.where(value > other, position, torch.where(other > value, there, earlier))
     return torch.where(value > other, value, other), chosen
 
 
@@ -246,10 +246,13 @@ def _table(input: Tensor, levels_y: int, levels_x: int) -> tuple[Tensor, Tensor]
     _, _, height, width = input.shape
     least = torch.finfo(torch.float32).min
     value = input.to(torch.float32)
-    found = value > least  # neither what is NaN nor -inf is ever found
+    is_candidate = value > least  # neither what is NaN nor -inf is ever found
     numbers = torch.arange(height * width, dtype=torch.int32, device=input.device)
     numbers = numbers.reshape(height, width)
-    here = torch.where(found, value, least), torch.where(found, numbers, height * width)
+    here = (
+        torch.where(is_candidate, value, least),
+        torch.where(is_candidate, numbers, height * width),
+    )
     rows = [here]
     for exponent in range(levels_y - 1):
         rows.append(_better(rows[-1], _moved(rows[-1], 2, 1 << exponent, least, height * width)))
@@ -259,16 +262,16 @@ def _table(input: Tensor, levels_y: int, levels_x: int) -> tuple[Tensor, Tensor]
         for exponent in range(levels_x - 1):
             moved = _moved(entries[-1], 3, 1 << exponent, least, height * width)
             entries.append(_better(entries[-1], moved))
-    values, places = (torch.cat([entry[which] for entry in entries]) for which in range(2))
-    return pixel_rows(values), pixel_rows(places)
+    values, positions = (torch.cat([entry[which] for entry in entries]) for which in range(2))
+    return pixel_rows(values), pixel_rows(positions)
 
 
 def _moved(
     entry: tuple[Tensor, Tensor], dim: int, by: int, least: float, nowhere: int
 ) -> tuple[Tensor, Tensor]:
     """Returns values and places as seen from ``by`` before, with nothing behind the last."""
-    value, place = entry
-    return _behind(value, dim, by, least), _behind(place, dim, by, nowhere)
+    value, position = entry
+    return _behind(value, dim, by, least), _behind(position, dim, by, nowhere)
 
 
 def _behind(value: Tensor, dim: int, by: int, fill: float) -> Tensor:

@@ -56,12 +56,12 @@ def cached_attention(
         key, value = torch.cat((past_key, key), 2), torch.cat((past_value, value), 2)
         mask = torch.cat((past_mask.expand(-1, -1, mask.shape[2], -1), mask), -1)
     batch, query_heads, new, width = query.shape
-    heads, places = key.shape[1:3]
+    heads, length = key.shape[1:3]
     shared = query_heads // heads * new
     # Batch and heads are one dimension: over two, TensorRT 8.6 runs a loop of small products, six times as long.
     rows = query.reshape(batch * heads, shared, width)
-    keys = key.reshape(batch * heads, places, width)
-    products = torch.bmm(rows, keys.transpose(1, 2)).reshape(batch, query_heads, new, places)
+    keys = key.reshape(batch * heads, length, width)
+    products = torch.bmm(rows, keys.transpose(1, 2)).reshape(batch, query_heads, new, length)
     scores = (
         products.float() * scale
     )  # float16 before: 8.6 has no kernel for a cast before a reshape
@@ -70,8 +70,8 @@ def cached_attention(
     if bias is not None:
         scores = scores + bias.float()
     weights = _softmax(torch.where(mask, scores, torch.finfo(torch.float32).min), sinks)
-    weights = weights.to(value.dtype).reshape(batch * heads, shared, places)
-    result = torch.bmm(weights, value.reshape(batch * heads, places, value.shape[3]))
+    weights = weights.to(value.dtype).reshape(batch * heads, shared, length)
+    result = torch.bmm(weights, value.reshape(batch * heads, length, value.shape[3]))
     return result.reshape(batch, query_heads, new, value.shape[3])
 
 

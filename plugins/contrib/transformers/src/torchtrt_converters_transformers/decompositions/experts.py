@@ -23,8 +23,8 @@ def grouped_mm_fallback(input: Tensor, weight: Tensor, offs: Tensor) -> Tensor:
     Returns:
         ``(rows, result)``, of the input's dtype.
     """
-    places = torch.arange(input.shape[0], device=input.device).unsqueeze(1)
-    behind = places >= offs
+    row_indices = torch.arange(input.shape[0], device=input.device).unsqueeze(1)
+    behind = row_indices >= offs
     group = behind.to(torch.int64).sum(1).clamp_max(weight.shape[0] - 1)
     every = torch.matmul(input, weight)
     chosen = every.gather(0, group.reshape(1, -1, 1).expand(1, *every.shape[1:])).squeeze(0)

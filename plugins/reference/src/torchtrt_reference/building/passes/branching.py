@@ -81,8 +81,8 @@ def _exclusive(graph: Graph, outputs: list[Node], index: int) -> list[Node]:
         """Returns whether a node that reads a slot belongs to the branch, or chooses the slot for it alone."""
         if id(reader) in inside:
             return True
-        places = {index for index, read in enumerate(reader.inputs) if read == slot}
-        return id(reader) in choosing and places == {index}
+        positions = {index for index, read in enumerate(reader.inputs) if read == slot}
+        return id(reader) in choosing and positions == {index}
 
     for node in reversed(graph.nodes):
         readers = [(slot, reader) for slot in node.outputs for reader in consumers.get(slot, [])]

@@ -20,9 +20,9 @@ def fold(graph: Graph, rules: Rules) -> None:
     kept: list[Node] = []
     for node in graph.nodes:
         operation = OPERATIONS[node.operation]
-        given = [slot for slot in node.inputs if slot != ABSENT]
-        is_constant = bool(given) and all(
-            slot in graph.constants and slot not in refittable for slot in given
+        slots = [slot for slot in node.inputs if slot != ABSENT]
+        is_constant = bool(slots) and all(
+            slot in graph.constants and slot not in refittable for slot in slots
         )
         stays = node.operation in _KEPT or not operation.is_pure(node.attributes)
         if not node.outputs or not is_constant or stays:
@@ -31,7 +31,7 @@ def fold(graph: Graph, rules: Rules) -> None:
         call = call_of(node, _constant_facts(graph, node), rules, graph.strong)
         facts = infer(operation, call)
         volume = sum(fact.volume for fact in facts if fact.is_static)
-        read = sum(graph.constants[slot].numel() for slot in given)
+        read = sum(graph.constants[slot].numel() for slot in slots)
         if volume > max(FOLDED_VOLUME, read):
             kept.append(node)
             continue

@@ -105,21 +105,21 @@ class Attention(Operation):
         }
         results = []
         for batch in range(len(starts[0] if packed[0] else starts[1]) - 1):
-            one = []
+            operands = []
             for index in range(3):
                 tensor = tensors[index]
                 assert tensor is not None
                 if packed[index]:
                     piece = tensor[starts[index][batch] : starts[index][batch + 1]]
-                    one.append(piece.transpose(0, 1).unsqueeze(0))
+                    operands.append(piece.transpose(0, 1).unsqueeze(0))
                 else:
-                    one.append(tensor[batch : batch + 1])
+                    operands.append(tensor[batch : batch + 1])
             facts = [
-                TensorFacts(call.facts(index).dtype, tuple(each.shape))
-                for index, each in enumerate(one)
+                TensorFacts(call.facts(index).dtype, tuple(operand.shape))
+                for index, operand in enumerate(operands)
             ]
             whole = Call(attributes, facts, call.rules, call.strong, call.output_types)
-            results.append(self._bind_padded(whole)(*one))
+            results.append(self._bind_padded(whole)(*operands))
         if packed[0]:
             return torch.cat([result.squeeze(0).transpose(0, 1) for result in results])
         return torch.cat(results)

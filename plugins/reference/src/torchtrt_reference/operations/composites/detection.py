@@ -82,7 +82,7 @@ class NMS(Operation):
         ) -> tuple[Tensor, Tensor]:
             maximum_overlap = 0.0 if iou_threshold is None else float(iou_threshold)
             minimum_score = 0.0 if score_threshold is None else float(score_threshold)
-            found: list[
+            selected: list[
                 tuple[int, float, int, int]
             ] = []  # of equal scores the lower box comes first
             for batch in range(scores.shape[0]):
@@ -96,11 +96,11 @@ class NMS(Operation):
                         minimum_score,
                         limit,
                     )
-                    found += [
+                    selected += [
                         (batch, -float(scores[batch, index, kind]), index, kind) for index in kept
                     ]
-            found.sort()
-            rows = [[batch, kind, index] for batch, _, index, kind in found]
+            selected.sort()
+            rows = [[batch, kind, index] for batch, _, index, kind in selected]
             indices = torch.tensor(rows, dtype=target, device=boxes.device).reshape(-1, 3)
             return indices, torch.tensor(len(rows), dtype=torch.int32, device=boxes.device)
 

@@ -64,9 +64,9 @@ class MoE(Operation):
             len(hidden) == len(chosen) == 3 and chosen == scores,
             f"hidden states {hidden}, experts {chosen} and scores {scores} must be [B, S, H] and twice [B, S, K]",
         )
-        given = [index for index in range(6, 9) if call.optional(index) is not None]
-        call.require(len(given) in (0, 3), "a mixture of experts has all three biases or none")
-        dtype = call.same_type(0, 2, 3, 4, 5, *given, what="the operands of a mixture of experts")
+        biases = [index for index in range(6, 9) if call.optional(index) is not None]
+        call.require(len(biases) in (0, 3), "a mixture of experts has all three biases or none")
+        dtype = call.same_type(0, 2, 3, 4, 5, *biases, what="the operands of a mixture of experts")
         call.accept(0, FLOATS, "hidden states")
         gate, up, down = (call.shape(index) for index in range(3, 6))
         call.require(
@@ -74,7 +74,7 @@ class MoE(Operation):
             f"the weights {gate}, {up} and {down} must be twice [E, H, I] and [E, I, H]",
         )
         call.require(hidden[2] in (gate[1], -1), f"{hidden[2]} features do not fit {gate}")
-        for index, length in zip(given, (gate[2], gate[2], gate[1]), strict=False):
+        for index, length in zip(biases, (gate[2], gate[2], gate[1]), strict=False):
             call.require(
                 call.shape(index) == (gate[0], length),
                 f"the bias in input {index} must be {(gate[0], length)}, not {call.shape(index)}",
@@ -230,22 +230,22 @@ def _reduced(tensors: Sequence[Tensor], reduction: str) -> Tensor:
     return total / len(tensors) if reduction == "AVG" else total
 
 
-def _part(tensor: Tensor, place: int, count: int) -> Tensor:
-    return tensor.chunk(count)[place] if len(tensor) else tensor
+def _part(tensor: Tensor, position: int, count: int) -> Tensor:
+    return tensor.chunk(count)[position] if len(tensor) else tensor
 
 
-def _result(call: Call, tensors: list[Tensor], place: int) -> Tensor:
+def _result(call: Call, tensors: list[Tensor], position: int) -> Tensor:
     """Returns the result of one rank, from the tensors of all and its place among them."""
     op, root, count = call["dist_collective_op"], call["root"], len(tensors)
     if op == "ALL_TO_ALL":
-        return torch.cat([_part(tensor, place, count) for tensor in tensors])
+        return torch.cat([_part(tensor, position, count) for tensor in tensors])
     if op in _REDUCING:
         whole = _reduced(tensors, call["reduce_op"])
     else:
         whole = torch.cat(tensors) if op in _GATHERING else tensors[root]
     if op in _SCATTERING:
-        return _part(whole, place, count)
-    return whole if op not in ("REDUCE", "GATHER") or place == root else torch.zeros_like(whole)
+        return _part(whole, position, count)
+    return whole if op not in ("REDUCE", "GATHER") or position == root else torch.zeros_like(whole)
 
 
 OPERATIONS = (MoE(), DistCollective())

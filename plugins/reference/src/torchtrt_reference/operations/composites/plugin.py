@@ -39,23 +39,23 @@ class PluginV3(Operation):
             f"{_spelled(types)}",
         )
         shapes = [fact.shape for fact in facts]
-        found = [
+        output_shapes = [
             tuple(evaluate(size, shapes) for size in output_shape)
             for output_shape in record.output_shapes
         ]
         call.require(
-            all(size >= -1 for shape in found for size in shape),
-            f"the plugin {record.name} has an output of negative size: {found}",
+            all(size >= -1 for shape in output_shapes for size in shape),
+            f"the plugin {record.name} has an output of negative size: {output_shapes}",
         )
-        return tuple(map(TensorFacts, record.output_types, found))
+        return tuple(map(TensorFacts, record.output_types, output_shapes))
 
     def bind(self, call: Call) -> Function:
         """The plugin's ``enqueue``."""
         record: PluginRecord = call["record"]
         call.require(record.kernel is not None, f"no runtime created the plugin {record.name}")
         assert record.kernel is not None
-        given = [call.facts(index) for index in range(len(record.input_types))]
-        return record.kernel.bind(given, self.infer(call))
+        input_facts = [call.facts(index) for index in range(len(record.input_types))]
+        return record.kernel.bind(input_facts, self.infer(call))
 
 
 class RefusedPlugin(Operation):

@@ -180,10 +180,10 @@ class RNN(Operation):
         ) -> tuple[Tensor, ...]:
             sequences = x.reshape(-1, *x.shape[-2:])
             zero = sequences.new_zeros(len(sequences), layers, hidden)
-            given = [hidden_state, cell_state] if is_lstm else [hidden_state]
+            initial_states = [hidden_state, cell_state] if is_lstm else [hidden_state]
             states = [
                 (zero if state is None else state.reshape(zero.shape)).transpose(0, 1).contiguous()
-                for state in given
+                for state in initial_states
             ]
             run = _recurrence(attributes, _parameters(attributes, zero, parts))
             if lengths is None:

@@ -117,23 +117,26 @@ class _Filter(Windowed):
             f"{name} weights must have {math.prod(expected)} elements (shape {expected}), not {count}",
         )
         assert weights is not None
-        given = weights.dtype.name
-        matches = given == call.facts(0).dtype or call.facts(0).dtype == "INT8"
+        dtype = weights.dtype.name
+        matches = dtype == call.facts(0).dtype or call.facts(0).dtype == "INT8"
         call.require(
-            matches or (not call.strong and given in ("FLOAT", "HALF")),
-            f"{name} weights of type {given} do not match the input's type {call.facts(0).dtype}",
+            matches or (not call.strong and dtype in ("FLOAT", "HALF")),
+            f"{name} weights of type {dtype} do not match the input's type {call.facts(0).dtype}",
         )
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Kernel and bias become inputs 1 and 2 of the built graph."""
-        found: dict[int, tuple[str, tuple[int, ...]]] = {}
+        inputs: dict[int, tuple[str, tuple[int, ...]]] = {}
         size = tuple(attributes["kernel_size_nd"])
         if attributes["kernel"] is not None and attributes["kernel"].size:
             maps, groups = int(attributes["num_output_maps"]), int(attributes["num_groups"])
-            found[1] = ("kernel", self._stored_shape(attributes["kernel"].size, maps, groups, size))
+            inputs[1] = (
+                "kernel",
+                self._stored_shape(attributes["kernel"].size, maps, groups, size),
+            )
         if attributes["bias"] is not None and attributes["bias"].size:
-            found[2] = ("bias", (int(attributes["num_output_maps"]),))
-        return found
+            inputs[2] = ("bias", (int(attributes["num_output_maps"]),))
+        return inputs
 
     def _stored_shape(
         self, count: int, maps: int, groups: int, size: tuple[int, ...]

@@ -109,13 +109,13 @@ class Einsum(Operation):
                 0 not in shape or call.rules.empty_einsum, "einsum has no support for empty tensors"
             )
             for label, dimension in zip(term, shape, strict=True):
-                known = sizes.get(label, 1)
+                size = sizes.get(label, 1)
                 call.require(
-                    dimension in (1, -1, known) or known in (1, -1),
-                    f"label {label!r} stands for both {known} and {dimension}",
+                    dimension in (1, -1, size) or size in (1, -1),
+                    f"label {label!r} stands for both {size} and {dimension}",
                 )
-                if known in (1, -1) and dimension != 1 and not (known > 1):
-                    sizes[label] = dimension if known == 1 or dimension != -1 else known
+                if size in (1, -1) and dimension != 1 and not (size > 1):
+                    sizes[label] = dimension if size == 1 or dimension != -1 else size
                 sizes.setdefault(label, dimension)
         for label in result:
             call.require(label in sizes, f"the output label {label!r} appears in no input")
@@ -138,8 +138,10 @@ class Einsum(Operation):
         terms = left.split(",")
         if arrow:
             return terms, right
-        given = "".join(terms)
-        return terms, "".join(sorted(label for label in set(given) if given.count(label) == 1))
+        operand_labels = "".join(terms)
+        return terms, "".join(
+            sorted(label for label in set(operand_labels) if operand_labels.count(label) == 1)
+        )
 
     def bind(self, call: Call) -> Function:
         """``torch.einsum``."""
@@ -173,19 +175,25 @@ class FullyConnected(Operation):
         call.require(len(shape) >= 3, "the input of fully_connected must have at least rank 3")
         call.require(-1 not in shape[-3:], "the last three dimensions must be build-time constants")
         count, kernel = channels * math.prod(shape[-3:]), call.attributes.get("kernel")
-        given = call.optional(1)
-        size = given.volume if given is not None else 0 if kernel is None else kernel.size
+        kernel_facts = call.optional(1)
+        size = (
+            kernel_facts.volume
+            if kernel_facts is not None
+            else 0
+            if kernel is None
+            else kernel.size
+        )
         call.require(size == count, f"kernel weights must have {count} elements, not {size}")
         return (TensorFacts(call.declared(dtype), (*shape[:-3], channels, 1, 1)),)
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Kernel and bias become inputs 1 and 2 of the built graph."""
         channels = int(attributes["num_output_channels"])
-        found: dict[int, tuple[str, tuple[int, ...]]] = {}
-        found[1] = ("kernel", (channels, attributes["kernel"].size // channels))
+        inputs: dict[int, tuple[str, tuple[int, ...]]] = {}
+        inputs[1] = ("kernel", (channels, attributes["kernel"].size // channels))
         if attributes["bias"] is not None and attributes["bias"].size:
-            found[2] = ("bias", (channels,))
-        return found
+            inputs[2] = ("bias", (channels,))
+        return inputs
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.linear`` over the flattened dimensions."""

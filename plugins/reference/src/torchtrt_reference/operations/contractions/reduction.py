@@ -225,8 +225,8 @@ class Normalization(Operation):
         else:
             fits = (scale == bias or call.rules.normalization_bias_broadcasts_alone) and all(
                 ours in (1, -1) or ours == theirs or theirs == -1
-                for each in (scale, bias)
-                for ours, theirs in zip(each, shape, strict=True)
+                for parameter in (scale, bias)
+                for ours, theirs in zip(parameter, shape, strict=True)
             )
             expected = shape
         call.require(
@@ -246,7 +246,8 @@ class Normalization(Operation):
 
             def group_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
                 weight, shift = (
-                    each.reshape(-1).repeat_interleave(per_channel) for each in (scale, bias)
+                    parameter.reshape(-1).repeat_interleave(per_channel)
+                    for parameter in (scale, bias)
                 )
                 return torch.nn.functional.group_norm(x, groups, weight, shift, epsilon)
 

@@ -42,15 +42,15 @@ class ConditionalWithBranches(Operation):
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The facts of the chosen branch where the choice is known, and otherwise what both have in common."""
         choice = call.scalar(0, BOOLEANS, "the condition")
-        given = _read_by_branches(call)
+        input_facts = _read_by_branches(call)
         if choice is not None:
-            return tuple(call["then" if choice else "else"].infer(given))
-        pairs = zip(call["then"].infer(given), call["else"].infer(given), strict=True)
+            return tuple(call["then" if choice else "else"].infer(input_facts))
+        pairs = zip(call["then"].infer(input_facts), call["else"].infer(input_facts), strict=True)
         return tuple(facts_of_either(call, first, second) for first, second in pairs)
 
     def bind(self, call: Call) -> Function:
         """The function of the chosen branch; the other one is not run."""
-        given = _read_by_branches(call)
+        input_facts = _read_by_branches(call)
         targets = [dtypes.TORCH[fact.dtype] for fact in self.infer(call)]
         functions: dict[tuple[str, torch.device], Callable[..., list[Tensor]]] = {}
 
@@ -58,7 +58,7 @@ class ConditionalWithBranches(Operation):
             name = "then" if bool(condition) else "else"
             key = (name, condition.device)
             if key not in functions:
-                functions[key] = call[name].bind(given, condition.device)
+                functions[key] = call[name].bind(input_facts, condition.device)
             results = functions[key](tensors)
             typed = tuple(result.to(t) for result, t in zip(results, targets, strict=True))
             return typed if len(typed) > 1 else typed[0]
@@ -100,7 +100,7 @@ class LoopWithBody(Operation):
     def _read_by_body(self, call: Call) -> list[TensorFacts]:
         """The facts of the body's inputs: a recurrence has no value, and an iterator is one slice."""
         _, initial, iterated = self._parts(call)
-        given = []
+        input_facts = []
         for index in range(initial, len(call.inputs)):
             fact = call.facts(index)
             position = index - iterated
@@ -109,8 +109,8 @@ class LoopWithBody(Operation):
                 fact = TensorFacts(fact.dtype, fact.shape[:axis] + fact.shape[axis + 1 :])
             elif position < 0:
                 fact = TensorFacts(fact.dtype, fact.shape)
-            given.append(fact)
-        return given
+            input_facts.append(fact)
+        return input_facts
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The body's facts; a recurrence keeps its type and shape."""
@@ -139,14 +139,14 @@ class LoopWithBody(Operation):
     def bind(self, call: Call) -> Function:
         """The body's function, run until the count or the condition ends it."""
         body: Subgraph = call["body"]
-        given, (count_at, initial, iterated) = self._read_by_body(call), self._parts(call)
+        input_facts, (count_at, initial, iterated) = self._read_by_body(call), self._parts(call)
         results = self.infer(call)
         functions: dict[torch.device, Callable[[Sequence[Tensor]], list[Tensor]]] = {}
 
         def run(*tensors: Tensor) -> Any:
             device = tensors[-1].device
             if device not in functions:
-                functions[device] = body.bind(given, device)
+                functions[device] = body.bind(input_facts, device)
             function = functions[device]
             limit = int(tensors[count_at]) if call["counted"] else None
             state = list(tensors[initial:iterated])

@@ -274,9 +274,9 @@ class Scatter(Operation):
         lengths = call.shape(0)[:depth]
 
         def scatter_nd(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-            found = [_wrapped(index[..., axis], lengths[axis]) for axis in range(depth)]
-            valid = torch.stack([each for _, each in found]).all(0)
-            where = tuple(positions[valid] for positions, _ in found)
+            wrapped = [_wrapped(index[..., axis], lengths[axis]) for axis in range(depth)]
+            valid = torch.stack([in_range for _, in_range in wrapped]).all(0)
+            where = tuple(positions[valid] for positions, _ in wrapped)
             return torch.index_put(x, where, updates[valid])
 
         return scatter_nd

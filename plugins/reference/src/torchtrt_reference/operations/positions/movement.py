@@ -130,7 +130,7 @@ def _resolve(
 ) -> tuple[int, ...]:
     """The reshape target with its -1 inferred; -1 stays where the build cannot compute it."""
     rest = [dimension for dimension in target if dimension not in (None, -1)]
-    given = math.prod(dimension for dimension in rest if dimension is not None)
+    target_volume = math.prod(dimension for dimension in rest if dimension is not None)
     have = math.prod(dimension for dimension in moved if dimension != -1)
     unknown = frozenset(index for index, dimension in enumerate(target) if dimension is None)
     # Where every unknown length was copied, the unknown lengths of both sides cancel.
@@ -138,15 +138,19 @@ def _resolve(
     if not cancels:
         return complete(target)
     if -1 in target:
-        call.require(given != 0, "the -1 in reshape_dims is indeterminate: another dimension is 0")
         call.require(
-            have % given == 0,
-            f"reshape from {moved} to {tuple(target)}: {have} is not divisible by {given}",
+            target_volume != 0, "the -1 in reshape_dims is indeterminate: another dimension is 0"
         )
-        return complete([have // given if dimension == -1 else dimension for dimension in target])
+        call.require(
+            have % target_volume == 0,
+            f"reshape from {moved} to {tuple(target)}: {have} is not divisible by {target_volume}",
+        )
+        return complete(
+            [have // target_volume if dimension == -1 else dimension for dimension in target]
+        )
     call.require(
-        have == given,
-        f"reshape changes the volume: {moved} holds {have} elements, {tuple(target)} {given}",
+        have == target_volume,
+        f"reshape changes the volume: {moved} holds {have} elements, {tuple(target)} {target_volume}",
     )
     return complete(target)
 
@@ -279,12 +283,12 @@ class Concatenation(Operation):
             if position == axis:
                 result.append(-1 if -1 in dimensions else sum(dimensions))
                 continue
-            known = set(dimensions) - {-1}
+            sizes = set(dimensions) - {-1}
             call.require(
-                len(known) <= 1,
+                len(sizes) <= 1,
                 f"concatenated tensors must have equal dimensions except along axis {axis}: {shapes}",
             )
-            result.append(known.pop() if known else -1)
+            result.append(sizes.pop() if sizes else -1)
         return (TensorFacts(dtype, tuple(result)),)
 
     def bind(self, call: Call) -> Function:

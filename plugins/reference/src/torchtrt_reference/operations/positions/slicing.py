@@ -48,7 +48,7 @@ class Slice(Operation):
         rank = call.facts(0).rank
         axes = self._axes(call)
         count = rank if axes is None else len(axes)
-        given = []
+        grid = []
         for index, name in _ATTRIBUTES.items():
             values = call.elements(index)
             if values is None:
@@ -56,20 +56,20 @@ class Slice(Operation):
             call.require(
                 len(values) == count, f"{name} must have {count} elements, not {len(values)}"
             )
-            given.append(values)
+            grid.append(values)
         if axes is not None:
             whole: list[_Dimensions] = [
                 [0] * rank,
                 [None if dimension == -1 else dimension for dimension in call.shape()],
                 [1] * rank,
             ]
-            for target, values in zip(whole, given, strict=True):
+            for target, values in zip(whole, grid, strict=True):
                 for axis, value in zip(axes, values, strict=True):
                     target[axis] = value
-            given = whole
-        for size in given[1]:
+            grid = whole
+        for size in grid[1]:
             call.require(size is None or size >= 0, f"a slice cannot have the size {size}")
-        return given[0], given[1], given[2]
+        return grid[0], grid[1], grid[2]
 
     @staticmethod
     def _axes(call: Call) -> list[int] | None:

@@ -129,10 +129,10 @@ class Fill(Operation):
         ]
 
         def parameters(tensors: tuple[Any, ...]) -> tuple[Any, Any]:
-            given = [tensors[index] if len(tensors) > index else None for index in (1, 2)]
+            dynamic = [tensors[index] if len(tensors) > index else None for index in (1, 2)]
             return (
-                static[0] if given[0] is None else given[0],
-                static[1] if given[1] is None else given[1],
+                static[0] if dynamic[0] is None else dynamic[0],
+                static[1] if dynamic[1] is None else dynamic[1],
             )
 
         def device_of(tensors: tuple[Any, ...]) -> torch.device | None:
@@ -144,8 +144,10 @@ class Fill(Operation):
             for axis, size in enumerate(target):
                 view = [1] * len(target)
                 view[axis] = size
-                each = step.reshape(-1)[axis] if isinstance(step, torch.Tensor) else step
-                result = result + (torch.arange(size, device=device).to(kind) * each).view(view)
+                axis_step = step.reshape(-1)[axis] if isinstance(step, torch.Tensor) else step
+                result = result + (torch.arange(size, device=device).to(kind) * axis_step).view(
+                    view
+                )
             return result.to(kind)
 
         def uniform(*tensors: Any) -> torch.Tensor:

@@ -89,7 +89,7 @@ def _reading_constants(call: Call, function: Function) -> Function:
         and facts.dtype == "FLOAT"
         and facts.value is not None
         and facts.value.data.numel() == 1
-        and facts.value.known is None
+        and facts.value.mask is None
         and facts.value.data.isinf().all()
     ]
     if not numbers:

@@ -29,8 +29,8 @@ def quantized(x: Tensor, dtype: str) -> Tensor:
         lower, upper = (
             torch.bucketize(magnitudes, middles, right=right) for right in (False, True)
         )
-        place = torch.where(lower % 2 == 0, lower, upper)  # of a tie the even one
-        return torch.copysign(steps[place], clamped.float()).to(dtypes.TORCH["FP4"])
+        nearest = torch.where(lower % 2 == 0, lower, upper)  # of a tie the even one
+        return torch.copysign(steps[nearest], clamped.float()).to(dtypes.TORCH["FP4"])
     return torch.round(clamped).to(torch.int8)
 
 

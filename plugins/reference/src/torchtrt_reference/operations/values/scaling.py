@@ -40,10 +40,10 @@ class Scale(Operation):
             fact is None or axis is None or fact.rank - int(axis) - 1 in (2, 3),
             "scale needs 2 or 3 dimensions after the channel axis",
         )
-        given = {call[name].dtype.name for name in WEIGHTS if call[name] is not None}
+        weight_types = {call[name].dtype.name for name in WEIGHTS if call[name] is not None}
         omitted = {"FLOAT" for name in WEIGHTS if call[name] is None}
         call.require(
-            not call.rules.scale_weights_of_one_type or len(given | omitted) == 1,
+            not call.rules.scale_weights_of_one_type or len(weight_types | omitted) == 1,
             "shift, scale and power weights must have one type, those without elements included",
         )
 
@@ -85,11 +85,11 @@ class Scale(Operation):
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Shift, scale and power become inputs 1 to 3 of the built graph."""
-        found: dict[int, tuple[str, tuple[int, ...]]] = {}
+        inputs: dict[int, tuple[str, tuple[int, ...]]] = {}
         for index, name in enumerate(WEIGHTS, start=1):
             if attributes[name] is not None and attributes[name].size:
-                found[index] = (name, (attributes[name].size,))
-        return found
+                inputs[index] = (name, (attributes[name].size,))
+        return inputs
 
     def bind(self, call: Call) -> Function:
         """Three element-wise steps, those without weights left out."""

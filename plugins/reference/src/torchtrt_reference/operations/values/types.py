@@ -106,7 +106,7 @@ class Identity(Operation):
             )
         value = fact.value
         if value is not None and wanted != fact.dtype:
-            value = Value(cast(value.data, dtypes.TORCH[wanted]), value.known)
+            value = Value(cast(value.data, dtypes.TORCH[wanted]), value.mask)
         return (TensorFacts(wanted, fact.shape, value),)
 
     def bind(self, call: Call) -> Function:
@@ -156,8 +156,8 @@ class Shape(Operation):
         shape = call.shape()
         dtype = call.rules.shape_type
         data = torch.tensor(shape, dtype=dtypes.TORCH[dtype])
-        known = None if call.facts(0).is_static else data != -1
-        return (TensorFacts(dtype, (len(shape),), Value(data, known)),)
+        mask = None if call.facts(0).is_static else data != -1
+        return (TensorFacts(dtype, (len(shape),), Value(data, mask)),)
 
     def bind(self, call: Call) -> Function:
         """The shape of the tensor at hand."""
