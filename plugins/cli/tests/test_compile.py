@@ -80,7 +80,7 @@ def test_a_difference_is_told_with_its_place_and_the_exit_status(
     assert "output 0 differs by more than its tolerance" in out
     assert main([*arguments, "--json"]) == 1
     first = json.loads(capsys.readouterr().out)["differences"][0]
-    assert first["place"] == [0, 2]
+    assert first["indices"] == [0, 2]
     assert first["largest"] == pytest.approx(9)
 
 

@@ -236,7 +236,7 @@ def test_a_profile_counts_each_call():
     profile = torchtrt.profile(compiled, X, calls=2)
 
     counts = {
-        entry.place: entry.calls for entry in profile.entries if entry.place.startswith("block")
+        entry.runs_in: entry.calls for entry in profile.entries if entry.runs_in.startswith("block")
     }
     assert counts["block_1"] == 2 * counts["block_0"] == 2
 

@@ -41,13 +41,13 @@ def compiled(request):
 
 
 def test_every_layer_and_every_op_in_pytorch_is_there(compiled):
-    """With the place where it runs and the nodes that it computes; the slowest first."""
+    """With the engine that runs it and the nodes that it computes; the slowest first."""
     profile = torchtrt.profile(compiled, {"rows": torch.rand(4, 6)}, scale=torch.ones(6), calls=3)
 
-    places = {entry.place for entry in profile.entries}
+    engines = {entry.runs_in for entry in profile.entries}
     nodes = {node for entry in profile.entries for node in entry.nodes}
     times = [entry.milliseconds for entry in profile.entries]
-    assert {"block_0", "block_1", "PyTorch"} == places
+    assert {"block_0", "block_1", "PyTorch"} == engines
     assert {"linear", "relu", "softmax", "linalg_svdvals"} <= nodes
     assert sorted(times, reverse=True) == times
     assert min(times) >= 0 < profile.milliseconds

@@ -198,7 +198,7 @@ def _row(difference: Difference) -> tuple[str, ...]:
         ", ".join(str(list(shape)) for shape in difference.sizes),
         f"{difference.largest:.3g}",
         f"{difference.tolerance:.3g}",
-        "" if difference.place is None else str(list(difference.place)),
+        "" if difference.indices is None else str(list(difference.indices)),
         difference.expected,
         difference.actual,
     )

@@ -34,8 +34,8 @@ class Difference:
         sizes: The shapes of the inputs.
         largest: The absolute difference there; infinite where shapes or dtypes differ, or one is NaN.
         tolerance: The difference that is accepted there.
-        place: The element, by its index in each dimension; None where shapes or dtypes differ, or there are none.
-        expected: The element in eager PyTorch, as text; the dtype and the shape if there is no place.
+        indices: The element, by its index in each dimension; None where shapes or dtypes differ, or there are none.
+        expected: The element in eager PyTorch, as text; the dtype and the shape if there is no such element.
         actual: The same of the compiled model.
     """
 
@@ -43,7 +43,7 @@ class Difference:
     sizes: Shapes
     largest: float
     tolerance: float
-    place: tuple[int, ...] | None = None
+    indices: tuple[int, ...] | None = None
     expected: str = ""
     actual: str = ""
 

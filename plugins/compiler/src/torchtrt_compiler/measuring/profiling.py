@@ -29,7 +29,7 @@ from torchtrt_runtime import CompiledModule, EngineModule
 
 LAYER, KERNEL, OP = "layer", "kernel", "op"
 IN_TORCH = "PyTorch"
-"""The place of what runs in no engine."""
+"""The name for what runs in no engine."""
 
 _WHOLE = "ForeignNode"
 """In the name of a layer that stands for a part of the network which TensorRT compiled as one."""
@@ -42,17 +42,17 @@ class ProfileEntry:
     """Something that takes time in a call.
 
     Attributes:
-        place: The engine's name in the compiled module, or ``"PyTorch"``.
+        runs_in: The engine's name in the compiled module, or ``"PyTorch"``.
         kind: ``"layer"`` of an engine, ``"kernel"`` that the GPU ran for a layer which is most of an engine, or
             ``"op"`` in PyTorch.
         name: The layer's name as TensorRT has it, the kernel's, or the op's qualified name.
         milliseconds: The median time per call.
         nodes: The nodes of the model's graph that it computes, as far as its name contains them.
         calls: How often it runs in one call.
-        position: Its place in the order of the first call, from 0; -1 for kernels, whose order is unknown.
+        position: Its position in the order of the first call, from 0; -1 for kernels, whose order is unknown.
     """
 
-    place: str
+    runs_in: str
     kind: str
     name: str
     milliseconds: float

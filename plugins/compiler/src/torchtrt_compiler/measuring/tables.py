@@ -34,9 +34,9 @@ def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[
     for engine_name, entries in itertools.groupby(
         sorted(
             (entry for entry in profile.entries if entry.kind == "kernel"),
-            key=lambda entry: entry.place,
+            key=lambda entry: entry.runs_in,
         ),
-        key=lambda entry: entry.place,
+        key=lambda entry: entry.runs_in,
     ):
         kernels = sorted(entries, key=lambda entry: -entry.milliseconds)
         of_all = sum(entry.milliseconds for entry in kernels) or 1.0
@@ -47,13 +47,13 @@ def _table(
     title: str, entries: list[Any], total: float, lines: Mapping[str, str]
 ) -> Iterator[RenderableType]:
     """Yields a table of the entries that took longest, and how many more there are."""
-    headings = ("ms", "share", "runs", "place", "layer, kernel or op", "line")
+    headings = ("ms", "share", "runs", "engine", "layer, kernel or op", "line")
     rows: list[tuple[str, ...]] = [
         (
             f"{entry.milliseconds:.3f}",
             f"{entry.milliseconds / total:.0%}",
             str(entry.calls),
-            entry.place,
+            entry.runs_in,
             entry.name,
             "; ".join(lines_of(entry.nodes, lines)),
         )

@@ -16,7 +16,7 @@ def trace_of(profile: Any) -> dict[str, Any]:
     start = {"parts": 0.0}
     for entry in entries:
         is_kernel = entry.position < 0
-        row = f"kernels of {entry.place}" if is_kernel else entry.place
+        row = f"kernels of {entry.runs_in}" if is_kernel else entry.runs_in
         clock = row if is_kernel else "parts"
         begin = start.get(clock, 0.0)
         duration = entry.milliseconds * 1e3

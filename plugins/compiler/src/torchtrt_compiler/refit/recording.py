@@ -106,7 +106,7 @@ class Recorder:
         Args:
             memory: For what identifies a storage, a tensor over the one that has its values.
         """
-        added = {_memory(each) for old, each in memory.items() if old in self._from_sources}
+        added = {_memory(tensor) for old, tensor in memory.items() if old in self._from_sources}
         self._from_sources |= added
         try:
             yield
@@ -151,11 +151,11 @@ class Recorder:
         )
         if is_computed and op.namespace in ("aten", "prims"):
             try:
-                arguments = [encode(each, self._number) for each in (args, kwargs)]
+                arguments = [encode(values, self._number) for values in (args, kwargs)]
             except NoFormError:
                 pass
             else:
-                written = [_memory(each) for each in made]
+                written = [_memory(tensor) for tensor in made]
                 if op._schema.is_mutable:
                     written += map(_memory, _written(op, args, kwargs))
                 reads = frozenset(map(_memory, tensors))
@@ -180,19 +180,15 @@ class Recorder:
         """Returns how results follow from sources; those that do not are left out."""
         wanted = {name: result for name, result in results.items() if self.follows(result)}
         steps = slice_steps(self._steps, {_FIXED, *map(_memory, wanted.values())})
-        numbers = {name: self._number(each) for name, each in wanted.items()}
+        numbers = {name: self._number(result) for name, result in wanted.items()}
         used = {*numbers.values(), *numbers_in(steps)}
         with self.paused():
             return Recipe(
+                {str(number): name for number, name in self._sources.items() if number in used},
                 {
-                    str(position): name
-                    for position, name in self._sources.items()
-                    if position in used
-                },
-                {
-                    str(position): encode_tensor(value)
-                    for position, value in self._constants.items()
-                    if position in used
+                    str(number): encode_tensor(value)
+                    for number, value in self._constants.items()
+                    if number in used
                 },
                 steps,
                 numbers,
@@ -356,8 +352,8 @@ class ProgramRecorder(Recorder):
 def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
     """Returns the tensors that a graph reads of its module, by their names."""
     nodes = graph_module.graph.find_nodes(op="get_attr")
-    found = ((str(node.target), constant_of(node)) for node in nodes)
-    return {name: value for name, value in found if value is not None}
+    values = ((str(node.target), constant_of(node)) for node in nodes)
+    return {name: value for name, value in values if value is not None}
 
 
 class BlockRecorder(Recorder):
@@ -407,9 +403,9 @@ class BlockRecorder(Recorder):
         Some values of the network may have been made unobserved, as in another thread. Attributes whose
         reads were not observed may have led to them, and must stay unchanged.
         """
-        given = set(map(_memory, self._named_weights.values()))
+        named = set(map(_memory, self._named_weights.values()))
         for tensor in self.unread_sources() if self._has_unseen else ():
-            if _memory(tensor) not in given:
+            if _memory(tensor) not in named:
                 self.fix(tensor)
         recipe = self.recipe_of(self._named_weights)
         with self.paused():

@@ -207,11 +207,12 @@ def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) 
             for tensor in pytree.tree_leaves(value):
                 if not isinstance(tensor, torch.Tensor):
                     continue
-                alike = [each for each in kept.values() if form_of(each) == form_of(tensor)]
-                if alike and not any(is_same(tensor, each) for each in alike):
+                form = form_of(tensor)
+                alike = [weight for weight in kept.values() if form_of(weight) == form]
+                if alike and not any(is_same(tensor, weight) for weight in alike):
                     where = f"{path}.{name}" if path else name
                     raise RefitError(
-                        f"The new model's {where!r} is a {type(value).__name__} with a tensor of {form_of(tensor)}, "
+                        f"The new model's {where!r} is a {type(value).__name__} with a tensor of {form}, "
                         "which may be a weight that has no name. Nothing was changed. Keep it as a parameter, a buffer "
                         "or an attribute, or compile the new model."
                     )

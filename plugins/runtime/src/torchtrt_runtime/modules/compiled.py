@@ -161,10 +161,10 @@ class CompiledModule(torch.nn.Module):
 
     @runtime_settings.setter
     def runtime_settings(self, settings: RuntimeSettings) -> None:
-        given: object = settings
-        if not isinstance(given, RuntimeSettings):
+        assigned: object = settings
+        if not isinstance(assigned, RuntimeSettings):
             message = (
-                f"runtime_settings={given!r} is not usable: assign a torchtrt.RuntimeSettings."
+                f"runtime_settings={assigned!r} is not usable: assign a torchtrt.RuntimeSettings."
             )
             raise SettingsError(message)
         for engine in self._engines():
@@ -306,12 +306,12 @@ class CompiledModule(torch.nn.Module):
 
 def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) -> str:
     """Returns which inputs are missing, are given twice or do not exist, for ``count`` of them by place."""
-    found = {
+    problems = {
         "missing": [name for name in names[count:] if name not in keywords],
         "given twice": [name for name in names[:count] if name in keywords],
         "unknown": [name for name in keywords if name not in names],
     }
-    parts = [f"{what}: {', '.join(map(repr, each))}" for what, each in found.items() if each]
+    parts = [f"{what}: {', '.join(map(repr, wrong))}" for what, wrong in problems.items() if wrong]
     if count > len(names):
         parts.append(f"{count} are given by place")
     return "; ".join(parts)

@@ -151,23 +151,21 @@ class _Execution:
         return loaded, context
 
     def _find_caches(self) -> dict[int, int]:
-        """Returns the outputs that are updated caches, each with the input that is the cache, by their places."""
-        places = {known.name: index for index, known in enumerate(self.inputs)}
+        """Returns the outputs that are updated caches, each with the input that is the cache, by their indices."""
+        indices = {bound.name: index for index, bound in enumerate(self.inputs)}
         names = (output.name for output in self.outputs)
         sources = map(self.loaded.engine.get_aliased_input_tensor, names)
-        return {index: places[name] for index, name in enumerate(sources) if name}
+        return {index: indices[name] for index, name in enumerate(sources) if name}
 
     def _share_caches(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
         """Gives each cache to the engine as a copy in the memory of its output, into which the engine writes."""
-        for position, source in self.caches.items():
-            outputs[position].copy_(inputs[source])
-            known = self.inputs[source]
-            self.context.set_tensor_address(
-                known.name, outputs[position].data_ptr() or self.nowhere
-            )
-            known.address = -1
+        for index, source in self.caches.items():
+            outputs[index].copy_(inputs[source])
+            bound = self.inputs[source]
+            self.context.set_tensor_address(bound.name, outputs[index].data_ptr() or self.nowhere)
+            bound.address = -1
 
     def __del__(self) -> None:
         # The next execution that is made frees it.
@@ -180,11 +178,11 @@ class _Execution:
         context = self.context
         if not self.matches(*inputs):
             inputs = self._prepared(inputs, stream)  # alive until the engine has been enqueued
-        for tensor, known in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
+        for tensor, bound in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
             address = tensor.data_ptr()
-            if address != known.address:
-                context.set_tensor_address(known.name, address or self.nowhere)
-                known.address = address
+            if address != bound.address:
+                context.set_tensor_address(bound.name, address or self.nowhere)
+                bound.address = address
         outputs = []
         for name, layout in self.layouts:
             output = self.empty(*layout)
@@ -231,30 +229,32 @@ class _Execution:
         if shapes != self.shapes:
             self._set_shapes(shapes, stream)
         taken = []
-        for tensor, known in zip(inputs, self.inputs, strict=True):
+        for tensor, bound in zip(inputs, self.inputs, strict=True):
             # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
-            if tensor.is_floating_point() and not known.dtype.is_floating_point:
+            if tensor.is_floating_point() and not bound.dtype.is_floating_point:
                 raise EngineError(
-                    f"PyTorch computed {tensor.dtype} for the input {known.name!r} of {name}, and had traced it as an "
+                    f"PyTorch computed {tensor.dtype} for the input {bound.name!r} of {name}, and had traced it as an "
                     f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
                 )
             # Zeros of PyTorch's forward mode have no memory.
             stored = tensor.clone() if tensor._is_zerotensor() else tensor
-            taken.append(stored.to(known.dtype).resolve_neg().contiguous())
+            taken.append(stored.to(bound.dtype).resolve_neg().contiguous())
         if all(map(operator.is_, taken, inputs)):
             self.matches = make_tensor_matcher(inputs)
         return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
         """Switches to the pinned profile, or else to the first one that takes these shapes."""
-        wanted = self.pinned_profile
-        if wanted is None:
-            places = range(len(self.profiles))
-            wanted = next((place for place in places if _takes(self.profiles[place], shapes)), None)
-        if wanted is not None and self.context.active_optimization_profile != wanted:
-            self.context.set_optimization_profile_async(wanted, stream)
-            for known in self.inputs:
-                known.address = -1
+        chosen = self.pinned_profile
+        if chosen is None:
+            indices = range(len(self.profiles))
+            chosen = next(
+                (index for index in indices if _takes(self.profiles[index], shapes)), None
+            )
+        if chosen is not None and self.context.active_optimization_profile != chosen:
+            self.context.set_optimization_profile_async(chosen, stream)
+            for bound in self.inputs:
+                bound.address = -1
 
     def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
         """Sets the shapes of the inputs in the context, and reads those of its outputs.
@@ -301,7 +301,7 @@ def _takes(profile: Sequence[Ranges], shapes: Sequence[torch.Size]) -> bool:
     for ranges, shape in zip(profile, shapes, strict=True):
         if len(ranges) != len(shape):
             return False
-        if not all(known.contains(size) for known, size in zip(ranges, shape, strict=True)):
+        if not all(sizes.contains(size) for sizes, size in zip(ranges, shape, strict=True)):
             return False
     return True
 
@@ -466,17 +466,18 @@ class EngineModule(torch.nn.Module):
 
         One that ran with these shapes last has nothing left to set, its profile least of all.
         """
-        known = [
-            (idle, each)
+        executions = [
+            (idle, execution)
             for (where, _), idle in self._idle.items()
             if where == device
-            for each in reversed(idle)
+            for execution in reversed(idle)
         ]
-        if not known:
+        if not executions:
             raise EngineError(
                 f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
             )
-        idle, execution = next((each for each in known if each[1].shapes == shapes), known[0])
+        with_shapes = (pair for pair in executions if pair[1].shapes == shapes)
+        idle, execution = next(with_shapes, executions[0])
         idle.remove(execution)
         may_allocate = supports(Capability.USER_ALLOCATION)
         if may_allocate and not execution.context.is_stream_capturable(stream):

@@ -149,11 +149,11 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         shards: dict[str, list[str]] = {}
         for name, shard in json.loads(file.read_text("utf-8"))["weight_map"].items():
             shards.setdefault(str(shard), []).append(name)
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         for shard, names in sorted(shards.items()):  # a shard may have more, which are no weights
             held = load_file(file.with_name(shard))
-            found |= {name: held[name] for name in names if name in held}
-        return found
+            tensors |= {name: held[name] for name in names if name in held}
+        return tensors
     except OSError as error:
         reason = error.strerror or error
         raise UnreadableFileError(f"The weights {file} cannot be read: {reason}.") from error

@@ -84,9 +84,11 @@ class WatchedWeights:
     def have_changed(self) -> bool:
         """Returns whether a tensor was written to or has other memory."""
         try:
-            if self._lost or [each._version for each in self._counted] != self._versions:
+            if self._lost or [tensor._version for tensor in self._counted] != self._versions:
                 return True
-            layouts = [(each.data_ptr(), each.shape, each.stride()) for each in self._located]
+            layouts = [
+                (tensor.data_ptr(), tensor.shape, tensor.stride()) for tensor in self._located
+            ]
         except RuntimeError:  # one is another kind of tensor now
             return True
         return layouts != self._layouts or any(mark.has_changed() for mark in self._others)

@@ -60,12 +60,12 @@ class Recipe:
         )
         with torch.no_grad():
             for op, args, kwargs, outputs in self.steps:
-                given, named = (decode(each, tensors.__getitem__) for each in (args, kwargs))
+                positional, named = (decode(data, tensors.__getitem__) for data in (args, kwargs))
                 if op == SAME:
-                    if digest(given[0]) != given[1]:
+                    if digest(positional[0]) != positional[1]:
                         raise self._changed(args[0]["tensor"], what)
                     continue
-                made = _op(op)(*given, **named)
+                made = _op(op)(*positional, **named)
                 flat = list(made) if isinstance(made, (list, tuple)) else [made]
                 for number, value in zip(outputs, flat, strict=True):
                     if number is not None:
@@ -78,9 +78,7 @@ class Recipe:
         for op, args, kwargs, outputs in reversed(self.steps):
             if op != SAME and wanted.intersection(outputs):
                 wanted.update(numbers_in([args, kwargs]))
-        names = sorted(
-            repr(name) for position, name in self.sources.items() if int(position) in wanted
-        )
+        names = sorted(repr(name) for number, name in self.sources.items() if int(number) in wanted)
         return RefitError(
             f"Values that follow from {', '.join(names)} are compiled into {what} as numbers, and would be others with "
             "these weights. Nothing was changed. Compile the model with the new weights."
@@ -184,9 +182,9 @@ def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:
         case torch.layout() | torch.memory_format():
             return {"torch": str(value).removeprefix("torch.")}
         case list() | tuple():
-            return [encode(each, number) for each in value]
+            return [encode(element, number) for element in value]
         case dict():
-            return {"dict": {name: encode(each, number) for name, each in value.items()}}
+            return {"dict": {name: encode(element, number) for name, element in value.items()}}
     raise NoFormError(value)
 
 
@@ -208,7 +206,7 @@ def decode(data: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
         case {"dict": dict(values)}:
             return {name: decode(value, tensor) for name, value in values.items()}
         case list():
-            return [decode(each, tensor) for each in data]
+            return [decode(element, tensor) for element in data]
         case None | bool() | int() | float() | str():
             return data
     raise UnreadableFileError(
@@ -241,11 +239,11 @@ def numbers_in(data: Any) -> Iterator[int]:
     if isinstance(data, dict):
         if isinstance(data.get("tensor"), int):
             yield data["tensor"]
-        for each in data.values():
-            yield from numbers_in(each)
+        for element in data.values():
+            yield from numbers_in(element)
     elif isinstance(data, list):
-        for each in data:
-            yield from numbers_in(each)
+        for element in data:
+            yield from numbers_in(element)
 
 
 def slice_steps(
