@@ -112,7 +112,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             waiting = list(
                 self.workqueue
             )  # in the order of their number of tests, the largest first
-            usual = (each for each in waiting if not each.startswith(LAST))
+            usual = (scope for scope in waiting if not scope.startswith(LAST))
             # Of the last ones, those with few tests have the longest: no worker should wait for one of them at the end.
             last = (*filter(SHARING.__contains__, waiting), *reversed(waiting))
             self.workqueue.move_to_end(next(usual, last[0]), last=False)
@@ -167,10 +167,10 @@ def _names_imported(path: Path) -> Iterator[str]:
     """Yields the modules that a file imports, and what it imports from them, which may be modules."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _test_of_changes(modules: set[str]) -> Callable[[pytest.Item], bool]:
@@ -191,16 +191,15 @@ def _ops_of(modules: set[str]) -> set[str]:
     """Returns the names of the ops whose converter or decomposition is defined in modules."""
     from torchtrt.packs import loaded_packs
 
-    found = set()
+    ops = set()
     for loaded in loaded_packs():
         registered = [
-            *((each.target, each.support.converter_implementation) for each in loaded.pack.converters),
-            *((each.target, each.function) for each in loaded.pack.decompositions),
-        ]  # fmt: skip
-        found |= {
-            _name(target) for target, function in registered if function.__module__ in modules
-        }
-    return found
+            (entry.target, entry.support.converter_implementation)
+            for entry in loaded.pack.converters
+        ]
+        registered += [(entry.target, entry.function) for entry in loaded.pack.decompositions]
+        ops |= {_name(target) for target, function in registered if function.__module__ in modules}
+    return ops
 
 
 def _ops_of_cases(modules: set[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The words that ``tools.prose`` finds in messages and comments; textlint has the pages and docstrings."""
+"""What ``tools.prose`` finds in messages, comments and names; textlint has the pages and docstrings."""
 
 import pytest
 
@@ -10,11 +10,11 @@ def module(tmp_path, monkeypatch):
     """Returns a function that writes a module and returns what is found in it."""
     monkeypatch.setattr(prose, "ROOT", tmp_path)
 
-    def found(source):
+    def complaints(source, check=prose.of_messages):
         (tmp_path / "module.py").write_text(source, encoding="utf-8")
-        return list(prose.of_messages(["module.py", "page.md"]))
+        return list(check(["module.py", "page.md"]))
 
-    return found
+    return complaints
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,28 @@ def test_docstrings_and_names_are_left_to_textlint_and_ruff(module):
     """A check rejects a node, and ops have results."""
     assert [] == module('"""A size that varies."""\ndef declines():\n    """Declines."""\n')
     assert [] == module('print("The validator rejects the node.", "the result of an op")\n')
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "known = 1\n",
+        "for each in ():\n    pass\n",
+        "x = [place for place in ()]\n",
+        "def f(given): ...\n",
+        "def places(): ...\n",
+        "self.found = 1\n",
+        "_known = 1\n",
+    ],
+)
+def test_a_name_that_names_nothing_is_found(module, source):
+    """Wherever it is given to something."""
+    (finding,) = module(source, prose.of_names)
+
+    assert finding.startswith("module.py:1: ")
+    assert "names nothing" in finding
+
+
+def test_other_names_and_uses_of_names_are_not_found(module):
+    """A library's attribute is not ours."""
+    assert [] == module("known_sizes = library.known\nf(each=1)\n", prose.of_names)

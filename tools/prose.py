@@ -2,7 +2,7 @@
 
 textlint reads the Markdown pages as they are. For each Python module this program writes a Markdown file that holds
 the docstrings on the lines that they have in the module, so that textlint's line numbers are right. The rules are in
-``tools/prose``. textlint needs Node.js: without npm only the words of messages and comments are checked. In continuous
+``tools/prose``. textlint needs Node.js: without npm only messages, comments and names are checked. In continuous
 integration, where the environment variable ``CI`` is set, that is a failure.
 """
 
@@ -21,6 +21,7 @@ import tempfile
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tools.changed_tests import changed_files
 
@@ -37,14 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
     parser.add_argument("paths", nargs="*", help="files; by default all that git tracks")
     parser.add_argument("--changed", action="store_true", help="only those that differ from main")
-    given = parser.parse_args(arguments)
-    paths = given.paths or known_files()
-    if given.changed:
+    options = parser.parse_args(arguments)
+    paths = options.paths or checked_files()
+    if options.changed:
         paths = sorted(set(paths) & set(changed_files()))
-    found = [*of_textlint(paths), *of_messages(paths)]
-    if found:
-        print(*found, sep="\n")
-    return 1 if found else 0
+    complaints = [*of_textlint(paths), *of_messages(paths), *of_names(paths)]
+    if complaints:
+        print(*complaints, sep="\n")
+    return 1 if complaints else 0
 
 
 def of_textlint(paths: list[str]) -> list[str]:
@@ -71,7 +72,7 @@ def _unchecked(reason: str) -> list[str]:
 
 def of_messages(paths: list[str]) -> Iterator[str]:
     """Yields the expressions in messages and comments that have a better one, as ``path:line: message``."""
-    phrases = json.loads((RULES / "rules/house-style.json").read_text(encoding="utf-8"))["phrases"]
+    phrases = house_style()["phrases"]
     patterns = [
         (re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), better)
         for phrase, better in phrases.items()
@@ -82,8 +83,35 @@ def of_messages(paths: list[str]) -> Iterator[str]:
         source = (ROOT / path).read_text(encoding="utf-8")
         for line, text in sorted({*messages(source), *comments(source)}):
             for pattern, better in patterns:
-                if found := pattern.search(text):
-                    yield f'{path}:{line}: "{found[0]}": {better}.'
+                if match := pattern.search(text):
+                    yield f'{path}:{line}: "{match[0]}": {better}.'
+
+
+def of_names(paths: list[str]) -> Iterator[str]:
+    """Yields the names in modules that name nothing, as ``path:line: message``."""
+    empty = set(house_style()["names"])
+    for path in paths:
+        if not path.endswith(".py"):
+            continue
+        for line, name in sorted({*names((ROOT / path).read_text(encoding="utf-8"))}):
+            if name.strip("_") in empty:
+                yield f"{path}:{line}: {name!r} names nothing: write what the value is."
+
+
+def names(source: str) -> Iterator[tuple[int, str]]:
+    """Yields the names that a module gives to values, parameters, attributes, functions and classes, with the lines."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+
+
+def house_style() -> dict[str, Any]:
+    """Returns the project's own words: phrases that have a better one, and names that name nothing."""
+    style: dict[str, Any] = json.loads((RULES / "rules/house-style.json").read_text("utf-8"))
+    return style
 
 
 def messages(source: str) -> Iterator[tuple[int, str]]:
@@ -104,7 +132,7 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def known_files() -> list[str]:
+def checked_files() -> list[str]:
     """Returns the Markdown pages and Python modules that git tracks, tests and notes excepted."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
