@@ -158,6 +158,20 @@ def test_static_attributes_and_tensors_take_each_others_place(version: str, benc
     assert only(shuffle).shape == (6,)
 
 
+def test_a_permutation_that_is_changed_permutes_as_it_shows(version: str, bench: Any) -> None:
+    """Entries that are set later count like those of its beginning."""
+    n = bench(version)
+    x = rand(2, 3)
+    shuffle = n.net.add_shuffle(n.input(x))
+    order = n.trt.Permutation([0])
+    order[0], order[1] = 1, 0
+    shuffle.first_transpose = order
+
+    assert only(shuffle).shape == (3, 2)
+    (result,) = n.run(only(shuffle))
+    torch.testing.assert_close(result, x.mT)
+
+
 def test_convolutions_agree_with_pytorch(version: str, bench: Any) -> None:
     """Stride, dilation, groups, uneven padding and bias."""
     n = bench(version)

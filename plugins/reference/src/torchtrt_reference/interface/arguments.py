@@ -48,7 +48,7 @@ def _as_is(value: Any) -> Any:
 
 
 def _to_permutation(value: Any) -> tuple[int, ...]:
-    return tuple(value._axes) if isinstance(value, Permutation) else tuple(Permutation(value))
+    return value._axes() if isinstance(value, Permutation) else tuple(Permutation(value))
 
 
 class Types:

@@ -156,11 +156,16 @@ class Permutation(Implementation):
     _checks_arguments = True
 
     def __init__(self, order: Iterable[Any] = ()) -> None:
-        self._axes = [exact_int(axis) for axis in order]
-        if len(self._axes) > RANK_LIMIT:
-            message = f"A Permutation holds at most {RANK_LIMIT} axes, not {len(self._axes)}."
+        axes = [exact_int(axis) for axis in order]
+        self._rank = len(axes)
+        if self._rank > RANK_LIMIT:
+            message = f"A Permutation holds at most {RANK_LIMIT} axes, not {self._rank}."
             raise ValueError(message)
-        self._order = self._axes + [0] * (RANK_LIMIT - len(self._axes))
+        self._order = axes + [0] * (RANK_LIMIT - self._rank)
+
+    def _axes(self) -> tuple[int, ...]:
+        """The entries up to the last one that was set."""
+        return tuple(self._order[: self._rank])
 
     def __len__(self) -> int:
         return RANK_LIMIT
@@ -173,6 +178,7 @@ class Permutation(Implementation):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._order[index] = exact_int(value)
+        self._rank = max(self._rank, range(RANK_LIMIT)[index] + 1)
 
     def __repr__(self) -> str:
         return str(tuple(self._order))

@@ -114,7 +114,7 @@ class Einsum(Operation):
                     dimension in (1, -1, size) or size in (1, -1),
                     f"label {label!r} stands for both {size} and {dimension}",
                 )
-                if size in (1, -1) and dimension != 1 and not (size > 1):
+                if size in (1, -1) and dimension != 1:
                     sizes[label] = dimension if size == 1 or dimension != -1 else size
                 sizes.setdefault(label, dimension)
         for label in result:
