@@ -34,14 +34,14 @@ def available(tensorrt: str) -> set[Capability] | None:
 
 def tables() -> Iterator[str]:
     """Yields the lines of a table for each group of capabilities."""
-    found = [available(tensorrt) for tensorrt in TENSORRTS]
+    supported = [available(tensorrt) for tensorrt in TENSORRTS]
     for group, title in TITLES.items():
         yield f"## {title}\n"
         yield f"| capability | meaning | since | {' | '.join(_COLUMNS)} |"
         yield "|---|---|---|" + "---|" * len(_COLUMNS)
         for capability in Capability:
             if capability.group == group:
-                cells = (_cell(each, capability) for each in found)
+                cells = (_cell(capabilities, capability) for capabilities in supported)
                 facts = (
                     f"`{capability.name}`",
                     capability.description,
@@ -52,10 +52,10 @@ def tables() -> Iterator[str]:
         yield ""
 
 
-def _cell(found: set[Capability] | None, capability: Capability) -> str:
-    if found is None:
+def _cell(supported: set[Capability] | None, capability: Capability) -> str:
+    if supported is None:
         return "not installed"
-    return "yes" if capability in found else ""
+    return "yes" if capability in supported else ""
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

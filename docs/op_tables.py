@@ -92,9 +92,9 @@ def _converter_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _decomposition_rows() -> Iterator[tuple[str, ...]]:
-    found = DYNAMO_CONVERTERS.decompositions()
-    for target in sorted(found, key=qualified_name):
-        function, pack = found[target]
+    decompositions = DYNAMO_CONVERTERS.decompositions()
+    for target in sorted(decompositions, key=qualified_name):
+        function, pack = decompositions[target]
         yield f"`{qualified_name(target)}`", pack.name, _link(function)
 
 

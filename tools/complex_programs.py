@@ -339,7 +339,9 @@ def _line(
     first = chosen.choice(program.complex_names[-4:])
     shape = values[first].shape
     others = program.real_names if table is MIXED else program.complex_names
-    second = chosen.choice([each for each in others if values[each].shape == shape] or [first])
+    second = chosen.choice(
+        [candidate for candidate in others if values[candidate].shape == shape] or [first]
+    )
     return chosen.choice(table).format(first, second), name
 
 
@@ -355,7 +357,7 @@ def check(program: Program, tensorrt: str, varying: bool) -> str:
     model = Model(program.function(), weight_of(program.seed)).eval()
     inputs = inputs_of(program.seed, 3)
     rows = torch.export.Dim("rows", min=2, max=6)
-    shapes = {each: {0: rows} for each in "abr"} if varying else None
+    shapes = {name: {0: rows} for name in "abr"} if varying else None
     with torch.no_grad(), warnings.catch_warnings(), torchtrt.use_tensorrt(tensorrt):
         warnings.simplefilter("ignore")
         try:
@@ -366,13 +368,13 @@ def check(program: Program, tensorrt: str, varying: bool) -> str:
         broken = [row.reason for row in compiled.report.in_torch if "rule raised" in row.reason]
         assert not broken, broken
         for count in (3, 2, 6) if varying else (3,):
-            given = inputs_of(program.seed, count)
+            arguments = inputs_of(program.seed, count)
             try:
-                expected = model(*given)
+                expected = model(*arguments)
             except Exception:
                 return "not for all sizes"
-            near = [each * (1 + 1e-6 * torch.randn(each.shape)) for each in given]
-            _compare(compiled(*given), expected, model(*near))
+            near = [tensor * (1 + 1e-6 * torch.randn(tensor.shape)) for tensor in arguments]
+            _compare(compiled(*arguments), expected, model(*near))
     return "agrees" if compiled.report.blocks else "agrees without an engine"
 
 

@@ -23,7 +23,9 @@ from torchtrt_runtime.reports.report import CompilationReport
 
 TENSORRTS = ("reference@11.4.0", "rtx")
 LAYERS = tuple(
-    each for each in Capability if each.group == "layers" and each.since.startswith("TensorRT 1")
+    capability
+    for capability in Capability
+    if capability.group == "layers" and capability.since.startswith("TensorRT 1")
 )
 COUNTED = (Capability.ATTENTION, Capability.ROTARY_EMBEDDING, Capability.NORMALIZATION_V2)
 """The columns of the table."""
@@ -198,7 +200,7 @@ def rows(names: Iterable[str]) -> Iterator[tuple[str, ...]]:
                 reports = [report_of(model, inputs, off) for off in (LAYERS, ())]
             totals = [sum(block.layers for block in report.blocks) for report in reports]
             used = {row.capability: len(row.nodes) for row in reports[1].layers}
-            counts = (used.get(each.name, 0) for each in COUNTED)
+            counts = (used.get(capability.name, 0) for capability in COUNTED)
             yield name, tensorrt.partition("@")[0], *map(str, (*totals, *counts))
 
 

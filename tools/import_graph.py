@@ -25,11 +25,11 @@ class Package:
 
     def modules(self) -> dict[str, Path]:
         """Returns every module by its dotted name."""
-        found = {}
+        paths = {}
         for path in sorted(self.folder.rglob("*.py")):
             parts = (self.name, *path.relative_to(self.folder).with_suffix("").parts)
-            found[".".join(parts).removesuffix(".__init__")] = path
-        return found
+            paths[".".join(parts).removesuffix(".__init__")] = path
+        return paths
 
     def dependencies(self) -> dict[str, set[str]]:
         """Returns for each module the modules of the package that it imports."""
@@ -84,18 +84,18 @@ def imported(path: Path) -> Iterator[str]:
 @functools.cache
 def _imported(source: str) -> Sequence[tuple[int, str]]:
     """Returns the names that a program imports, each with the number of dots before it: several tests ask for them."""
-    found = []
+    imports = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [(0, alias.name) for alias in node.names]
+            imports += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found += [(node.level, f"{node.module}.{alias.name}") for alias in node.names]
-    return found
+            imports += [(node.level, f"{node.module}.{alias.name}") for alias in node.names]
+    return imports
 
 
 def circles(direct: Mapping[str, set[str]]) -> list[str]:
     """Returns the modules that import themselves through others."""
-    found = []
+    circular = []
     for module in direct:
         pending, seen = list(direct[module]), set[str]()
         while pending:
@@ -104,5 +104,5 @@ def circles(direct: Mapping[str, set[str]]) -> list[str]:
                 seen.add(name)
                 pending += direct[name]
         if module in seen:
-            found.append(module)
-    return found
+            circular.append(module)
+    return circular

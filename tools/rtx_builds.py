@@ -91,8 +91,8 @@ def case_names() -> Iterator[str]:
 
 def exported_case(name: str) -> Iterator[ExportedProgram]:
     """Yields the program of a case."""
-    dtype, sizes, place, _ = name.split(" ", 3)
-    case = chosen(all_cases()[int(place)], dtype)
+    dtype, sizes, index, _ = name.split(" ", 3)
+    case = chosen(all_cases()[int(index)], dtype)
     assert case is not None
     yield export_case(case, sizes == "varying")
 
@@ -103,7 +103,7 @@ def architecture_names() -> Iterator[str]:
 
     for dtype in DTYPES:
         for size in SIZES:
-            yield from (f"{dtype} {size} {each.name}" for each in ZOO)
+            yield from (f"{dtype} {size} {architecture.name}" for architecture in ZOO)
 
 
 def exported_architecture(name: str) -> Iterator[ExportedProgram]:
@@ -111,7 +111,7 @@ def exported_architecture(name: str) -> Iterator[ExportedProgram]:
     from tests.architectures.zoo import ZOO
 
     dtype, sizes, wanted = name.split(" ", 2)
-    architecture = next(each for each in ZOO if each.name == wanted)
+    architecture = next(architecture for architecture in ZOO if architecture.name == wanted)
     yield architecture.export(DTYPES[dtype], sizes == "varying")
 
 
@@ -166,8 +166,8 @@ def _add(row: dict[str, Any], exported: ExportedProgram) -> bool:
         row["networks"] += 1
         row["layers"] += len(layers)
         row["tensors"] += len(outputs) + sum(len(tensors) for _, tensors in layers)
-    found, declared = _differences(exported, ours.networks, theirs.networks)
-    row["differences"] += found[:5]
+    mismatches, declared = _differences(exported, ours.networks, theirs.networks)
+    row["differences"] += mismatches[:5]
     row["declared"] += declared
     return (ours.outcome == BUILT) is not (theirs.outcome == BUILT)
 
@@ -183,12 +183,12 @@ def _differences(
         return [], False
     with torchtrt.use_tensorrt("rtx"):
         again, module = build(exported).networks, current()
-    found = list(differences(again, theirs))
-    if not found:
+    mismatches = list(differences(again, theirs))
+    if not mismatches:
         return [], False
     with torchtrt.use_tensorrt(REFERENCE), answering_for(module):
         alike = build(exported).networks
-    return ([], True) if not list(differences(again, alike)) else (found, False)
+    return ([], True) if not list(differences(again, alike)) else (mismatches, False)
 
 
 def _shortened(text: str) -> str:
@@ -242,7 +242,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             lines.append(f"- {row['item']}: {row['outcome'][:300]}")
     lines += ["", f"Networks that differ: TensorRT for RTX and {REFERENCE}", ""]
     for row in rows:
-        lines += [f"- {row['item']}: {each[:300]}" for each in row.get("differences", ())]
+        lines += [
+            f"- {row['item']}: {difference[:300]}" for difference in row.get("differences", ())
+        ]
     slow = [row for row in rows if row.get("build_seconds", 0) > _SLOW]
     lines += ["", f"Builds of more than {_SLOW:.0f} s", ""]
     for row in sorted(slow, key=lambda row: -row["build_seconds"]):
@@ -262,11 +264,11 @@ def faults(rows: Sequence[dict[str, Any]], items: Sequence[str]) -> list[str]:
         rows: The last row of each item that has an outcome.
         items: The items to check, ``part:dtype sizes name``.
     """
-    found = {row["item"]: row for row in rows}
+    rows_by_item = {row["item"]: row for row in rows}
     built: dict[str, bool] = {}
     faulty = []
     for item in items:
-        row = found.get(item, {"item": item, "outcome": "it has no outcome"})
+        row = rows_by_item.get(item, {"item": item, "outcome": "it has no outcome"})
         kind = " ".join(item.split(" ")[:2])
         built[kind] = built.get(kind, False) or row["outcome"] == BUILT
         if fault := _fault(row):
@@ -330,8 +332,8 @@ def check(out: Path, items: Sequence[str]) -> None:
     """
     of_items = set(items)
     rows = [row for row in latest(out) if row["item"] in of_items]
-    if found := faults(rows, items):
-        sys.exit("\n".join([f"{len(found)} faults in the builds of {len(items)} items:", *found]))
+    if faulty := faults(rows, items):
+        sys.exit("\n".join([f"{len(faulty)} faults in the builds of {len(items)} items:", *faulty]))
     built = sum(row["outcome"] == BUILT for row in rows)
     print(f"Of {len(items)} items, {built} were built, with the networks of {REFERENCE}.")
     for reason, count in Counter(filter(None, map(expected, rows))).items():

@@ -30,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     worker = commands.add_parser("worker")
     worker.add_argument("family")
     worker.add_argument("skipped", type=int)
-    for each in (one, three, worker):
-        each.add_argument("--reference", action="store_true", help="run on the reference")
+    for command in (one, three, worker):
+        command.add_argument("--reference", action="store_true", help="run on the reference")
     chosen = parser.parse_args(arguments)
     if chosen.command == "record":
         started = time.monotonic()

@@ -89,11 +89,11 @@ class Network:
         self.definition = definition
         self.calls: list[str] = []
         self._arrays: list[np.ndarray] = []  # TensorRT does not copy weights before it builds
-        self._inputs = {name: self._add_input(name, given) for name, given in inputs.items()}
+        self._inputs = {name: self._add_input(name, input_) for name, input_ in inputs.items()}
 
-    def _add_input(self, name: str, given: Given) -> Any:
-        array = given if isinstance(given, np.ndarray) else given.value
-        declared = given.declared if isinstance(given, Dynamic) else array.shape
+    def _add_input(self, name: str, input_: Given) -> Any:
+        array = input_ if isinstance(input_, np.ndarray) else input_.value
+        declared = input_.declared if isinstance(input_, Dynamic) else array.shape
         dtype = getattr(self.trt.DataType, TENSORRT_TYPES[array.dtype.name])
         added = self.definition.add_input(name, dtype, tuple(declared))
         if added is None:

@@ -20,24 +20,26 @@ _BEGIN, _END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 def differences(recorded: Mapping[str, Outcome]) -> dict[str, dict[str, str | None]]:
     """Returns, for each family and each of its recorded cases, how the reference differs; None if it agrees."""
-    found: dict[str, dict[str, str | None]] = {}
+    by_family: dict[str, dict[str, str | None]] = {}
     jobs = min(8, os.cpu_count() or 1)
     parts = recording.record(list(table()), on_reference=True, jobs=jobs)
     for (family, cases), part in zip(table().items(), parts, strict=True):
-        found[family] = {
+        by_family[family] = {
             case.name: difference(case, part[case.name], recorded[case.name])
             for case in cases
             if case.name in recorded
         }
-    return found
+    return by_family
 
 
 def compare(path: Path, write_docs: bool) -> int:
     """Prints agreement per family and each disagreement; returns 1 if one is not in the list of known ones."""
-    found = differences(recording.read(path))
-    figures = _figures(found)
+    by_family = differences(recording.read(path))
+    figures = _figures(by_family)
     print(figures)
-    differing = {name: how for each in found.values() for name, how in each.items() if how}
+    differing = {
+        name: how for by_case in by_family.values() for name, how in by_case.items() if how
+    }
     for name, how in differing.items():
         print(f"{name}: the reference {how}{' (known)' if name in REASONS else ''}")
     if write_docs:
@@ -45,12 +47,14 @@ def compare(path: Path, write_docs: bool) -> int:
     return int(not set(differing) <= set(REASONS))
 
 
-def _figures(found: Mapping[str, Mapping[str, str | None]]) -> str:
+def _figures(by_family: Mapping[str, Mapping[str, str | None]]) -> str:
     """Returns a table of how many cases of each family agree, as Markdown."""
     rows = ["| family | cases | agree |", "|---|---:|---:|"]
-    for family, each in found.items():
-        rows.append(f"| {family} | {len(each)} | {sum(how is None for how in each.values())} |")
-    every = [how for each in found.values() for how in each.values()]
+    for family, by_case in by_family.items():
+        rows.append(
+            f"| {family} | {len(by_case)} | {sum(how is None for how in by_case.values())} |"
+        )
+    every = [how for by_case in by_family.values() for how in by_case.values()]
     agreeing = sum(how is None for how in every)
     share = agreeing / len(every) if every else 0.0
     rows.append(f"| **all** | **{len(every)}** | **{agreeing} ({share:.1%})** |")
@@ -78,8 +82,10 @@ def _write(figures: str, differing: Mapping[str, str]) -> None:
         ).replace(_NO_BREAK, " ")
         for reason, names in reasons.items()
     ]
-    known = "\n".join(["", "Where the reference differs, and why:", "", *listed]) if listed else ""
+    explanations = (
+        "\n".join(["", "Where the reference differs, and why:", "", *listed]) if listed else ""
+    )
     DOCUMENT.write_text(
-        f"{before}{_BEGIN}\n{figures}\n{known}\n{_END}{after}".replace("\n\n\n", "\n\n"),
+        f"{before}{_BEGIN}\n{figures}\n{explanations}\n{_END}{after}".replace("\n\n\n", "\n\n"),
         encoding="utf-8",
     )

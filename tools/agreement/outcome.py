@@ -122,12 +122,12 @@ def _stage(outcome: Outcome) -> str:
 def _tolerance(case: Case, dtype: str) -> float:
     if case.tolerance is not None:
         return case.tolerance
-    types = {dtype, *(_dtype(given) for given in case.inputs.values())}
+    types = {dtype, *(_dtype(input_) for input_ in case.inputs.values())}
     if "float16" in types:
         return 2e-3
     return 1e-5 if dtype == "float32" else 0.0
 
 
-def _dtype(given: Given) -> str:
-    array = given.value if isinstance(given, (Dynamic, ShapeValues)) else given
+def _dtype(input_: Given) -> str:
+    array = input_.value if isinstance(input_, (Dynamic, ShapeValues)) else input_
     return str(array.dtype.name)

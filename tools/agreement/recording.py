@@ -114,4 +114,6 @@ def write(path: Path, version: str, outcomes: dict[str, Outcome]) -> None:
 
 def read(path: Path) -> dict[str, Outcome]:
     """Returns a recording's outcomes by case name."""
-    return {name: decode(each) for name, each in json.loads(path.read_text())["cases"].items()}
+    return {
+        name: decode(encoded) for name, encoded in json.loads(path.read_text())["cases"].items()
+    }

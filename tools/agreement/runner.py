@@ -172,12 +172,12 @@ def _build_with(
             tensor.dtype = getattr(trt.DataType, types[index])
         names.append(tensor.name)
     profile = session.builder.create_optimization_profile()
-    for name, given in case.inputs.items():
-        if isinstance(given, Dynamic):
-            profile.set_shape(name, given.low, given.best or given.value.shape, given.high)
-        elif isinstance(given, ShapeValues):
-            best = given.best or tuple(int(value) for value in given.value.reshape(-1))
-            profile.set_shape_input(name, given.low, best, given.high)
+    for name, input_ in case.inputs.items():
+        if isinstance(input_, Dynamic):
+            profile.set_shape(name, input_.low, input_.best or input_.value.shape, input_.high)
+        elif isinstance(input_, ShapeValues):
+            best = input_.best or tuple(int(value) for value in input_.value.reshape(-1))
+            profile.set_shape_input(name, input_.low, best, input_.high)
     config.add_optimization_profile(profile)
     return session.builder.build_serialized_network(definition, config), names
 
@@ -185,8 +185,8 @@ def _build_with(
 def _set_inputs(trt: Any, session: _Session, case: Case, engine: Any, context: Any) -> list[Any]:
     """Sets a context's inputs, and returns the tensors that must live until it has run."""
     held = []
-    for name, given in case.inputs.items():
-        array = given if isinstance(given, np.ndarray) else given.value
+    for name, input_ in case.inputs.items():
+        array = input_ if isinstance(input_, np.ndarray) else input_.value
         on_host = engine.get_tensor_location(name) == trt.TensorLocation.HOST
         device = torch.device("cpu") if on_host else session.device
         tensor = torch.from_numpy(np.array(array)).contiguous().to(device)

@@ -49,14 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
     if chosen.write and versions != VERSIONS:
         parser.error("--write needs all versions")
     started = time.monotonic()
-    found = []
+    entries = []
     for entry in run(names, versions, chosen.jobs):
-        found.append(entry)
+        entries.append(entry)
         _tell(entry, chosen.all)
-    _summarize(found, versions)
+    _summarize(entries, versions)
     seconds = time.monotonic() - started
-    print(f"{_counted(found, 'sample')} of {_counted(names, 'op')} in {seconds:.0f} s")
-    return golden.keep(found, chosen.accept_worse) if chosen.write else 0
+    print(f"{_counted(entries, 'sample')} of {_counted(names, 'op')} in {seconds:.0f} s")
+    return golden.keep(entries, chosen.accept_worse) if chosen.write else 0
 
 
 def _counted(things: Sequence[object], noun: str) -> str:
@@ -75,11 +75,11 @@ def _tell(entry: Found, all_of_them: bool) -> None:
         print(f"{kind} {op} {dtype} #{index} {sample[:200]} @{','.join(versions)}: {reason}")
 
 
-def _summarize(found: list[Found], versions: tuple[str, ...]) -> None:
+def _summarize(entries: list[Found], versions: tuple[str, ...]) -> None:
     """Prints why samples were rejected, the most frequent reason first, and the share of correct ones by version."""
     reasons: Counter[str] = Counter()
     letters = dict.fromkeys(versions, "")
-    for *_, by_version in found:
+    for *_, by_version in entries:
         for version, outcome in (by_version or {}).items():
             letters[version] += outcome.kind
             if outcome.kind == REJECTED:

@@ -84,12 +84,12 @@ def is_worse(outcome: str, kept: str) -> bool:
     return _RANK[kind_of(outcome)] < _RANK[kind_of(kept)]
 
 
-def keep(found: Iterable[Found], accept_worse: bool) -> int:
+def keep(entries: Iterable[Found], accept_worse: bool) -> int:
     """Replaces what is kept of the ops that were run, except of those with a worse outcome."""
     kept = read().ops
     merged = dict(kept)
     refused = []
-    for name, op in collect(found).items():
+    for name, op in collect(entries).items():
         worse = list(_worse(name, kept[name], op)) if name in kept else []
         print("\n".join(worse), end="\n" if worse else "")
         if worse and not accept_worse:
@@ -126,10 +126,10 @@ def to_json(coverage: Coverage) -> str:
     return "\n".join((*lines, "}}", ""))
 
 
-def collect(found: Iterable[Found]) -> dict[str, OpCoverage]:
+def collect(entries: Iterable[Found]) -> dict[str, OpCoverage]:
     """Returns what became of each op's samples."""
     samples: dict[str, dict[str, list[list[Outcome]]]] = {}
-    for name, dtype, _, _, by_version in found:
+    for name, dtype, _, _, by_version in entries:
         if by_version is not None:
             of_versions = samples.setdefault(name, {}).setdefault(dtype, [[] for _ in VERSIONS])
             for outcomes, version in zip(of_versions, VERSIONS, strict=True):

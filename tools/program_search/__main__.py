@@ -86,16 +86,16 @@ def _too_long(*_: object) -> None:
 def outcomes(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the last outcome of each seed in a file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    yield from {each["seed"]: each for each in map(json.loads, lines)}.values()
+    yield from {row["seed"]: row for row in map(json.loads, lines)}.values()
 
 
-def print_table(found: list[dict[str, Any]]) -> None:
+def print_table(rows: list[dict[str, Any]]) -> None:
     """Prints how many programs had which outcome, and each kind of finding once."""
-    for kind, count in Counter(each["outcome"][0] for each in found).most_common():
+    for kind, count in Counter(row["outcome"][0] for row in rows).most_common():
         print(f"{count:6} {kind}")
-    for version, count in Counter(each.get("version", "") for each in found).most_common():
+    for version, count in Counter(row.get("version", "") for row in rows).most_common():
         print(f"{count:6} for {version}")
-    details = Counter(f"{each['outcome'][0]}: {each['outcome'][1][:150]}" for each in found)
+    details = Counter(f"{row['outcome'][0]}: {row['outcome'][1][:150]}" for row in rows)
     for detail, count in details.most_common():
         if not detail.startswith(("right", "unstable", "invalid")):
             print(f"{count:6} {detail}")

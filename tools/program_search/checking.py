@@ -60,14 +60,14 @@ def check(program: Program) -> Outcome:
         for seed, (sizes, wanted) in enumerate(zip(calls, expected, strict=True)):
             state = _state(source)
             try:
-                found = _called(compiled, program.arguments(sizes, seed), source)
+                result = _called(compiled, program.arguments(sizes, seed), source)
             except InputError as error:
                 refused = f"{sizes}: {_first_line(error)}"
                 _restore(source, wanted.state)
                 continue
             except Exception as error:
                 return Outcome("fails", f"call {sizes}: {_first_line(error)}")
-            if difference := _unexplained(program, _Call(sizes, seed, state), wanted, found):
+            if difference := _unexplained(program, _Call(sizes, seed, state), wanted, result):
                 if _is_unstable(program, _Call(sizes, seed, state), wanted):
                     return Outcome("unstable", difference)
                 return Outcome("differs", f"{sizes}: {difference}")
@@ -105,7 +105,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         for line in range(1, len(lines) if len(lines) > 2 else 0):
             fewer = "\n".join((*lines[:line], *lines[line + 1 :]))
             yield dataclasses.replace(program, body=(*before, fewer, *after))
-    lines = [line for each in program.body for line in each.splitlines()]
+    lines = [line for statement in program.body for line in statement.splitlines()]
     values = [*program.names, *(line.split(" =")[0].strip() for line in lines if " = " in line)]
     if program.result not in values:
         for name in filter(str.isidentifier, reversed(values)):
@@ -221,9 +221,9 @@ def _dims(program: Program) -> Any:
     return tuple(by_input)
 
 
-def _difference(wanted: _Result, found: _Result, is_half: bool) -> str:
+def _difference(wanted: _Result, result: _Result, is_half: bool) -> str:
     """Returns how two results differ, or an empty string."""
-    for name, one, other in zip(_Result._fields, wanted, found, strict=True):
+    for name, one, other in zip(_Result._fields, wanted, result, strict=True):
         leaves, tree = pytree.tree_flatten(one)
         others, other_tree = pytree.tree_flatten(other)
         if tree != other_tree:
@@ -234,22 +234,22 @@ def _difference(wanted: _Result, found: _Result, is_half: bool) -> str:
     return ""
 
 
-def _leaf_difference(wanted: Any, found: Any, is_half: bool) -> str:
+def _leaf_difference(wanted: Any, actual: Any, is_half: bool) -> str:
     """Returns how one result differs from what eager PyTorch returned, or an empty text."""
-    if type(wanted) is not type(found):
-        return f"a {type(found).__name__}, not a {type(wanted).__name__}"
+    if type(wanted) is not type(actual):
+        return f"a {type(actual).__name__}, not a {type(wanted).__name__}"
     if not isinstance(wanted, torch.Tensor):
-        return "" if wanted == found else f"{found!r}, not {wanted!r}"
-    if (wanted.dtype, wanted.shape) != (found.dtype, found.shape):
-        kinds = [f"{each.dtype}{list(each.shape)}" for each in (found, wanted)]
+        return "" if wanted == actual else f"{actual!r}, not {wanted!r}"
+    if (wanted.dtype, wanted.shape) != (actual.dtype, actual.shape):
+        kinds = [f"{tensor.dtype}{list(tensor.shape)}" for tensor in (actual, wanted)]
         return f"{kinds[0]}, not {kinds[1]}"
     tolerance = 3e-2 if is_half else 1e-4
     try:
-        torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+        torch.testing.assert_close(actual, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
     except AssertionError as error:
         return (
             " ".join(str(error).split())[:200]
-            + f" {found.reshape(-1)[:6]} not {wanted.reshape(-1)[:6]}"
+            + f" {actual.reshape(-1)[:6]} not {wanted.reshape(-1)[:6]}"
         )
     return ""
 
@@ -268,9 +268,9 @@ class _Call(NamedTuple):
     state: Sequence[torch.Tensor]
 
 
-def _unexplained(program: Program, call: _Call, wanted: _Result, found: _Result) -> str:
+def _unexplained(program: Program, call: _Call, wanted: _Result, result: _Result) -> str:
     """Returns how a result differs from eager's, and from the exported program's if the compiler had only that."""
-    difference = _difference(wanted, found, program.is_half())
+    difference = _difference(wanted, result, program.is_half())
     if not difference or program.how != "program":
         return difference
     module = _exported(program.model(), program).module()
@@ -282,8 +282,8 @@ def _unexplained(program: Program, call: _Call, wanted: _Result, found: _Result)
         value = module(*program.arguments(call.sizes, call.seed))
     except Exception:
         return "the exported program refuses these sizes"
-    exported = _Result(value, found.inputs, found.state)
-    return _difference(exported, found, program.is_half())
+    exported = _Result(value, result.inputs, result.state)
+    return _difference(exported, result, program.is_half())
 
 
 def _is_unstable(program: Program, call: _Call, wanted: _Result) -> bool:

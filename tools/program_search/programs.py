@@ -287,7 +287,7 @@ class _Generator:
             if isinstance(value, torch.Tensor)
         }
 
-        def place(match: re.Match[str]) -> str:
+        def replacement(match: re.Match[str]) -> str:
             """Returns what takes one place."""
             kind = match.group(1)
             if kind in kinds:
@@ -308,7 +308,11 @@ class _Generator:
             }
             return choose.choice(options[kind])
 
-        return re.sub(r"\{([tfibdkshyz])\}", place, template).replace("{{", "{").replace("}}", "}")
+        return (
+            re.sub(r"\{([tfibdkshyz])\}", replacement, template)
+            .replace("{{", "{")
+            .replace("}}", "}")
+        )
 
     def runs(self, statement: str) -> bool:
         """Returns whether eager PyTorch runs a statement at all sizes; its effects stay if so."""

@@ -57,7 +57,7 @@ class Attention:
         dtype: The dtype.
         groups: How many heads of queries share one of keys and values.
         varies: Whether the number of queries and keys may be from 1 to these.
-        place: ``"alone"``, ``"between"`` (behind a linear layer and in front of one) or ``"written"`` as a formula.
+        form: ``"alone"``, ``"between"`` (behind a linear layer and in front of one) or ``"written"`` as a formula.
     """
 
     mask: str
@@ -67,7 +67,7 @@ class Attention:
     dtype: torch.dtype = torch.float16
     groups: int = 1
     varies: bool = False
-    place: str = "alone"
+    form: str = "alone"
 
     @property
     def label(self) -> str:
@@ -76,7 +76,7 @@ class Attention:
         size = f"{self.queries}x{self.keys}x{self.width}"
         grouped = f"-groups{self.groups}" if self.groups > 1 else ""
         varying = "-varying" if self.varies else ""
-        return f"{self.mask}-{size}-{kind}{grouped}{varying}-{self.place}"
+        return f"{self.mask}-{size}-{kind}{grouped}{varying}-{self.form}"
 
     def inputs(self, queries: int, keys: int) -> list[torch.Tensor]:
         """Returns query, key, value and the mask, if it is an input, on the GPU if there is one."""
@@ -92,10 +92,10 @@ class Attention:
             normal(BATCH, key_heads, keys, self.width),
         ]
         device = "cuda" if is_real() else "cpu"
-        given = [tensor.to(device, self.dtype) for tensor in tensors]
+        inputs = [tensor.to(device, self.dtype) for tensor in tensors]
         if (mask := self._mask(normal, queries, keys)) is not None:
-            given.append(mask.to(device, None if mask.dtype is torch.bool else self.dtype))
-        return given
+            inputs.append(mask.to(device, None if mask.dtype is torch.bool else self.dtype))
+        return inputs
 
     def _mask(self, normal: Any, queries: int, keys: int) -> torch.Tensor | None:
         """Returns a mask of the kind that the label names, or ``None`` if it is not an input.
@@ -124,11 +124,13 @@ class Attention:
         torch.manual_seed(0)
         inputs = self.inputs(self.queries, self.keys)
         model = _Model(self).eval().to(inputs[0].device, self.dtype)
-        given: list[Any] = list(inputs)
+        compile_inputs: list[Any] = list(inputs)
         if self.varies:
             smallest = self.inputs(1, 1)
-            given = between(smallest, inputs)
-        compiled = torchtrt.compile(model, given, require_full_compilation=True, **settings)
+            compile_inputs = between(smallest, inputs)
+        compiled = torchtrt.compile(
+            model, compile_inputs, require_full_compilation=True, **settings
+        )
         sizes = {(self.queries, self.keys)}
         if self.varies:
             sizes |= {(1, 1), (1, self.keys), (min(2, self.queries), min(3, self.keys))}
@@ -169,7 +171,7 @@ class _Model(nn.Module):
     ) -> torch.Tensor:
         """Returns the attention of the configuration."""
         kind = self.attention.mask
-        if self.attention.place == "between":
+        if self.attention.form == "between":
             query = self.before(query)
         if kind == "constant":
             mask = self.added
@@ -180,7 +182,7 @@ class _Model(nn.Module):
             mask = mask & torch.ones(rows, columns, dtype=torch.bool, device=query.device).tril()
         elif kind == "computed":
             mask = mask.clamp(-1.0, 1.0) * 2
-        if self.attention.place == "written":
+        if self.attention.form == "written":
             result = _written(query, key, value, mask)
         else:
             result = F.scaled_dot_product_attention(
@@ -191,7 +193,7 @@ class _Model(nn.Module):
                 is_causal=kind == "causal",
                 enable_gqa=self.attention.groups > 1,
             )
-        return self.behind(result) if self.attention.place == "between" else result
+        return self.behind(result) if self.attention.form == "between" else result
 
 
 def _written(
@@ -221,9 +223,9 @@ def _grid() -> Iterator[Attention]:
             yield Attention(mask, queries, 128, dtype=dtype, varies=True)
     for mask, queries in itertools.product(("none", "causal", "added", "bool"), (1, 4)):
         yield Attention(mask, queries, 33, groups=4)
-    for mask, queries, place in itertools.product(MASKS, (1, 3), ("between", "written")):
-        if not (place == "written" and mask == "causal") and not mask.endswith("hides-rows"):
-            yield Attention(mask, queries, 40, place=place)
+    for mask, queries, form in itertools.product(MASKS, (1, 3), ("between", "written")):
+        if not (form == "written" and mask == "causal") and not mask.endswith("hides-rows"):
+            yield Attention(mask, queries, 40, form=form)
 
 
 GRID = tuple(dict.fromkeys(_grid()))

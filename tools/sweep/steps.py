@@ -78,9 +78,9 @@ class Step:
             model, between(low, high), require_full_compilation=True, **settings
         )
         tolerance = 2e-2 if self.dtype is torch.float16 else 1e-4
-        for each in (low, high):
+        for inputs in (low, high):
             with torch.no_grad():
-                expected, actual = model(*each), compiled(*each)
+                expected, actual = model(*inputs), compiled(*inputs)
             torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
         if splits := compiled.report.splits:
             raise AssertionError(f"{len(compiled.report.blocks)} engines: {splits[-1]}")
@@ -106,11 +106,13 @@ class _Model(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Returns the result and the new keys and values."""
         query, key, value = (
-            each(hidden).unflatten(-1, (-1, WIDTH)).transpose(1, 2)
-            for each in (self.query, self.key, self.value)
+            projection(hidden).unflatten(-1, (-1, WIDTH)).transpose(1, 2)
+            for projection in (self.query, self.key, self.value)
         )
         if self.step.rotates:
-            query, key = (_rotated(each, cosine[:, None], sine[:, None]) for each in (query, key))
+            query, key = (
+                _rotated(tensor, cosine[:, None], sine[:, None]) for tensor in (query, key)
+            )
         new = hidden.shape[1]
         mask = torch.ones(new, new, dtype=torch.bool, device=hidden.device).tril()
         mask = mask.expand(hidden.shape[0], 1, -1, -1)
@@ -167,7 +169,7 @@ def _repeated(
 ) -> Tensor:
     """PyTorch's attention over copies: of the cache with the new tokens, for every head of the query."""
     groups = query.shape[1] // key.shape[1]
-    keys, values = (each.repeat_interleave(groups, 1) for each in _joined(past, key, value))
+    keys, values = (tensor.repeat_interleave(groups, 1) for tensor in _joined(past, key, value))
     return F.scaled_dot_product_attention(query, keys, values, _allowed(past_mask, mask))
 
 
@@ -189,7 +191,7 @@ def _five(
 ) -> Tensor:
     """Products of five dimensions: keys are broadcast over the heads that share them."""
     groups = query.shape[1] // key.shape[1]
-    keys, values = (each.unsqueeze(2) for each in _joined(past, key, value))
+    keys, values = (tensor.unsqueeze(2) for tensor in _joined(past, key, value))
     allowed = _allowed(past_mask, mask).unsqueeze(1)
     rows = query.unflatten(1, (-1, groups))
     scores = (rows @ keys.transpose(-1, -2)).float() * WIDTH**-0.5

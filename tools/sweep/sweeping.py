@@ -55,8 +55,8 @@ def _check_extreme(case: Any, name: str) -> None:
     from torchtrt_testing.tensors import MINIMUM
 
     low, usual, high = zip(*case.dimensions.values(), strict=True)
-    points = {"one": [(1, 1, 1)] * len(low), "maximum": [(each,) * 3 for each in high]}
-    points["from-one"] = [(1, *each) for each in zip(usual, high, strict=True)]
+    points = {"one": [(1, 1, 1)] * len(low), "maximum": [(size,) * 3 for size in high]}
+    points["from-one"] = [(1, middle, most) for middle, most in zip(usual, high, strict=True)]
     sizes = dict(zip(case.dimensions, points[name], strict=True))
     extreme = dataclasses.replace(case, dimensions=sizes, ops=())  # some vanish at fixed sizes
     try:
@@ -74,14 +74,20 @@ def attention() -> dict[str, Callable[[], None]]:
     """Returns attention with every kind of mask, for few and many queries and keys, widths, dtypes and places."""
     from tools.sweep import attention as grid
 
-    return {each.label: functools.partial(each.check, REAL) for each in grid.GRID}
+    return {
+        configuration.label: functools.partial(configuration.check, REAL)
+        for configuration in grid.GRID
+    }
 
 
 def steps() -> dict[str, Callable[[], None]]:
     """Returns a step of a language model in several forms, which should be one engine each."""
     from tools.sweep import steps as grid
 
-    return {each.label: functools.partial(each.check, REAL) for each in grid.GRID}
+    return {
+        configuration.label: functools.partial(configuration.check, REAL)
+        for configuration in grid.GRID
+    }
 
 
 def one_by_one(part: Callable[[], dict[str, Callable[[], None]]]) -> Part:
@@ -90,8 +96,8 @@ def one_by_one(part: Callable[[], dict[str, Callable[[], None]]]) -> Part:
 
     def check(names: list[str]) -> Iterator[tuple[str, Row]]:
         for name in names:
-            found = finding(functools.partial(_agrees, checks()[name]))
-            yield name, {"outcome": found.kind, "message": found.message}
+            outcome = finding(functools.partial(_agrees, checks()[name]))
+            yield name, {"outcome": outcome.kind, "message": outcome.message}
 
     return Part(checks, check)
 

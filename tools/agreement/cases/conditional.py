@@ -13,16 +13,16 @@ X = np.array([1, 2], np.float32)
 
 def conditional(name: str, condition: Any, branches: Any, x: Given = X) -> Case:
     """A conditional; ``branches`` makes its two branches from the gated input."""
-    given = {"condition": condition} if isinstance(condition, np.ndarray) else {}
+    condition_inputs = {"condition": condition} if isinstance(condition, np.ndarray) else {}
 
     def build(n: Network) -> Any:
         made = n.call(n.definition, "add_if_conditional")
-        value = n["condition"] if given else n.scalar(condition, bool)
+        value = n["condition"] if condition_inputs else n.scalar(condition, bool)
         n.call(made, "set_condition", value)
         inside = n.call(made, "add_input", n["x"]).get_output(0)
         return n.call(made, "add_output", *branches(n, inside))
 
-    return Case(f"conditional/{name}", {"x": x, **given}, build)
+    return Case(f"conditional/{name}", {"x": x, **condition_inputs}, build)
 
 
 def exp_or_neg(n: Network, x: Any) -> tuple[Any, Any]:
@@ -110,14 +110,14 @@ def looped(n: Network, x: Any) -> tuple[Any, Any]:
     return last.get_output(0), n.out("identity", x)
 
 
-def assertion(name: str, condition: Any, given: dict[str, Given]) -> Case:
+def assertion(name: str, condition: Any, inputs: dict[str, Given]) -> Case:
     """An assertion beside an identity."""
 
     def build(n: Network) -> Any:
         n.layer("assertion", condition(n), "what was asserted")
         return n.layer("identity", n["x"])
 
-    return Case(f"conditional/assertion/{name}", given, build)
+    return Case(f"conditional/assertion/{name}", inputs, build)
 
 
 def has_rows(count: int) -> Any:

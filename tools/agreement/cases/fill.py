@@ -60,19 +60,19 @@ def with_tensors(
     return Case(f"fill/{operation}/{name}", {}, build, **more)
 
 
-def as_long_as(name: str, dtype: Any, given: Any) -> Case:
+def as_long_as(name: str, dtype: Any, input_: Any) -> Case:
     """A range as long as a dimension of the input, or as the value of the shape input."""
 
     def build(n: Network) -> Any:
         layer = n.layer("fill", (1,), "FillOperation.LINSPACE")
-        layer.set_input(0, n.shape(n["x"]) if not isinstance(given, ShapeValues) else n["x"])
+        layer.set_input(0, n.shape(n["x"]) if not isinstance(input_, ShapeValues) else n["x"])
         layer.set_input(1, n.scalar(1, dtype))
         layer.set_input(2, n.constant([2], dtype))
         if dtype is np.int32:
             layer.set_output_type(0, n.trt.DataType.INT32)
         return layer
 
-    return Case(f"fill/LINSPACE/{name}", {"x": given}, build)
+    return Case(f"fill/LINSPACE/{name}", {"x": input_}, build)
 
 
 def four(low: int = 0) -> ShapeValues:

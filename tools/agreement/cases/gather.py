@@ -31,13 +31,13 @@ def case(
     **attributes: Any,
 ) -> Case:
     """A case of ``add_gather_v2``."""
-    given = indices if not isinstance(indices, (list, int)) else np.array(indices, np.int32)
+    index_values = indices if not isinstance(indices, (list, int)) else np.array(indices, np.int32)
 
     def build(n: Network) -> Any:
-        index = n.constant(given, np.int32) if as_constant else n["indices"]
+        index = n.constant(index_values, np.int32) if as_constant else n["indices"]
         return n.layer("gather_v2", n["data"], index, f"GatherMode.{mode}", **attributes)
 
-    inputs = {"data": data} if as_constant else {"data": data, "indices": given}
+    inputs = {"data": data} if as_constant else {"data": data, "indices": index_values}
     return Case(f"gather/{mode}/{name}", inputs, build, types=types)
 
 

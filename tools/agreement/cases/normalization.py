@@ -62,11 +62,11 @@ def scale(
     """A case of Scale, with ``count`` weights for each of its parts."""
 
     def build(n: Network) -> Any:
-        given = [
+        weights = [
             n.weights(ramp((count,))) if part in parts else n.trt.Weights()
             for part in ("shift", "scale", "power")
         ]
-        arguments = [n["x"], f"ScaleMode.{mode}", *given]
+        arguments = [n["x"], f"ScaleMode.{mode}", *weights]
         if channel_axis is None:
             return n.layer("scale", *arguments)
         return n.layer("scale_nd", *arguments, channel_axis)

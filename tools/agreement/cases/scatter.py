@@ -26,10 +26,10 @@ def case(
     **attributes: Any,
 ) -> Case:
     """A case of Scatter."""
-    given = indices if not isinstance(indices, list) else np.array(indices, np.int32)
+    index_values = indices if not isinstance(indices, list) else np.array(indices, np.int32)
     return Case(
         f"scatter/{mode}/{name}",
-        {"data": data, "indices": given, "updates": updates},
+        {"data": data, "indices": index_values, "updates": updates},
         lambda n: n.layer(
             "scatter", n["data"], n["indices"], n["updates"], f"ScatterMode.{mode}", **attributes
         ),

@@ -17,8 +17,8 @@ OPERATIONS = (
 
 def on_shape(name: str, build: Any, x: Given | None = None) -> Case:
     """A case of one dynamic input; ``build`` gets its shape."""
-    given = dynamic(GRID) if x is None else x
-    return Case(f"shape_tensors/{name}", {"x": given}, lambda n: build(n, n.shape(n["x"])))
+    input_ = dynamic(GRID) if x is None else x
+    return Case(f"shape_tensors/{name}", {"x": input_}, lambda n: build(n, n.shape(n["x"])))
 
 
 def arithmetic(operation: str) -> Any:
@@ -56,17 +56,17 @@ def profiled(
     name: str, value: np.ndarray, low: Any, best: Any, high: Any, declared: Any = (-1, 4)
 ) -> Case:
     """An identity of an input with a given profile."""
-    given = Dynamic(value, low, high, declared, best)
+    input_ = Dynamic(value, low, high, declared, best)
     return Case(
-        f"shape_tensors/profile/{name}", {"x": given}, lambda n: n.layer("identity", n["x"])
+        f"shape_tensors/profile/{name}", {"x": input_}, lambda n: n.layer("identity", n["x"])
     )
 
 
 def shape_input(name: str, value: Any, build: Any, low: int = 0, high: int = 8) -> Case:
     """A case of a shape input."""
     array = np.array(value, np.int32)
-    given = ShapeValues(array, (low,) * array.size, (high,) * array.size)
-    return Case(f"shape_tensors/input/{name}", {"s": given}, build)
+    shape_values = ShapeValues(array, (low,) * array.size, (high,) * array.size)
+    return Case(f"shape_tensors/input/{name}", {"s": shape_values}, build)
 
 
 def linspace(n: Network, size: Any) -> Any:

@@ -70,14 +70,14 @@ def to_input(
 ) -> Case:
     """A reshape to a shape input."""
     count = len(shape)
-    given = ShapeValues(np.array(shape, np.int32), (low,) * count, (high,) * count, best)
+    shape_values = ShapeValues(np.array(shape, np.int32), (low,) * count, (high,) * count, best)
 
     def build(n: Network) -> Any:
         layer = n.layer("shuffle", n["x"])
         layer.set_input(1, n["shape"])
         return layer
 
-    return Case(f"shuffle/{name}", {"x": x, "shape": given}, build)
+    return Case(f"shuffle/{name}", {"x": x, "shape": shape_values}, build)
 
 
 def to_shape_of(name: str, x: Given, like: Given) -> Case:

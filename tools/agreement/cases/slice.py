@@ -69,15 +69,15 @@ def sized_by(
 def with_inputs(name: str, x: Given, mode: str = "STRICT_BOUNDS", **inputs: Any) -> Case:
     """A case whose start, size or stride are constant tensors or shape inputs."""
     index = {"start": 1, "size": 2, "stride": 3}
-    given = {key: value for key, value in inputs.items() if isinstance(value, ShapeValues)}
+    shape_inputs = {key: value for key, value in inputs.items() if isinstance(value, ShapeValues)}
 
     def build(n: Network) -> Any:
         layer = n.layer("slice", n["x"], (0,), (2,), (1,), mode=f"SampleMode.{mode}")
         for key, value in inputs.items():
-            layer.set_input(index[key], n[key] if key in given else n.ints(*value))
+            layer.set_input(index[key], n[key] if key in shape_inputs else n.ints(*value))
         return layer
 
-    return Case(f"slice/{name}", {"x": x, **given}, build)
+    return Case(f"slice/{name}", {"x": x, **shape_inputs}, build)
 
 
 def values(*numbers: int, low: int = 0, high: int = 4, best: Any = None) -> ShapeValues:
