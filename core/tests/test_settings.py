@@ -148,6 +148,12 @@ def test_an_unusable_value_is_an_error_that_lists_the_usable_ones(keywords):
         ("inductor", "best", "True, False or 'max-autotune'"),
         ("cuda_graphs", "max-autotune", "True, False, 'overwrite' or 'runtime'"),
         ("max_aux_streams", -1, "0 to 2**31 - 1, or None"),
+        ("torch_executed_modules", 5, "a collection of regular expressions"),
+        (
+            "target_compute_capabilities",
+            8.6,
+            "'8.6', a collection of such texts, 'all', 'current' or None",
+        ),
         ("torch_executed_ops", 3, "an op, or a collection of ops"),
         ("autocast_excluded_nodes", ["("], "a collection of regular expressions"),
     ],
@@ -213,3 +219,10 @@ def test_a_copy_of_settings_is_equal_and_hashes_the_same(copied):
     assert settings == copied(settings)
     assert hash(settings) == hash(copied(settings))
     assert {settings} != {CompilationSettings()}
+
+
+@pytest.mark.parametrize("value", [5, torch.int8, {torch.float16, torch.bfloat16}, [[]], "half"])
+def test_precisions_of_the_peer_that_are_none_are_refused(value: object) -> None:
+    """Whatever they are."""
+    with pytest.raises(SettingsError, match=r"enabled_precisions=.* is not usable"):
+        CompilationSettings.from_keywords(enabled_precisions=value)

@@ -168,7 +168,11 @@ class Kind:
             name: The name of the setting.
             value: Its value.
         """
-        if not self.accepts(value):
+        try:
+            is_usable = self.accepts(value)
+        except TypeError:  # a value that has no such operation, as a number that is no collection
+            is_usable = False
+        if not is_usable:
             message = f"The setting {name}={value!r} is not usable: it must be {self.wanted}."
             raise SettingsError(message)
 

@@ -11,7 +11,7 @@ import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -334,10 +334,11 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
 
 def _lowest(precisions: Any) -> torch.dtype | None:
     """Returns the dtype to lower a model to where these may be computed with."""
-    allowed = {torch.float32, torch.float16, torch.bfloat16}
-    requested = {precisions} if isinstance(precisions, torch.dtype) else set(precisions)
-    lower = requested - {torch.float32}
-    if not requested <= allowed or len(lower) > 1:
+    halves = (torch.float16, torch.bfloat16)
+    is_one = isinstance(precisions, torch.dtype) or not isinstance(precisions, Collection)
+    requested = [precisions] if is_one else list(precisions)
+    lower = [dtype for dtype in halves if dtype in requested]
+    if not all(dtype in (torch.float32, *halves) for dtype in requested) or len(lower) > 1:
         raise SettingsError(
             f"enabled_precisions={precisions!r} is not usable: it must be torch.float32, and torch.float16 or "
             "torch.bfloat16 beside it. Quantized models are compiled as they are."

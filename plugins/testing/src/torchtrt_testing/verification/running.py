@@ -155,7 +155,7 @@ def _check(
             valid_names = [f"{part}:{neighbour}" for neighbour in neighbours(item)]
             hint = did_you_mean(item, valid_names, "Use an ID of a report.")
             raise SettingsError(f"There is no case {item!r}. {hint}")
-    if any(number is not None and number <= 0 for number in (workers, *seconds)):
+    if not all(number is None or number > 0 for number in (workers, *seconds)):  # NaN is not
         raise SettingsError("The number of workers and the time limits must be positive.")
 
 
