@@ -224,11 +224,11 @@ def test_a_validator_has_one_form(answer: Any, reason: str | None) -> None:
     assert reason == (None if found is None else found.reason)
 
 
-@pytest.mark.parametrize("answer", [1, [], Reject, object(), 0.5])
+@pytest.mark.parametrize("answer", [1, [], Reject, object(), 0.5, ""])
 def test_any_other_answer_is_a_problem_of_the_pack(answer: Any) -> None:
     """It counts as a rejection, is reported once, and the next converter is tried."""
     before = len(problems())
-    override(aten.relu.default, lambda ctx, self: None, reject_if=lambda node: answer)
+    override(aten.relu.default, lambda ctx, self: None, capability_validator=lambda node: answer)
     x = torch.randn(2, 3)
 
     with pytest.warns(torchtrt.errors.PackWarning, match="True, False, None, Reject"):

@@ -375,7 +375,6 @@ def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:
     ("function", "reason"),
     [
         (lambda self: self, "has 2 positional arguments, and the function takes 1"),
-        (lambda self, other: self, "has the argument 'alpha', which the function does not take"),
         (
             lambda self, other, alpha: self,
             "may be called without 'alpha', for which the function has no default",

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.support.processes import run_python
-from torchtrt.errors import NoEngineWarning
+from torchtrt.errors import ExportError, NoEngineWarning
 from torchtrt_dynamo import backend
 
 OPTIONS = {"min_block_size": 1}
@@ -327,3 +327,76 @@ def test_a_missing_distribution_is_named(missing):
         f"MissingDistributionError torchtrt_dynamo.torchtrt needs the distribution {distribution}, which is not "
         f"installed. Run `pip install {distribution}`."
     )
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """The number of programs that the backend has compiled, as a list of their inputs."""
+    compiled_for = []
+    compile_model = backend.compile_model
+
+    def record(model, inputs, **settings):
+        compiled_for.append(inputs)
+        return compile_model(model, inputs, **settings)
+
+    monkeypatch.setattr(backend, "compile_model", record)
+    return compiled_for
+
+
+def test_sizes_without_bounds_get_ranges_around_those_of_the_calls(builds):
+    """The number of builds grows with the logarithm of the sizes; no call computes with other sizes than its own."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)).eval()
+    fast = torch.compile(model, backend="torchtrt", options=OPTIONS, dynamic=True)
+
+    with torch.no_grad():
+        for rows in (5, 6, 7, 8, 4, 9, 30, 17, 32, 3, 2, 40, 64, 5):
+            x = torch.rand(rows, 3)
+            assert_near(fast(x), model(x))
+
+    assert builds[0][0].shape == (5, 3)
+    ranges = [(input_.min_shape[0], input_.max_shape[0]) for (input_,) in builds[1:]]
+    assert [(4, 8), (4, 16), (4, 32), (2, 32), (2, 64)] == ranges
+
+
+def test_several_sizes_without_bounds_vary_together_and_alone(builds):
+    """Tensors that share a size do so in each call."""
+
+    class Model(nn.Module):
+        def forward(self, x, y, z):
+            return x @ y + z, x.sum(0)
+
+    model = Model().eval()
+    fast = torch.compile(model, backend="torchtrt", options=OPTIONS, dynamic=True)
+
+    for rows, inner, columns in (
+        (3, 4, 5),
+        (6, 4, 5),
+        (6, 9, 5),
+        (7, 10, 12),
+        (4, 8, 6),
+        (16, 16, 16),
+    ):
+        inputs = torch.rand(rows, inner), torch.rand(inner, columns), torch.rand(rows, columns)
+        for mine, theirs in zip(fast(*inputs), model(*inputs), strict=True):
+            assert_near(mine, theirs)
+    assert len(builds) <= 5
+
+
+def test_sizes_that_cannot_vary_in_one_program_are_built_one_by_one(builds, monkeypatch):
+    """As where a range cannot be compiled."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval()
+    compile_model = backend.compile_model
+
+    def refuse_ranges(graph, inputs, **settings):
+        if not isinstance(inputs[0], torch.Tensor):
+            raise ExportError("no range")
+        return compile_model(graph, inputs, **settings)
+
+    monkeypatch.setattr(backend, "compile_model", refuse_ranges)
+    fast = torch.compile(model, backend="torchtrt", options=OPTIONS, dynamic=True)
+    with torch.no_grad():
+        for rows in (5, 6, 7, 6, 5):
+            x = torch.rand(rows, 3)
+            assert_near(fast(x), model(x))
+    assert [inputs[0].shape[0] for inputs in builds] == [5, 6, 7]

@@ -113,8 +113,15 @@ def _as_parameter(name: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
-def check_decomposition(function: Callable[..., Any], target: Any) -> None:
-    """Checks that a decomposition can be called as its op: with all arguments, and without those that have defaults.
+def check_decomposition(
+    function: Callable[..., Any], target: Any, *, with_defaults: bool = False
+) -> None:
+    """Checks that a decomposition can be called as its op.
+
+    Args:
+        function: The decomposition.
+        target: The op.
+        with_defaults: Whether a call may have the arguments for which the schema has defaults.
 
     Raises:
         ConverterSignatureError: It cannot.
@@ -122,15 +129,17 @@ def check_decomposition(function: Callable[..., Any], target: Any) -> None:
     schema = getattr(target, "_schema", None)
     if schema is None or is_variadic(function):
         return
-    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
-    by_name = [argument for argument in schema.arguments if argument.kwarg_only]
-    always = {argument.name for argument in by_name if not argument.has_default_value()}
-    always_count = sum(not argument.has_default_value() for argument in positional)
+    arguments = schema.arguments
+    always = [argument.name for argument in arguments if not argument.has_default_value()]
+    passed = [argument.name for argument in arguments if with_defaults or argument.name in always]
+    by_name = {argument.name for argument in arguments if argument.kwarg_only}
+    count = sum(name not in by_name for name in passed)
     names, keywords = positional_names(function), keywords_of(function)
-    required = [name for name in keywords.required if name not in {*names[:always_count], *always}]
-    lacking = [argument.name for argument in by_name if argument.name not in keywords.names]
-    if len(names) < len(positional):
-        what = f"has {len(positional)} positional arguments, and the function takes {len(names)}"
+    filled = {*names[: sum(name not in by_name for name in always)], *by_name.intersection(always)}
+    lacking = [name for name in passed if name in by_name and name not in keywords.names]
+    required = [name for name in keywords.required if name not in filled]
+    if len(names) < count:
+        what = f"has {count} positional arguments, and the function takes {len(names)}"
     elif lacking:
         what = f"has the argument {lacking[0]!r}, which the function does not take"
     elif required:

@@ -231,7 +231,7 @@ class ConverterPack:
 
         Args:
             target: The op. A packet stands for all its overloads that write to no argument, as in
-                PyTorch's ``register_decomposition``.
+                PyTorch's ``register_decomposition``, and that can be called as the function.
             enabled: With ``False`` the function is not registered.
             priority: ``HIGH`` puts it before every ``STANDARD`` one of any pack.
 
@@ -244,9 +244,7 @@ class ConverterPack:
             if not enabled:
                 return function
             self._check_open()
-            targets = _functional_targets(target)
-            for op in targets:
-                check_decomposition(function, op)
+            targets = _fitting(function, _functional_targets(target))
             order = self._priority(priority, target)
             self.decompositions += tuple(Decomposition(op, function, order) for op in targets)
             self._changed()
@@ -409,6 +407,27 @@ def _registrations(
                 for check in checks
             ]
             yield op, with_value(function, name, value), bound
+
+
+def _fitting(
+    function: Callable[..., Any], targets: Sequence[Target | str]
+) -> Sequence[Target | str]:
+    """Returns the ops that a decomposition can be called as.
+
+    Raises:
+        ConverterSignatureError: There is none.
+    """
+    fitting, faults = [], []
+    for target in targets:
+        try:
+            check_decomposition(function, target)
+        except ConverterSignatureError as error:
+            faults.append(error)
+        else:
+            fitting.append(target)
+    if faults and not fitting:
+        raise faults[0]
+    return fitting
 
 
 def _is_module_name(name: object) -> bool:

@@ -13,7 +13,6 @@ import inspect
 import operator
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,20 +22,27 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 
 from torchtrt.callers import warn_caller
-from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
+from torchtrt.errors import (
+    ExportError,
+    InputError,
+    NoEngineWarning,
+    RefitError,
+    SettingsError,
+    SettingsWarning,
+)
 from torchtrt.packs.preferences import settings_from
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.api import compile as compile_model
-from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.refit import refit_with_memory
+from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input
 from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark
 
 aten = torch.ops.aten
 
-ENGINES_KEPT = 8
-"""For how many combinations of unbounded sizes and numbers a graph keeps its engines."""
+PROGRAMS_KEPT = 8
+"""For how many combinations of sizes and numbers a graph keeps its engines."""
 
 _MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -156,7 +162,7 @@ def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 @dataclass(frozen=True)
 class _Roles:
-    """The inputs of a graph by their places.
+    """The inputs of a graph by their positions.
 
     Attributes:
         tensors: What the caller gives: the engines' inputs.
@@ -184,7 +190,7 @@ class _Roles:
 
 
 class _Engines:
-    """A graph and what it was compiled to, for each combination of what the engines do not take as inputs."""
+    """A graph and what it was compiled to, for each combination of numbers, and for ranges of sizes."""
 
     def __init__(
         self,
@@ -200,42 +206,45 @@ class _Engines:
         self._settings = settings
         self._is_broken_off = is_broken_off
         self._bounds = [_bounds(placeholders[tensor]) for tensor in roles.tensors]
+        self._unbounded = [
+            (index, dim)
+            for index, bounds in enumerate(self._bounds)
+            for dim, size in enumerate(placeholders[roles.tensors[index]].meta["val"].shape)
+            if isinstance(size, torch.SymInt) and dim not in bounds
+        ]
         self._written = frozenset(
             node.args[0]
             for node in graph_module.graph.nodes
             if node.op == "call_function" and node.target is torch.ops.aten.copy_.default
         )
-        self._compiled: OrderedDict[Any, _WithWeights] = OrderedDict()
+        self._programs: list[_Program] = []
+        self._seen: dict[Any, SeenSizes] = {}
         self._has_changed = False
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [inputs[tensor] for tensor in self._roles.tensors]
-        key = self._key(inputs, tensors)
-        held = self._compiled.get(key)
-        if held is None or not held.has(inputs):
-            with self._lock:
-                held = self._compiled.get(key)
-                if held is not None and not held.has(inputs):
-                    self._has_changed = True
-                    held = held if held.refit(inputs) else None
-                held = held or self._build(key, inputs, tensors)
-        return held.compiled(*tensors)
-
-    def _key(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Returns what is fixed in an engine: sizes without bounds, and numbers."""
-        sizes = tuple(
-            size
-            for tensor, bound in zip(tensors, self._bounds, strict=True)
-            for dim, size in enumerate(tensor.shape)
-            if dim not in bound
-        )
         numbers = tuple(
             (type(inputs[number]), inputs[number])
             for number in self._roles.numbers
             if not self._is_size(number)
         )
-        return sizes, numbers
+        sizes = [tensors[index].shape[dim] for index, dim in self._unbounded]
+        program = self._program_for(numbers, sizes)
+        if program is None or not program.has(inputs):
+            with self._lock:
+                program = self._program_for(numbers, sizes)
+                if program is not None and not program.has(inputs):
+                    self._has_changed = True
+                    if not program.refit(inputs):
+                        self._programs = [other for other in self._programs if other is not program]
+                        program = None
+                program = program or self._build(numbers, inputs, tensors)
+        return program.compiled(*tensors)
+
+    def _program_for(self, numbers: Any, sizes: Sequence[int]) -> _Program | None:
+        """Returns the engines for a call, if there are some."""
+        return next((program for program in self._programs if program.takes(numbers, sizes)), None)
 
     def _is_size(self, index: int) -> bool:
         """Returns whether a number is a size of a tensor, which the engines see for themselves."""
@@ -246,24 +255,59 @@ class _Engines:
         return tuple(self._placeholders[tensor] for tensor in self._roles.tensors)
 
     def _build(
-        self, key: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
-    ) -> _WithWeights:
-        """Returns the model compiled for a key of sizes and numbers, and keeps it in place of the oldest one."""
-        self._compiled.pop(key, None)
-        while len(self._compiled) >= ENGINES_KEPT:
-            self._compiled.popitem(last=False)
+        self, numbers: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
+    ) -> _Program:
+        """Returns new engines for a call; sizes that differed between calls have ranges around those of the calls."""
+        shapes = [tensor.shape for tensor in tensors]
+        declared: list[Bounds] = [
+            {dim: (least, tensor.shape[dim], most) for dim, (least, most) in bounds.items()}
+            for tensor, bounds in zip(tensors, self._bounds, strict=True)
+        ]
+        if numbers not in self._seen and len(self._seen) >= PROGRAMS_KEPT:
+            del self._seen[next(iter(self._seen))]
+        seen = self._seen.setdefault(numbers, SeenSizes())
+        seen.add(shapes)
+        sizes = seen.bounds(shapes, declared)
+        program = None
+        if sizes != declared:
+            try:
+                program = self._compile(inputs, tensors, sizes)
+                program.compiled.checks.check(tensors)
+            except (InputError, ExportError):  # sizes that broadcast, for one
+                seen.fix()
+                program, sizes = None, declared
+        program = program or self._compile(inputs, tensors, sizes)
+        program.numbers = numbers
+        program.ranges = [
+            sizes[index].get(dim, (shapes[index][dim],) * 3)[::2] for index, dim in self._unbounded
+        ]
+        programs = [other for other in self._programs if not program.covers(other)]
+        if len(programs) >= PROGRAMS_KEPT:
+            del programs[0]
             warn_caller(
-                f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds "
-                "and numbers, and builds engines again. Mark dynamic sizes with "
-                "torch._dynamo.mark_dynamic(x, dim, min=, max=)."
+                f"A graph of torch.compile has met more than {PROGRAMS_KEPT} combinations of sizes and numbers, and "
+                "builds engines again. Mark dynamic sizes with torch._dynamo.mark_dynamic(x, dim, min=, max=)."
             )
+        self._programs = [*programs, program]  # other threads read the list meanwhile
+        return program
+
+    def _compile(
+        self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sequence[Bounds]
+    ) -> _Program:
+        """Returns engines for a call.
+
+        Args:
+            inputs: The inputs of the graph.
+            tensors: Those that the engines take.
+            sizes: For each of these, the ranges of its dynamic sizes.
+        """
         input_specs = [
-            _input(tensor, bounds) for tensor, bounds in zip(tensors, self._bounds, strict=True)
+            as_input(tensor, bounds) for tensor, bounds in zip(tensors, sizes, strict=True)
         ]
         with warnings.catch_warnings(), without_modes():
             warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
             # PyTorch watches the first call with a mode, which no export survives.
-            if self._is_broken_off or self._compiled:
+            if self._is_broken_off or self._programs:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
             # Engines that cannot take other weights are faster. Weights that changed once change again.
             may_change = self._has_changed and bool(self._roles.weights)
@@ -276,8 +320,7 @@ class _Engines:
             held = _Held([inputs[index] for index in constant])  # before the values are read
             compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
-        self._compiled[key] = _WithWeights(compiled, self._roles.weights, constant, held)
-        return self._compiled[key]
+        return _Program(compiled, self._roles.weights, constant, held)
 
     def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
         """Returns the graph over its tensors only: weights become attributes, numbers constants or sizes."""
@@ -324,15 +367,22 @@ class _Held:
         return all(map(operator.is_, tensors, self._tensors)) and not self._watched.have_changed()
 
 
-class _WithWeights:
+class _Program:
     """Engines with the weights that they hold.
 
     Args:
         compiled: The engines.
-        weights: The places of the weights among a graph's inputs.
-        constant: The places of those that no call writes to.
+        weights: The positions of the weights among a graph's inputs.
+        constant: The positions of those that no call writes to.
         held: The constant ones as they are in the engines.
+
+    Attributes:
+        numbers: The numbers that are compiled in.
+        ranges: The minimum and the maximum of each size without a declared bound.
     """
+
+    numbers: Any = ()
+    ranges: Sequence[Sequence[int]] = ()
 
     def __init__(
         self,
@@ -345,6 +395,18 @@ class _WithWeights:
         self._weights = weights
         self._constant = constant
         self._held = held
+
+    def takes(self, numbers: Any, sizes: Sequence[int]) -> bool:
+        """Returns whether the engines are for a call with these numbers and sizes."""
+        return self.numbers == numbers and all(
+            least <= size <= most for size, (least, most) in zip(sizes, self.ranges, strict=True)
+        )
+
+    def covers(self, other: _Program) -> bool:
+        """Returns whether these engines take all that others take."""
+        return all(
+            self.takes(other.numbers, [ends[index] for ends in other.ranges]) for index in (0, 1)
+        )
 
     def has(self, inputs: Sequence[Any]) -> bool:
         """Returns whether the engines have the weights among a graph's inputs."""
@@ -387,23 +449,6 @@ def _bounds(placeholder: Node) -> dict[int, tuple[int, int]]:
             if interval.upper.is_Integer and interval.upper < 2**31:
                 bounds[dim] = (int(interval.lower), int(interval.upper))
     return bounds
-
-
-def _input(tensor: torch.Tensor, bounds: Mapping[int, tuple[int, int]]) -> torch.Tensor | Input:
-    """Returns what to compile for: the tensor itself, or its dimensions in ``bounds`` from their minimum to maximum."""
-    if not bounds:
-        return tensor
-    shapes = [
-        tuple(bounds[dim][end] if dim in bounds else size for dim, size in enumerate(tensor.shape))
-        for end in (0, 1)
-    ]
-    return Input(
-        min_shape=shapes[0],
-        opt_shape=tuple(tensor.shape),
-        max_shape=shapes[1],
-        dtype=tensor.dtype,
-        device=tensor.device,
-    )
 
 
 def _dimension_of(placeholder: Node, tensors: Sequence[Node]) -> tuple[Node, int] | None:

@@ -14,7 +14,8 @@ from torch.autograd import forward_ad
 
 from torchtrt.errors import InputError, kind_of
 from torchtrt.torch_internals import pytree
-from torchtrt_follow.sizes import Bounds, declared_bounds
+from torchtrt_compiler.seen_sizes import Bounds
+from torchtrt_follow.sizes import declared_bounds
 from torchtrt_runtime.torch_internals import is_tracing, peek_interpreter_stack
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

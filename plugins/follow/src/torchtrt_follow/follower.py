@@ -27,11 +27,11 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
+from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input, end_shapes
 from torchtrt_follow.calls import Call, CallReader, UnsupportedCallError, is_traced
 from torchtrt_follow.files import load_programs, save_programs
 from torchtrt_follow.libraries import is_collecting
 from torchtrt_follow.programs import Binding, Marks, bind
-from torchtrt_follow.sizes import Bounds, SeenSizes, as_input, end_shapes
 from torchtrt_follow.structures import Structure, Structures
 from torchtrt_follow.tracing import ImpureForwardError, check_traceable, traced_copy
 from torchtrt_runtime.modules.compiled import CompiledModule

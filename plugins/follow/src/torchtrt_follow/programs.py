@@ -18,9 +18,9 @@ from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.refit.refitting import refit_with_memory
+from torchtrt_compiler.seen_sizes import Shapes
 from torchtrt_follow.calls import Call
 from torchtrt_follow.fingerprint import Fingerprint, fingerprint
-from torchtrt_follow.sizes import Shapes
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule

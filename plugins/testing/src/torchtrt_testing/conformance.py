@@ -213,7 +213,7 @@ class PackConformance:
             for entry in self.registrations
         ]
         functions += [
-            (entry.target, entry.function, check_decomposition) for entry in pack.decompositions
+            (entry.target, entry.function, _check_decomposition) for entry in pack.decompositions
         ]
         wrong = []
         for target, function, check in functions:
@@ -480,6 +480,10 @@ class PackConformance:
         pytest.fail(
             "No README.md stands beside a pyproject.toml above this test. Set `readme` to the page."
         )
+
+
+def _check_decomposition(function: Callable[..., Any], target: Target) -> None:
+    check_decomposition(function, target, with_defaults=True)
 
 
 def _check_converter(function: Converter, target: Target) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchtrt.errors import EngineError
-from torchtrt_runtime.weights.marks import WeightMark
+from torchtrt_runtime.weights.marks import version_of
 from torchtrt_runtime.weights.recipe import digest
 
 
@@ -37,7 +37,8 @@ class StrippedWeights:
         for name, value in (values or {}).items():
             if not takes_others or value.is_inference():
                 self._digests[name] = digest(value)
-        self._marks = {name: WeightMark(value) for name, value in (values or {}).items()}
+        # Not its address: weights move to other memory and back while engines are built.
+        self._versions = {name: version_of(value) for name, value in (values or {}).items()}
 
     @property
     def values(self) -> Mapping[str, torch.Tensor] | None:
@@ -48,7 +49,7 @@ class StrippedWeights:
         """Returns the weights of an engine whose attributes have these values, and the others those that they had."""
         made = StrippedWeights(takes_others=self.takes_others, values=values, digests=self._digests)
         made._values = {**(self._values or {}), **values}
-        made._marks = {**self._marks, **made._marks}
+        made._versions = {**self._versions, **made._versions}
         return made
 
     def unlike(self, values: Mapping[str, torch.Tensor]) -> list[str]:
@@ -77,7 +78,7 @@ class StrippedWeights:
             )
         value = self._values[name]
         expected = self._digests.get(name)
-        if self._marks[name].has_changed() or (expected and digest(value) != expected):
+        if self._versions[name] != version_of(value) or (expected and digest(value) != expected):
             raise EngineError(
                 f"The weight {name!r} has changed since the engine got it, and the engine reads it only now. Load or "
                 "refit the model again, or give it tensors that nothing changes."
@@ -102,7 +103,7 @@ class StrippedWeights:
         return cls(takes_others=data["takes_others"], digests=dict(data["digests"]))
 
     def __reduce__(self) -> Any:
-        # Marks are of this process.
+        # Versions are of this process.
         return _stripped_again, (self.takes_others, self._checked_values(), self._digests)
 
     def _checked_values(self) -> dict[str, torch.Tensor] | None:
