@@ -221,6 +221,20 @@ def test_uncounted_writes_before_an_immutable_engine_reads_its_weights_are_an_er
             call()
 
 
+def test_weights_that_replace_those_of_inference_mode_are_read(saved):
+    """The digests of the old ones are not theirs."""
+    _, path, _ = saved(immutable_weights=False)
+    with torch.inference_mode():
+        state = {name: value.clone() for name, value in Model(1).state_dict().items()}
+    model = Model(2).eval()
+    loaded = torchtrt.load(path, weights=state)
+    assert_like(loaded, Model(1).eval())
+
+    torchtrt.refit_module_weights(loaded, model, in_place=True)
+
+    assert_like(loaded, model)
+
+
 def test_writes_in_inference_mode_are_noticed(saved):
     """PyTorch has no version of such tensors."""
     model, path, _ = saved(immutable_weights=False)

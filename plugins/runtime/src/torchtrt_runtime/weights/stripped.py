@@ -32,18 +32,15 @@ class StrippedWeights:
     ) -> None:
         self.takes_others = takes_others
         self._values = None if values is None else dict(values)
-        # Digests show also writes that PyTorch does not count: through ``.data``, and in inference mode.
         self._digests = dict(digests or {})
+        # Not addresses: weights move to other memory and back while engines are built.
+        self._versions: dict[str, int] = {}
         for name, value in (values or {}).items():
+            self._versions[name] = version_of(value)
+            self._digests.pop(name, None)
+            # Digests show also writes that PyTorch does not count: through ``.data``, and in inference mode.
             if not takes_others or value.is_inference():
                 self._digests[name] = digest(value)
-        # Not its address: weights move to other memory and back while engines are built.
-        self._versions = {name: version_of(value) for name, value in (values or {}).items()}
-
-    @property
-    def values(self) -> Mapping[str, torch.Tensor] | None:
-        """The attributes, by name; None until the engine gets them."""
-        return self._values
 
     def with_values(self, values: Mapping[str, torch.Tensor]) -> StrippedWeights:
         """Returns the weights of an engine whose attributes have these values, and the others those that they had."""
