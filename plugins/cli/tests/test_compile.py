@@ -13,7 +13,7 @@ from torchtrt.errors import SettingsError
 from torchtrt.tensorrt import Capability
 from torchtrt_cli import main
 from torchtrt_cli.settings import parse_settings
-from torchtrt_compiler.checking import comparison
+from torchtrt_compiler import comparison
 
 
 class Model(torch.nn.Module):

@@ -16,7 +16,7 @@ import torchtrt
 from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compiled, made
 from tests.support.shards import some
 from tests.support.threads import calls_in_other_threads
-from torchtrt.errors import EngineError, InputError, RefitError
+from torchtrt.errors import EngineError, InputError, RefitError, VerificationError
 from torchtrt_compiler import pipeline
 from torchtrt_compiler.building import engine as building
 
@@ -310,3 +310,28 @@ def test_refitting_neither_lowers_nor_builds(monkeypatch):
 
     assert ["lower", "build_plan"] == done
     torch.testing.assert_close(model(x), new(x), rtol=1e-4, atol=1e-4)
+
+
+class Louder(BetweenEngines):
+    """The same weights in another computation."""
+
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_refit_can_be_compared_with_the_new_model(in_place):
+    """Before anything changes; an output that differs is named with its sizes."""
+    old, new, louder = BetweenEngines().eval(), BetweenEngines().eval(), Louder().eval()
+    model = compiled(old)
+    expected = model(X)
+
+    with pytest.raises(VerificationError, match=r"output 0 for \[\[.*the difference is"):
+        torchtrt.refit_module_weights(model, louder, in_place=in_place, verify=True)
+    torch.testing.assert_close(model(X), expected)
+    with pytest.raises(InputError, match="not a state dict"):
+        torchtrt.refit_module_weights(model, new.state_dict(), verify=True)
+
+    refitted = torchtrt.refit_module_weights(model, new, in_place=in_place, verify=True)
+    torch.testing.assert_close(refitted(X), new(X), rtol=1e-4, atol=1e-5)
+    assert (refitted is model) == in_place

@@ -12,9 +12,9 @@ from torchtrt.errors import SettingsError, TensorRTUnavailableError, Verificatio
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.probes import answering_for
-from torchtrt_compiler.checking import comparison, verification
-from torchtrt_compiler.checking.comparison import largest_difference
-from torchtrt_compiler.checking.verification import closest_reference
+from torchtrt_compiler import comparison, verification
+from torchtrt_compiler.comparison import largest_difference
+from torchtrt_compiler.verification import closest_reference
 
 REFERENCE = "reference@11.4.0"
 needs_wheels = pytest.mark.skipif(

@@ -21,7 +21,7 @@ from torchtrt_cli.file_kinds import is_torchscript, other_kind
 from torchtrt_cli.keep import keeping, tell_kept
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.settings import parse_settings
-from torchtrt_compiler.checking.comparison import Difference, compare_with_eager, running_objection
+from torchtrt_compiler.comparison import Difference, compare_with_eager, running_objection
 from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.plans.description import beside

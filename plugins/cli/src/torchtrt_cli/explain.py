@@ -127,7 +127,7 @@ def explain_model(path: Path, arguments: argparse.Namespace) -> int:
 def keep(program: ExportedProgram, settings: Mapping[str, Any], folder: Path) -> None:
     """Records the compilation of a program in a folder, and the profile of its calls where its engines run here."""
     from torchtrt_compiler.api import compile
-    from torchtrt_compiler.checking.comparison import running_objection
+    from torchtrt_compiler.comparison import running_objection
     from torchtrt_compiler.measuring.profiling import profile
 
     with keeping(folder), warnings.catch_warnings():

@@ -21,7 +21,6 @@ from torchtrt_compiler.building.engine import Services, builder_flags
 from torchtrt_compiler.building.engine_checks import engine_checks_for
 from torchtrt_compiler.building.equal_blocks import extract_distinct_blocks
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.checking.verification import VerifiedProgram, closest_reference, verify
 from torchtrt_compiler.exporting.export import tracing
 from torchtrt_compiler.exporting.parallel_models import wait_before_engines
 from torchtrt_compiler.gpu_targets import compute_capabilities
@@ -53,6 +52,7 @@ from torchtrt_compiler.sizes.declared import declared_limits, size_profiles
 from torchtrt_compiler.sizes.known import settle_sizes
 from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
+from torchtrt_compiler.verification import VerifiedProgram, closest_reference, verify
 from torchtrt_runtime.checks.inputs import InputChecks, check_decidable
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks

@@ -10,13 +10,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.errors import (
-    InputError,
-    RefitError,
-)
+from torchtrt.errors import InputError, RefitError, VerificationError
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.torch_internals import pytree
+from torchtrt_compiler.comparison import compare_with_eager, running_objection
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.processes.meetings import equal_digests
@@ -33,6 +32,7 @@ def refit_module_weights(
     new_weights: torch.nn.Module | ExportedProgram | Mapping[str, torch.Tensor],
     *,
     in_place: bool = False,
+    verify: bool = False,
 ) -> CompiledModule:
     """Returns a compiled model with other weights, without building engines.
 
@@ -43,12 +43,16 @@ def refit_module_weights(
             a state dict does not hold stay as they were, so one of an adapter is enough.
         in_place: Give the weights to ``compiled`` itself, rather than to a copy. Calls that run meanwhile compute with
             all of the old weights, later ones with all of the new.
+        verify: Compare the results with those of the new model in eager PyTorch, at the limits of each range of sizes,
+            before anything changes. The new weights must come as a model or a program.
 
     Raises:
-        InputError: ``compiled`` is something else.
+        InputError: ``compiled`` is something else, or ``verify`` lacks a model.
         RefitError: The weights do not fit, or something that depends on their values is compiled in. Or an engine's
             weight follows from a given one and from one that the state dict lacks, and the model that has it was
             changed or is gone. Nothing has changed then.
+        VerificationError: A result is another than the new model's, or the comparison cannot run here. Nothing has
+            changed then.
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
@@ -66,6 +70,13 @@ def refit_module_weights(
     if isinstance(new_weights, torch.nn.Module):
         kept = {name: weights[name] for name in model.weights if name not in tensors}
         _check_containers(new_weights, kept)
+    if verify:
+        if not isinstance(new_weights, (torch.nn.Module, ExportedProgram)):
+            raise InputError(
+                "refit_module_weights(verify=True) compares results with those of the new model: give the model or its "
+                "exported program, not a state dict."
+            )
+        _verify(_refit(compiled, weights, False, None), new_weights)
     target = _refit(compiled, weights, in_place, None)
     checks = compiled.usage_checks
     written = written_attributes(compiled.graph_module.graph)
@@ -73,6 +84,27 @@ def refit_module_weights(
     watched = {name: tensor for name, tensor in watched.items() if name not in written}
     target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
     return target
+
+
+def _verify(refitted: CompiledModule, model: torch.nn.Module | ExportedProgram) -> None:
+    """Compares a refitted model with the new model in eager PyTorch.
+
+    Raises:
+        VerificationError: A difference exceeds its tolerance, or the engines do not run here.
+    """
+    if objection := running_objection(refitted):
+        raise VerificationError(f"The refitted model cannot be compared here: {objection}.")
+    rows = compare_with_eager(refitted, model, CallInputs((), {}))
+    if wrong := [row for row in rows if not row.agrees]:
+        raise VerificationError(
+            "The refitted model differs from the new one, and nothing was changed. Compile the new model.\n"
+            + "\n".join(
+                f"  {row.output} for {[list(shape) for shape in row.sizes]}: the difference is {row.largest:.3g}, the "
+                f"tolerance {row.tolerance:.3g}"
+                for row in wrong
+            ),
+            tuple(rows),
+        )
 
 
 def refit_with_memory(

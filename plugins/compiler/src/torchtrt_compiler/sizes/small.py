@@ -139,6 +139,7 @@ class _Trials:
                 self._exclude(assignment, model_line(call.node))
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
+        """Returns whether a size is below its excluded minimum, or a condition does not hold."""
         is_small = (
             symbol in self.excluded and size < self.excluded[symbol].least
             for symbol, size in assignment.items()

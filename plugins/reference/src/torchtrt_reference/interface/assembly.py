@@ -126,6 +126,7 @@ class _Assembly:
         )
 
     def _operations_by_interface(self) -> dict[str, Operation]:
+        """Returns the operations by the names of their layers' classes, such as ``"ISoftMaxLayer"``."""
         methods = self._description["classes"]["INetworkDefinition"]["methods"]
         operations = {
             methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods

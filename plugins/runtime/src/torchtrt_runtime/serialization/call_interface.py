@@ -155,6 +155,7 @@ def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
 
 
 def _setting_to_json(value: Any) -> Any:
+    """Returns the value of a setting as data: ops, capabilities and dtypes by their names, sets sorted."""
     if isinstance(value, Mapping):
         return {qualified_name(target): pack for target, pack in value.items()}
     if isinstance(value, (frozenset, set)):

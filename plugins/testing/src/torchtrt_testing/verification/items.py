@@ -18,7 +18,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import has_dtype, is_real
 from torchtrt.tensorrt.selection import current
 from torchtrt.torch_internals import OpOverload
-from torchtrt_compiler.checking.verification import closest_reference
+from torchtrt_compiler.verification import closest_reference
 from torchtrt_reference import is_reference
 from torchtrt_testing.architectures import Architecture
 from torchtrt_testing.cases import OpCase

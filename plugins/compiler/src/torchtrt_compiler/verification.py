@@ -22,7 +22,7 @@ from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building.engine import Services, build_engine
 from torchtrt_compiler.cache.engines import NoCache
-from torchtrt_compiler.checking.comparison import differences, inputs_at_limits
+from torchtrt_compiler.comparison import differences, inputs_at_limits
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import UnwatchedProgram

@@ -1,1 +1,0 @@
-"""Compiled models beside eager PyTorch: the differences of their results."""
