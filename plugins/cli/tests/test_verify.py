@@ -158,6 +158,8 @@ def test_an_interrupted_run_leaves_a_report_and_nothing_else(command, tmp_path, 
     process = subprocess.Popen(
         [sys.executable, *words], env={**environment, "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # A shell ignores Ctrl-C in what it runs in the background, as all of these tests may be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     while not (worker := children_of(process.pid)) and process.poll() is None:
         time.sleep(0.1)

@@ -158,3 +158,15 @@ def some_sizes(sizes: SizeRange, most: int) -> Sequence[int]:
         *range(low + end, high - end, step)[: most - 2 * end],
         *range(high - end, high),
     ]
+
+
+def has_shapes(ranges: Sequence[Sequence[SizeRange]], shapes: Sequence[torch.Size]) -> bool:
+    """Returns whether ranges of sizes, of each dimension of each tensor, have some shapes.
+
+    A shape of another rank is in none.
+    """
+    return all(
+        len(dimensions) == len(shape)
+        and all(sizes.contains(size) for sizes, size in zip(dimensions, shape, strict=True))
+        for dimensions, shape in zip(ranges, shapes, strict=True)
+    )

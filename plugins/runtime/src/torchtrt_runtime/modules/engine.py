@@ -35,6 +35,7 @@ from torchtrt_runtime.processes.groups import (
     process_group,
 )
 from torchtrt_runtime.runtime_settings import RuntimeSettings
+from torchtrt_runtime.size_ranges import has_shapes
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
     device_in_use,
@@ -249,7 +250,7 @@ class _Execution:
         if chosen is None:
             indices = range(len(self.profiles))
             chosen = next(
-                (index for index in indices if _takes(self.profiles[index], shapes)), None
+                (index for index in indices if has_shapes(self.profiles[index], shapes)), None
             )
         if chosen is not None and self.context.active_optimization_profile != chosen:
             self.context.set_optimization_profile_async(chosen, stream)
@@ -291,19 +292,6 @@ class _Execution:
                 like = torch.empty(sizes, device="meta")
                 self.layouts.append((output.name, (sizes, like.stride(), output.dtype)))
         self.shapes = shapes
-
-
-def _takes(profile: Sequence[Ranges], shapes: Sequence[torch.Size]) -> bool:
-    """Returns whether a profile has all sizes of the inputs.
-
-    A shape of another rank is in no profile.
-    """
-    for ranges, shape in zip(profile, shapes, strict=True):
-        if len(ranges) != len(shape):
-            return False
-        if not all(sizes.contains(size) for sizes, size in zip(ranges, shape, strict=True)):
-            return False
-    return True
 
 
 class EngineModule(torch.nn.Module):
