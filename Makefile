@@ -17,6 +17,9 @@ PEER := .cache/torch-tensorrt
 SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
+# Tests of what a user types, each in processes of its own: commands, the code of the documentation, installations.
+TESTS_OF_COMMANDS := plugins/cli plugins/testing core/tests/test_documented_commands.py core/tests/test_first_use.py \
+    $(addprefix tests/test_,docs.py first_imports.py packaging.py public_reports.py site.py two_ranks.py warnings.py)
 # Tests that compile models of libraries: half of the time, and few changes can break them.
 TESTS_OF_MODELS := plugins/contrib/diffusers plugins/contrib/quantization plugins/contrib/torchvision plugins/contrib/transformers tests/architectures tests/models
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
@@ -24,7 +27,7 @@ QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-models test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
+.PHONY: demo check test test-commands test-models test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
 .PHONY: check-lint check-tests quick-tests all-tests
 # mypy and textlint use one core each, the tests all cores: together they take less time than one after the other.
 BESIDE := $(MAKE) --no-print-directory --jobs=2
@@ -39,6 +42,9 @@ check: $(VENV)/ready $(MODELS)/ready
 test: $(VENV)/ready
 	$(BESIDE) lint quick-tests
 
+test-commands: $(VENV)/ready
+	$(PYTEST) $(QUICK) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
+
 test-models: $(VENV)/ready $(MODELS)/ready
 	$(PYTEST) $(QUICK) $(TESTS_OF_MODELS) $(PYTEST_ARGS)
 
@@ -49,7 +55,7 @@ check-tests:
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.changed_tests $(PYTEST_ARGS)
 
 quick-tests:
-	$(PYTEST) $(QUICK) $(TESTS_OF_MODELS:%=--ignore=%) $(PYTEST_ARGS)
+	$(PYTEST) $(QUICK) $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_MODELS)) $(PYTEST_ARGS)
 
 all-tests:
 	FRESH_PROCESSES=1 $(PYTEST) -n auto --dist worksteal $(PYTEST_ARGS)
