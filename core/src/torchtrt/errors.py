@@ -125,6 +125,10 @@ class SettingsWarning(UserWarning):
     """A setting changes nothing in a compilation, or less than it was to."""
 
 
+class SizeWarning(UserWarning):
+    """Sizes that were asked for are not compiled, because the model computes something else for them."""
+
+
 class NoEngineWarning(UserWarning):
     """Nothing of a model became an engine, so that all of it runs in PyTorch."""
 

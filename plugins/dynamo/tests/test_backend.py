@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.support.processes import run_python
-from torchtrt.errors import ExportError, NoEngineWarning
+from torchtrt.errors import ExportError, InputError, NoEngineWarning
 from torchtrt_dynamo import backend
 
 OPTIONS = {"min_block_size": 1}
@@ -400,3 +400,30 @@ def test_sizes_that_cannot_vary_in_one_program_are_built_one_by_one(builds, monk
             x = torch.rand(rows, 3)
             assert_near(fast(x), model(x))
     assert [inputs[0].shape[0] for inputs in builds] == [5, 6, 7]
+
+
+def test_a_size_in_a_range_that_the_engines_refuse_has_engines_of_its_own(builds, monkeypatch):
+    """As one for which the model computes something else. Later calls with it take these engines."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval()
+    compile_model = backend.compile_model
+
+    def refuse_seven(graph, inputs, **settings):
+        program = compile_model(graph, inputs, **settings)
+        run_graph = program.run_graph
+        if not isinstance(inputs[0], torch.Tensor):
+
+            def run(leaves):
+                if len(leaves[0]) == 7:
+                    raise InputError("not 7")
+                return run_graph(leaves)
+
+            program.run_graph = run
+        return program
+
+    monkeypatch.setattr(backend, "compile_model", refuse_seven)
+    fast = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for rows in (5, 6, 7, 8, 7, 6):
+            x = torch.rand(rows, 3)
+            assert_near(fast(x), model(x))
+    assert len(builds) == 3

@@ -29,6 +29,7 @@ from torchtrt.errors import (
     RefitError,
     SettingsError,
     SettingsWarning,
+    SizeWarning,
 )
 from torchtrt.packs.preferences import settings_from
 from torchtrt.settings import CompilationSettings
@@ -240,11 +241,21 @@ class _Engines:
                         self._programs = [other for other in self._programs if other is not program]
                         program = None
                 program = program or self._build(numbers, inputs, tensors)
+        try:
+            return program.compiled(*tensors)
+        except (
+            InputError
+        ):  # before anything ran: the model computes something else for a size in the range
+            if program.is_of_one_size:
+                raise
+        with self._lock:
+            program = self._build(numbers, inputs, tensors, in_ranges=False)
         return program.compiled(*tensors)
 
     def _program_for(self, numbers: Any, sizes: Sequence[int]) -> _Program | None:
-        """Returns the engines for a call, if there are some."""
-        return next((program for program in self._programs if program.takes(numbers, sizes)), None)
+        """Returns the engines for a call, if there are some: the latest."""
+        fitting = (program for program in self._programs[::-1] if program.takes(numbers, sizes))
+        return next(fitting, None)
 
     def _is_size(self, index: int) -> bool:
         """Returns whether a number is a size of a tensor, which the engines see for themselves."""
@@ -255,9 +266,20 @@ class _Engines:
         return tuple(self._placeholders[tensor] for tensor in self._roles.tensors)
 
     def _build(
-        self, numbers: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
+        self,
+        numbers: Any,
+        inputs: Sequence[Any],
+        tensors: Sequence[torch.Tensor],
+        in_ranges: bool = True,
     ) -> _Program:
-        """Returns new engines for a call; sizes that differed between calls have ranges around those of the calls."""
+        """Returns new engines for a call.
+
+        Args:
+            numbers: The numbers of the call.
+            inputs: The inputs of the graph.
+            tensors: Those that the engines take.
+            in_ranges: Whether sizes that differed between calls have ranges around those of the calls.
+        """
         shapes = [tensor.shape for tensor in tensors]
         declared: list[Bounds] = [
             {dim: (least, tensor.shape[dim], most) for dim, (least, most) in bounds.items()}
@@ -269,14 +291,16 @@ class _Engines:
         seen.add(shapes)
         sizes = seen.bounds(shapes, declared)
         program = None
-        if sizes != declared:
+        if in_ranges and sizes != declared:
             try:
                 program = self._compile(inputs, tensors, sizes)
                 program.compiled.checks.check(tensors)
             except (InputError, ExportError):  # sizes that broadcast, for one
                 seen.fix()
-                program, sizes = None, declared
-        program = program or self._compile(inputs, tensors, sizes)
+                program = None
+        if program is None:
+            sizes = declared
+            program = self._compile(inputs, tensors, sizes)
         program.numbers = numbers
         program.ranges = [
             sizes[index].get(dim, (shapes[index][dim],) * 3)[::2] for index, dim in self._unbounded
@@ -306,6 +330,7 @@ class _Engines:
         ]
         with warnings.catch_warnings(), without_modes():
             warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
+            warnings.simplefilter("ignore", SizeWarning)  # calls with other sizes have another graph
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._programs:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
@@ -395,6 +420,11 @@ class _Program:
         self._weights = weights
         self._constant = constant
         self._held = held
+
+    @property
+    def is_of_one_size(self) -> bool:
+        """True if the engines have no range that was chosen for them."""
+        return all(least == most for least, most in self.ranges)
 
     def takes(self, numbers: Any, sizes: Sequence[int]) -> bool:
         """Returns whether the engines are for a call with these numbers and sizes."""

@@ -24,6 +24,7 @@ from torchtrt.errors import (
     PackError,
     RefitError,
     SettingsError,
+    SizeWarning,
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
@@ -327,6 +328,8 @@ class Follower:
         with warnings.catch_warnings():
             if programs:
                 warnings.simplefilter("ignore", NoEngineWarning)
+            if bounds != self._reader.declared(call):
+                warnings.simplefilter("ignore", SizeWarning)  # nobody asked for these sizes
             try:
                 binding = bind(model, call, inputs, structure.state, self._settings, others)
             except (InputError, ExportError):  # sizes that broadcast, for one

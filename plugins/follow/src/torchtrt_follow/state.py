@@ -171,7 +171,9 @@ class ModelState:
         if isinstance(value, _MUTABLE):
             self._containers.append(value)
         if isinstance(value, Mapping):
-            order = f" of {', '.join(_text_of(key) or _name_of(key) for key in list(value))}"
+            labels = labels_of(value)
+            keys = (key for key in list(value) if not _is_label(key, labels))
+            order = f" of {', '.join(_text_of(key) or _name_of(key) for key in keys)}"
         attributes = _attributes_of(value)
         identity = id(value if attributes is None else attributes)
         first = self._paths.setdefault(identity, path)
@@ -188,13 +190,17 @@ class ModelState:
         depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
         labels = labels_of(value)
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
-            if not (isinstance(name, str) and name in labels):
+            if not _is_label(name, labels):
                 self._add(path + step, part, depth - 1)
 
     def _add_object(self, path: str, value: Any, text: str = "", moment: Any = None) -> None:
         """Adds what is compared by its identity."""
         self._objects.append(value)
         self.facts[path] = text or _name_of(value), (id(value), moment)
+
+
+def _is_label(name: object, labels: Collection[str]) -> bool:
+    return isinstance(name, str) and name in labels
 
 
 def _containers_in(value: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.callers import warn_caller
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 from torchtrt.expressions.values import holds
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
@@ -230,4 +230,4 @@ def warn_of_narrowed(report: CompilationReport, settings: CompilationSettings) -
     message = "\n".join(map(str, report.narrowed))
     if settings.require_full_compilation:
         raise InputError(message)
-    warn_caller(message)
+    warn_caller(message, SizeWarning)
