@@ -329,7 +329,7 @@ class Follower:
             if programs:
                 warnings.simplefilter("ignore", NoEngineWarning)
             if bounds != self._reader.declared(call):
-                warnings.simplefilter("ignore", SizeWarning)  # nobody asked for these sizes
+                warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
             try:
                 binding = bind(model, call, inputs, structure.state, self._settings, others)
             except (InputError, ExportError):  # sizes that broadcast, for one
