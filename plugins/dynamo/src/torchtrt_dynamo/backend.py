@@ -243,9 +243,8 @@ class _Engines:
                 program = program or self._build(numbers, inputs, tensors)
         try:
             return program.compiled(*tensors)
-        except (
-            InputError
-        ):  # before anything ran: the model computes something else for a size in the range
+        except InputError:
+            # Before anything ran: the model computes something else for a size in the chosen range.
             if program.is_of_one_size:
                 raise
         with self._lock:
@@ -330,7 +329,9 @@ class _Engines:
         ]
         with warnings.catch_warnings(), without_modes():
             warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
-            warnings.simplefilter("ignore", SizeWarning)  # calls with other sizes have another graph
+            warnings.simplefilter(
+                "ignore", SizeWarning
+            )  # calls with other sizes have another graph
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._programs:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
