@@ -24,6 +24,7 @@ NOT_RUN = {
     r"python3 -m venv|/opt/serving|PATH=/opt/serving|curl": "needs a server; `make serving` and its tests have one",
     r"python -m build": "needs the network, for the build tools; the tutorial's own test runs it without",
     r"cd |torchtrt new-pack |torchtrt converters vision::snake": "is of the tutorial, whose own test runs all of it",
+    r"python compile_snake": "is of the tutorial, too",
     r"torchtrt catalogue (add|remove|write)": "changes what is installed; the tests of catalogues run it",
     r"torchtrt doctor --locked": "needs a lock; the tests of `torchtrt lock` run it",
     r"pytest|python -m pytest|make": "is what runs this test",

@@ -158,9 +158,13 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert "python -m build" in commands
     # An isolated build would download hatchling.
     commands = [command.replace("-m build", "-m build --no-isolation") for command in commands]
-    coverage = re.search(r"^`(src/\S+/coverage\.json)`:\n\n```json\n(.*?)```", PAGE, re.M | re.S)
-    write_coverage = f"cat > {coverage[1]} <<'END'\n{coverage[2]}END"
-    commands.insert(commands.index("torchtrt coverage vision.snake"), write_coverage)
+    for file, command in (
+        (r"src/\S+/coverage\.json", "torchtrt coverage vision.snake"),
+        (r"compile_snake\.py", "python compile_snake.py"),
+    ):
+        shown = re.search(rf"^`({file})`:\n\n```\w+\n(.*?)```", PAGE, re.M | re.S)
+        written_file = f"cat > {shown[1]} <<'END'\n{shown[2]}END"
+        commands.insert(commands.index(command), written_file)
 
     done = person(commands)
 
@@ -170,6 +174,7 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert "torchtrt_converters_vision.converters.snake:snake" in done.stdout
     assert re.search(r"\d+ passed", done.stdout)
     assert "Coverage of vision.snake by vision" in done.stdout
+    assert re.search(r"vision\.snake\.default .*vision 0\.1\.0", done.stdout)
     assert done.stdout.count("PASSED") == 2  # twine, of the wheel and of the sdist
     assert "Added torchtrt-converters-vision: 1 op." in done.stdout
     (wheel,) = folder.glob("dist/*.whl")
