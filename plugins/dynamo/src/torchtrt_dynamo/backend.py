@@ -328,10 +328,9 @@ class _Engines:
             as_input(tensor, bounds) for tensor, bounds in zip(tensors, sizes, strict=True)
         ]
         with warnings.catch_warnings(), without_modes():
-            warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
-            warnings.simplefilter(
-                "ignore", SizeWarning
-            )  # calls with other sizes have another graph
+            # The op, and calls with other sizes, may be of another graph.
+            warnings.simplefilter("ignore", SettingsWarning)
+            warnings.simplefilter("ignore", SizeWarning)
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._programs:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
