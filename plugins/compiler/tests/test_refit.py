@@ -335,3 +335,17 @@ def test_a_refit_can_be_compared_with_the_new_model(in_place):
     refitted = torchtrt.refit_module_weights(model, new, in_place=in_place, verify=True)
     torch.testing.assert_close(refitted(X), new(X), rtol=1e-4, atol=1e-5)
     assert (refitted is model) == in_place
+
+
+def test_comparing_a_refit_leaves_the_buffers_of_the_new_model():
+    """At each limit of the sizes, both models begin with the same values."""
+    old, new = Written().eval(), Written().eval()
+    rows = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(5, 4))
+    model = torchtrt.compile(old, [rows], min_block_size=1, immutable_weights=False)
+    total = new.total.clone()
+
+    refitted = torchtrt.refit_module_weights(model, new, verify=True)
+
+    torch.testing.assert_close(new.total, total, rtol=0, atol=0)
+    x = torch.rand(3, 4)
+    torch.testing.assert_close(refitted(x), new(x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.weights.forms import is_same
 
 _BOUNDS = ("min", "opt", "max")
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-4, torch.float32: 1e-4}
@@ -114,7 +116,7 @@ def differences(
 ) -> Iterator[Difference]:
     """Yields the difference of each output for some flattened inputs.
 
-    Tensors that the model writes to hold their old values afterwards.
+    Tensors that the model writes to, in eager PyTorch and compiled, hold their old values afterwards.
 
     Raises:
         VerificationError: Eager PyTorch does not run the model here.
@@ -122,7 +124,8 @@ def differences(
     eager = model.module() if isinstance(model, ExportedProgram) else model
     with unchanged(compiled.graph_module, leaves) as restore:
         try:
-            expected = _called(eager, compiled, leaves)
+            with _same_buffers(eager):
+                expected = _called(eager, compiled, leaves)
         except Exception as error:
             first = (str(error).splitlines() or [""])[0]
             raise VerificationError(
@@ -162,6 +165,21 @@ class Worst(NamedTuple):
     difference: float
     tolerance: float
     indices: tuple[int, ...] | None
+
+
+@contextmanager
+def _same_buffers(model: torch.nn.Module) -> Iterator[None]:
+    """Gives the buffers that a ``with`` block writes to their old values afterwards."""
+    held = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in held:
+                if not is_same(
+                    buffer, value
+                ):  # a write that changes nothing would count as a change
+                    buffer.copy_(value)
 
 
 def largest_difference(mine: torch.Tensor, theirs: torch.Tensor, rate: float) -> Worst:
