@@ -427,3 +427,14 @@ def test_a_size_in_a_range_that_the_engines_refuse_has_engines_of_its_own(builds
             x = torch.rand(rows, 3)
             assert_near(fast(x), model(x))
     assert len(builds) == 3
+
+
+def test_a_size_that_pytorch_does_not_know_may_become_zero():
+    """PyTorch captures one graph for all sizes, 0 among them."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval()
+    fast = compiled(model)
+    with torch.no_grad():
+        for rows in (3, 0, 5, 1, 7):
+            x = torch.rand(rows, 3)
+            torch._dynamo.decorators.mark_unbacked(x, 0)
+            assert_near(fast(x), model(x))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import Graph
 
 from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
@@ -17,7 +18,9 @@ from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_runtime.reports.rows import VerifiedOutput
 from torchtrt_runtime.weights.forms import is_same
+from torchtrt_runtime.weights.graph_attributes import written_attributes
 
 _BOUNDS = ("min", "opt", "max")
 _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-4, torch.float32: 1e-4}
@@ -53,6 +56,10 @@ class Difference:
     def agrees(self) -> bool:
         """True if the difference is accepted; NaN is not."""
         return self.largest <= self.tolerance
+
+    def on(self, tensorrt: str) -> VerifiedOutput:
+        """Returns the difference as a row of a report, with the TensorRT that computed the output."""
+        return VerifiedOutput(tensorrt, self.output, self.sizes, self.largest, self.tolerance)
 
 
 def compare_with_eager(
@@ -124,7 +131,7 @@ def differences(
     eager = model.module() if isinstance(model, ExportedProgram) else model
     with unchanged(compiled.graph_module, leaves) as restore:
         try:
-            with _same_buffers(eager):
+            with _same_buffers(eager, compiled.graph_module.graph):
                 expected = _called(eager, compiled, leaves)
         except Exception as error:
             first = (str(error).splitlines() or [""])[0]
@@ -168,17 +175,17 @@ class Worst(NamedTuple):
 
 
 @contextmanager
-def _same_buffers(model: torch.nn.Module) -> Iterator[None]:
-    """Gives the buffers that a ``with`` block writes to their old values afterwards."""
-    held = [(buffer, buffer.clone()) for buffer in model.buffers()]
+def _same_buffers(model: torch.nn.Module, graph: Graph) -> Iterator[None]:
+    """Gives buffers their old values after a ``with`` block, if a call of the compiled graph writes to some."""
+    buffers = model.buffers() if written_attributes(graph) else ()
+    held = [(buffer, buffer.clone()) for buffer in buffers]
     try:
         yield
     finally:
         with torch.no_grad():
             for buffer, value in held:
-                if not is_same(
-                    buffer, value
-                ):  # a write that changes nothing would count as a change
+                # A write that changes nothing would count as a change.
+                if not is_same(buffer, value):
                     buffer.copy_(value)
 
 

@@ -65,7 +65,8 @@ class SeenSizes:
                     dims[dim] = ranges[dim]
                 elif (number, dim) in varying:
                     least, most = self._least[number][dim], self._most[number][dim]
-                    dims[dim] = (1 << (least.bit_length() - 1), size, 1 << (most - 1).bit_length())
+                    start = least and 1 << (least.bit_length() - 1)
+                    dims[dim] = (start, size, 1 << (most - 1).bit_length())
             bounds.append(dims)
         return bounds
 

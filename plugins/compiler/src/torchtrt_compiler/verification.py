@@ -63,13 +63,7 @@ def verify(compiled: CompiledModule, program: VerifiedProgram) -> list[VerifiedO
     version = closest_reference()
     on_reference = _on_reference(compiled, program, f"reference@{version}")
     rows = [
-        VerifiedOutput(
-            f"reference@{version}",
-            difference.output,
-            shapes,
-            difference.largest,
-            difference.tolerance,
-        )
+        difference.on(f"reference@{version}")
         for shapes, leaves in inputs_at_limits(compiled, program.inputs)
         for difference in differences(on_reference, program.model, leaves, shapes)
     ]

@@ -206,11 +206,16 @@ class _Engines:
         self._roles = roles
         self._settings = settings
         self._is_broken_off = is_broken_off
-        self._bounds = [_bounds(placeholders[tensor]) for tensor in roles.tensors]
+        nodes = [placeholders[tensor] for tensor in roles.tensors]
+        self._bounds = [_bounds(node) for node in nodes]
+        # Engines see the sizes of tensors for themselves.
+        self._numbers = [
+            number for number in roles.numbers if _dimension_of(placeholders[number], nodes) is None
+        ]
         self._unbounded = [
             (index, dim)
             for index, bounds in enumerate(self._bounds)
-            for dim, size in enumerate(placeholders[roles.tensors[index]].meta["val"].shape)
+            for dim, size in enumerate(nodes[index].meta["val"].shape)
             if isinstance(size, torch.SymInt) and dim not in bounds
         ]
         self._written = frozenset(
@@ -225,11 +230,7 @@ class _Engines:
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [inputs[tensor] for tensor in self._roles.tensors]
-        numbers = tuple(
-            (type(inputs[number]), inputs[number])
-            for number in self._roles.numbers
-            if not self._is_size(number)
-        )
+        numbers = tuple((type(inputs[number]), inputs[number]) for number in self._numbers)
         sizes = [tensors[index].shape[dim] for index, dim in self._unbounded]
         program = self._program_for(numbers, sizes)
         if program is None or not program.has(inputs):
@@ -255,14 +256,6 @@ class _Engines:
         """Returns the engines for a call, if there are some: the latest."""
         fitting = (program for program in self._programs[::-1] if program.takes(numbers, sizes))
         return next(fitting, None)
-
-    def _is_size(self, index: int) -> bool:
-        """Returns whether a number is a size of a tensor, which the engines see for themselves."""
-        return _dimension_of(self._placeholders[index], self._tensor_nodes()) is not None
-
-    @functools.lru_cache(maxsize=1)  # noqa: B019 - lives as long as its graph
-    def _tensor_nodes(self) -> tuple[Node, ...]:
-        return tuple(self._placeholders[tensor] for tensor in self._roles.tensors)
 
     def _build(
         self,
@@ -292,18 +285,12 @@ class _Engines:
         program = None
         if in_ranges and sizes != declared:
             try:
-                program = self._compile(inputs, tensors, sizes)
+                program = self._compile(numbers, inputs, tensors, sizes)
                 program.compiled.checks.check(tensors)
             except (InputError, ExportError):  # sizes that broadcast, for one
                 seen.fix()
                 program = None
-        if program is None:
-            sizes = declared
-            program = self._compile(inputs, tensors, sizes)
-        program.numbers = numbers
-        program.ranges = [
-            sizes[index].get(dim, (shapes[index][dim],) * 3)[::2] for index, dim in self._unbounded
-        ]
+        program = program or self._compile(numbers, inputs, tensors, declared)
         programs = [other for other in self._programs if not program.covers(other)]
         if len(programs) >= PROGRAMS_KEPT:
             del programs[0]
@@ -315,11 +302,16 @@ class _Engines:
         return program
 
     def _compile(
-        self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], sizes: Sequence[Bounds]
+        self,
+        numbers: Any,
+        inputs: Sequence[Any],
+        tensors: Sequence[torch.Tensor],
+        sizes: Sequence[Bounds],
     ) -> _Program:
         """Returns engines for a call.
 
         Args:
+            numbers: The numbers of the call.
             inputs: The inputs of the graph.
             tensors: Those that the engines take.
             sizes: For each of these, the ranges of its dynamic sizes.
@@ -345,7 +337,11 @@ class _Engines:
             held = _Held([inputs[index] for index in constant])  # before the values are read
             compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
-        return _Program(compiled, self._roles.weights, constant, held)
+        ranges = [
+            sizes[index].get(dim, (tensors[index].shape[dim],) * 3)[::2]
+            for index, dim in self._unbounded
+        ]
+        return _Program(compiled, numbers, ranges, self._roles.weights, constant, held)
 
     def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
         """Returns the graph over its tensors only: weights become attributes, numbers constants or sizes."""
@@ -397,26 +393,25 @@ class _Program:
 
     Args:
         compiled: The engines.
+        numbers: The numbers that are compiled in.
+        ranges: The minimum and the maximum of each size without a declared bound.
         weights: The positions of the weights among a graph's inputs.
         constant: The positions of those that no call writes to.
         held: The constant ones as they are in the engines.
-
-    Attributes:
-        numbers: The numbers that are compiled in.
-        ranges: The minimum and the maximum of each size without a declared bound.
     """
-
-    numbers: Any = ()
-    ranges: Sequence[Sequence[int]] = ()
 
     def __init__(
         self,
         compiled: CompiledModule,
+        numbers: Any,
+        ranges: Sequence[Sequence[int]],
         weights: Sequence[int],
         constant: Sequence[int],
         held: _Held,
     ) -> None:
         self.compiled = compiled
+        self.numbers = numbers
+        self.ranges = ranges
         self._weights = weights
         self._constant = constant
         self._held = held

@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from torchtrt.errors import InputError, RefitError, VerificationError
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.selection import describe
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.comparison import compare_with_eager, running_objection
 from torchtrt_compiler.inputs import CallInputs
@@ -103,7 +104,7 @@ def _verify(refitted: CompiledModule, model: torch.nn.Module | ExportedProgram) 
                 f"tolerance {row.tolerance:.3g}"
                 for row in wrong
             ),
-            tuple(rows),
+            tuple(row.on(describe()) for row in rows),
         )
 
 

@@ -19,6 +19,7 @@ from torchtrt_runtime.weights.forms import inner_tensors, is_same, named_weights
 from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
 from torchtrt_runtime.weights.model_weights import NewAttributes, NewWeights, unfit
 from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.stripped import StrippedWeights
 
 Weights = Mapping[str, torch.Tensor] | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
 """The forms of weights: a state dict, a model, its exported program, or the path of a safetensors file."""
@@ -63,8 +64,9 @@ def supply(compiled: CompiledModule, weights: Weights | None) -> None:
     values = NewAttributes(model.recipe, new)
     for engine in engines.values():
         attributes = {name: values[name] for name in engine.followed_attributes}
-        _check_identical(engine, attributes, model.recipe)
-        engine.stripped = engine.stripped.with_values(attributes)  # type: ignore[union-attr]
+        stripped = engine.stripped.with_values(attributes)  # type: ignore[union-attr]
+        _check_identical(engine, stripped, model.recipe)
+        engine.stripped = stripped
     written = _supply_graph(compiled, values)
     watched = {name: tensor for name, tensor in new.new.items() if name not in written}
     checks = compiled.usage_checks
@@ -83,16 +85,14 @@ def state_dict_of(weights: Weights, attributes: Collection[str] = ()) -> dict[st
     return named_weights(read, attributes)
 
 
-def _check_identical(
-    engine: EngineModule, attributes: Mapping[str, torch.Tensor], recipe: Recipe
-) -> None:
+def _check_identical(engine: EngineModule, stripped: StrippedWeights, recipe: Recipe) -> None:
     """Checks that an engine gets the weights that it was built with, if it takes no others.
 
     Raises:
         RefitError: Some are others.
     """
     assert engine.stripped is not None
-    if wrong := engine.stripped.unlike(attributes):
+    if wrong := engine.stripped.unlike(stripped):
         names = sorted(map(repr, recipe.part((), wrong).sources.values()))
         raise RefitError(
             f"The weights {', '.join(names)} are not those that the engine of {engine.name} was built with, and "

@@ -49,13 +49,13 @@ class StrippedWeights:
         made._versions = {**self._versions, **made._versions}
         return made
 
-    def unlike(self, values: Mapping[str, torch.Tensor]) -> list[str]:
-        """Returns the names of the attributes that would not have the values that they must have."""
-        expected = {} if self.takes_others else self._digests
+    def unlike(self, other: StrippedWeights) -> list[str]:
+        """Returns the names of the attributes that must keep their values, and have others in another engine's."""
+        expected, values = {} if self.takes_others else self._digests, other._values or {}
         return [
             name
             for name in expected
-            if name not in values or digest(values[name]) != expected[name]
+            if name not in values or other._digests[name] != expected[name]
         ]
 
     def read(self, name: str, engine: str) -> torch.Tensor:
