@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import io
 import json
 import os
@@ -42,7 +43,9 @@ def main(arguments: list[str] | None = None) -> int:
     paths = options.paths or checked_files()
     if options.changed:
         paths = sorted(set(paths) & set(changed_files()))
-    complaints = [*of_textlint(paths), *of_messages(paths), *of_names(paths)]
+    complaints = of_textlint(paths)
+    for path in paths:  # one after the other, so that each is parsed once
+        complaints += [*of_messages([path]), *of_names([path])]
     if complaints:
         print(*complaints, sep="\n")
     return 1 if complaints else 0
@@ -72,17 +75,12 @@ def _unchecked(reason: str) -> list[str]:
 
 def of_messages(paths: list[str]) -> Iterator[str]:
     """Yields the expressions in messages and comments that have a better one, as ``path:line: message``."""
-    phrases = house_style()["phrases"]
-    patterns = [
-        (re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), better)
-        for phrase, better in phrases.items()
-    ]
     for path in paths:
         if not path.endswith(".py"):
             continue
         source = (ROOT / path).read_text(encoding="utf-8")
         for line, text in sorted({*messages(source), *comments(source)}):
-            for pattern, better in patterns:
+            for pattern, better in _patterns():
                 if match := pattern.search(text):
                     yield f'{path}:{line}: "{match[0]}": {better}.'
 
@@ -98,9 +96,14 @@ def of_names(paths: list[str]) -> Iterator[str]:
                 yield f"{path}:{line}: {name!r} names nothing: write what the value is."
 
 
+@functools.lru_cache(maxsize=1)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def names(source: str) -> Iterator[tuple[int, str]]:
     """Yields the names that a module gives to values, parameters, attributes, functions and classes, with the lines."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 yield node.lineno, name
@@ -108,6 +111,15 @@ def names(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
+@functools.cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    return [
+        (re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE), better)
+        for phrase, better in house_style()["phrases"].items()
+    ]
+
+
+@functools.cache
 def house_style() -> dict[str, Any]:
     """Returns the project's own words: phrases that have a better one, and names that name nothing."""
     style: dict[str, Any] = json.loads((RULES / "rules/house-style.json").read_text("utf-8"))
@@ -117,7 +129,7 @@ def house_style() -> dict[str, Any]:
 def messages(source: str) -> Iterator[tuple[int, str]]:
     """Yields the texts of a module that are no docstrings, each with its line."""
     documentation = set()
-    for node in ast.walk(ast.parse(source)):  # an expression comes before its parts
+    for node in ast.walk(_parsed(source)):  # an expression comes before its parts
         match node:
             case ast.Expr():
                 documentation.add(node.value)

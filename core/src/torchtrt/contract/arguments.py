@@ -56,22 +56,14 @@ class SchemaArguments:
         keywords = keywords_of(converter)
         for name in keywords.required:
             if name not in names:
-                self._refuse(
-                    converter, target, f"has no argument {name!r}, which the converter takes"
-                )
+                text = f"has no argument {name!r}, which the converter takes"
+                raise _misfit("converter", converter, target, text)
         for name in () if keywords.takes_rest else names:
             if name not in keywords.names:
                 text = f"has the argument {name!r}, which the converter does not take"
-                self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
+                text += "; name it, or take the rest with **_"
+                raise _misfit("converter", converter, target, text)
         self._names = names
-
-    @staticmethod
-    def _refuse(converter: Converter, target: Target, what: str) -> None:
-        schema = target._schema  # type: ignore[attr-defined]
-        raise ConverterSignatureError(
-            f"The converter {qualified_function(converter)} does not fit {qualified_name(target)}: the op {what}.\n"
-            f"  schema  {schema}"
-        )
 
     def bind(
         self,
@@ -107,6 +99,16 @@ def _converted(
     if not becomes_network_tensor or value is None or isinstance(value, (int, float, str)):
         return value
     return pytree.tree_map_only(torch.Tensor, network_tensor, value)
+
+
+def _misfit(
+    kind: str, function: Callable[..., Any], target: Any, what: str
+) -> ConverterSignatureError:
+    """Returns the error for a function whose parameters are not those of its op."""
+    return ConverterSignatureError(
+        f"The {kind} {qualified_function(function)} does not fit {qualified_name(target)}: the op {what}.\n"
+        f"  schema  {target._schema}"
+    )
 
 
 def _as_parameter(name: str) -> str:
@@ -146,10 +148,7 @@ def check_decomposition(
         what = f"may be called without {required[0]!r}, for which the function has no default"
     else:
         return
-    raise ConverterSignatureError(
-        f"The decomposition {qualified_function(function)} does not fit {qualified_name(target)}: the op {what}.\n"
-        f"  schema  {schema}"
-    )
+    raise _misfit("decomposition", function, target, what)
 
 
 def arguments_of(node: Node) -> Any:

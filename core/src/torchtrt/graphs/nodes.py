@@ -119,6 +119,16 @@ def inner_graphs(node: Node) -> list[GraphModule]:
     return [value for value in values if isinstance(value, GraphModule)]
 
 
+def all_graphs(graph_module: GraphModule) -> list[GraphModule]:
+    """Returns a graph, and those of its branches and loops at every depth."""
+    return [module for module in graph_module.modules() if isinstance(module, GraphModule)]
+
+
+def all_nodes(graph_module: GraphModule) -> list[Node]:
+    """Returns the nodes of a graph, and those of its branches and loops at every depth."""
+    return [node for graph in all_graphs(graph_module) for node in graph.graph.nodes]
+
+
 def model_line(node: Node) -> str:
     """Returns the innermost line of the model's source that made ``node``, or an empty string."""
     lines = str(node.meta.get("stack_trace") or "").strip().splitlines()

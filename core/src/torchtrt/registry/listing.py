@@ -13,7 +13,7 @@ from torchtrt.packs.preferences import preferences_of
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
 from torchtrt.registry.order import Entry, preferred_first
 from torchtrt.registry.passes import passes_of
-from torchtrt.registry.table import Table
+from torchtrt.registry.table import Table, ops_by_pack
 from torchtrt.targets import Target, qualified_name
 
 _WIDEST_NAME = 52
@@ -155,9 +155,11 @@ def _pack_lines(table: Table, problems: Sequence[Problem]) -> Iterator[str]:
             yield from ("", *_wrapped("", f"problem: {problem}"))
     for conflict in table.conflicts:
         yield from ("", *_wrapped("", f"conflict: {conflict}"))
-    for name in dict.fromkeys(name for names in table.pending.values() for name in names):
-        missing = ", ".join(sorted(op for op, names in table.pending.items() if name in names))
-        yield from ("", *_wrapped("", f"not in this PyTorch, of {name}: {missing}"))
+    for name, missing in ops_by_pack(table.pending).items():
+        yield from (
+            "",
+            *_wrapped("", f"not in this PyTorch, of {name}: {', '.join(sorted(missing))}"),
+        )
 
 
 def _converter_lines(table: Table) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -165,6 +165,15 @@ def _missing_ops(packs: PackSet) -> Mapping[str, tuple[str, ...]]:
             if isinstance(target, str) and pack.name not in missing.get(target, ()):
                 missing[target] = (*missing.get(target, ()), pack.name)
     return MappingProxyType(missing)
+
+
+def ops_by_pack(missing: Mapping[str, Sequence[str]]) -> Mapping[str, list[str]]:
+    """Returns for each pack the missing ops that it names, from the packs of each op."""
+    ops: dict[str, list[str]] = {}
+    for op, packs in missing.items():
+        for pack in packs:
+            ops.setdefault(pack, []).append(op)
+    return ops
 
 
 def _in_order(

@@ -97,21 +97,21 @@ def show(installed: Installed) -> None:
 def _told_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yields facts about ops that are not here: about each of a library that is, and then about those of others."""
     from torchtrt.errors import UnknownTargetError
+    from torchtrt.registry.table import ops_by_pack
     from torchtrt.targets import parse_target
     from torchtrt.torch_internals import registered_ops
 
     libraries = {name.partition("::")[0] for name in registered_ops()}
-    later: dict[str, list[str]] = {}
+    later = {}
     for name, packs in sorted(missing.items()):
         if name.partition(".")[0] not in libraries:
-            for pack in packs:
-                later.setdefault(pack, []).append(name)
+            later[name] = packs
             continue
         try:
             parse_target(name)
         except UnknownTargetError as error:
             yield f"{', '.join(packs)}: {error}"
-    for pack, names in later.items():
+    for pack, names in ops_by_pack(later).items():
         yield f"not in this PyTorch, of {pack}: {', '.join(names)}"
     if later:
         yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"

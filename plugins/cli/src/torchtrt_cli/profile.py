@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import torchtrt
 from torchtrt.errors import SettingsError
-from torchtrt.graphs.nodes import model_line
+from torchtrt.graphs.nodes import all_nodes, model_line
 from torchtrt_cli.explain import is_saved_model, read_program
 from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
@@ -60,9 +58,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(compiled: CompiledModule) -> dict[str, str]:
     """Returns the model's line for each node of a dry run, which has the nodes that compiling has."""
-    graphs = (
-        module.graph
-        for module in compiled.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-    )
-    return {node.name: model_line(node) for graph in graphs for node in graph.nodes}
+    return {node.name: model_line(node) for node in all_nodes(compiled.graph_module)}

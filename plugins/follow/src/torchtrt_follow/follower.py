@@ -292,7 +292,8 @@ class Follower:
         """Returns a new program for a call, with the model's weights; None where there are too many."""
         seen = self._sizes.setdefault(call.key, SeenSizes())
         seen.add(call.shapes)
-        bounds = seen.bounds(call.shapes, self._reader.declared(call))
+        declared = self._reader.declared(call)
+        bounds = seen.bounds(call.shapes, declared)
         others = structure.bindings.setdefault(repr(call.key), [])
         programs = self._structures.programs()
         check_traceable(self.model)
@@ -302,7 +303,7 @@ class Follower:
             replaces_others = bool(others) and any(bounds)
             if not replaces_others and not self._has_room(structure, call):
                 return None
-            binding = self._compile_for(structure, call, bounds)
+            binding = self._compile_for(structure, call, bounds, bounds != declared)
             if binding is None:
                 seen.fix()
                 bounds = [{} for _ in bounds]
@@ -316,9 +317,9 @@ class Follower:
         return binding
 
     def _compile_for(
-        self, structure: Structure, call: Call, bounds: list[Bounds]
+        self, structure: Structure, call: Call, bounds: list[Bounds], has_chosen: bool
     ) -> Binding | None:
-        """Returns a program for a call and sizes; None if they cannot vary in one program."""
+        """Returns a program for a call and sizes, chosen ones among them; None if they cannot vary in one program."""
         pairs = zip(call.tensors, bounds, strict=True)
         inputs = [as_input(tensor, tensor_bounds) for tensor, tensor_bounds in pairs]
         programs = self._structures.programs()
@@ -328,7 +329,7 @@ class Follower:
         with warnings.catch_warnings():
             if programs:
                 warnings.simplefilter("ignore", NoEngineWarning)
-            if bounds != self._reader.declared(call):
+            if has_chosen:
                 warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
             try:
                 binding = bind(model, call, inputs, structure.state, self._settings, others)

@@ -168,10 +168,10 @@ class ModelState:
             self.facts[path] = text, 0
             return
         order = ""
+        labels = labels_of(value)
         if isinstance(value, _MUTABLE):
             self._containers.append(value)
         if isinstance(value, Mapping):
-            labels = labels_of(value)
             keys = (key for key in list(value) if not _is_label(key, labels))
             order = f" of {', '.join(_text_of(key) or _name_of(key) for key in keys)}"
         attributes = _attributes_of(value)
@@ -188,7 +188,6 @@ class ModelState:
             self._containers.append(attributes)
         # A module in a container is none of the model's own.
         depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
-        labels = labels_of(value)
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
             if not _is_label(name, labels):
                 self._add(path + step, part, depth - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import re
@@ -207,13 +208,13 @@ class PackConformance:
 
     def test_every_function_has_the_parameters_of_its_op(self) -> None:
         """Those of ops that came later than the pack, too: the others are refused when they are registered."""
-        pack = self.loaded.pack
+        check_fully = functools.partial(check_decomposition, with_defaults=True)
         functions = [
             (entry.target, entry.support.converter_implementation, _check_converter)
             for entry in self.registrations
         ]
         functions += [
-            (entry.target, entry.function, _check_decomposition) for entry in pack.decompositions
+            (entry.target, entry.function, check_fully) for entry in self.loaded.pack.decompositions
         ]
         wrong = []
         for target, function, check in functions:
@@ -480,10 +481,6 @@ class PackConformance:
         pytest.fail(
             "No README.md stands beside a pyproject.toml above this test. Set `readme` to the page."
         )
-
-
-def _check_decomposition(function: Callable[..., Any], target: Target) -> None:
-    check_decomposition(function, target, with_defaults=True)
 
 
 def _check_converter(function: Converter, target: Target) -> None:

@@ -29,6 +29,7 @@ from torchtrt.errors import (
     UnsupportedProgramError,
 )
 from torchtrt.graphs.nodes import (
+    all_nodes,
     group_of,
     inner_graphs,
     left_in_torch,
@@ -95,10 +96,7 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
         graph_module: The graph around the engines.
         exported: The model's program.
     """
-    graphs = (
-        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
-    )
-    own = {node.target for graph in graphs for node in graph.graph.nodes}
+    own = {node.target for node in all_nodes(exported.graph_module)}
     registered = decompositions()
     pending = list(graph_module.graph.nodes)
     while pending:

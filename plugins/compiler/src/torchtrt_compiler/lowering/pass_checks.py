@@ -8,6 +8,7 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.errors import PackError
+from torchtrt.graphs.nodes import all_graphs
 from torchtrt.registry import PackPass
 from torchtrt.torch_internals import OpOverload
 
@@ -19,8 +20,7 @@ class Outline:
     """
 
     def __init__(self, graph_module: GraphModule) -> None:
-        modules = graph_module.modules()
-        self.graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
+        self.graphs = [module.graph for module in all_graphs(graph_module)]
         self.nodes = {node: _computed(node) for graph in self.graphs for node in graph.nodes}
 
     def __eq__(self, other: object) -> bool:

@@ -19,7 +19,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import declares_alias, model_line
+from torchtrt.graphs.nodes import all_nodes, declares_alias, model_line
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload, pytree
@@ -46,7 +46,7 @@ _DEVICES = ("cpu", "cuda")
 
 def without_regions(exported: ExportedProgram) -> ExportedProgram:
     """Returns a program whose regions are part of the graph around them. The program given is not changed."""
-    has_regions = any(map(_calls_region, _all_nodes(exported.graph_module)))
+    has_regions = any(map(_calls_region, all_nodes(exported.graph_module)))
     has_marks = marks_autocast(
         exported.graph_module
     )  # PyTorch leaves them where a model has branches
@@ -63,7 +63,7 @@ def without_regions(exported: ExportedProgram) -> ExportedProgram:
 
 def marks_autocast(graph_module: GraphModule) -> bool:
     """Returns whether a graph, or a graph inside it, has a region in which PyTorch casts."""
-    return any(node.target is enter_autocast for node in _all_nodes(graph_module))
+    return any(node.target is enter_autocast for node in all_nodes(graph_module))
 
 
 @contextlib.contextmanager
@@ -114,12 +114,6 @@ def _depth() -> int:
     """Returns how many regions of autocast the thread is in."""
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
-
-
-def _all_nodes(graph_module: GraphModule) -> Iterator[Node]:
-    for module in graph_module.modules():
-        if isinstance(module, GraphModule):
-            yield from module.graph.nodes
 
 
 def _calls_region(node: Node) -> bool:

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from torchtrt.graphs.nodes import mutates
+from torchtrt.graphs.nodes import all_graphs, mutates
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.regions import autocast_restored
@@ -104,7 +104,7 @@ def _rewritten(exported: ExportedProgram) -> dict[Any, Callable[..., Any]]:
     key = DispatchKey.CompositeImplicitAutograd
     return {aten.copy.default: _copied} | {
         node.target: functools.partial(node.target._op_dk, key)
-        for graph_module in _graph_modules(exported)
+        for graph_module in all_graphs(exported.graph_module)
         for node in graph_module.graph.nodes
         if node.target in UNDECLARED and may_share(node)
     }
@@ -132,7 +132,7 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
     An op that returns its argument becomes ``alias``: PyTorch would lose a write through it. Where something is
     written, ops that share memory by strides keep to what they do in the program.
     """
-    modules = _graph_modules(exported)
+    modules = all_graphs(exported.graph_module)
     writes = any(mutates(node) for module in modules for node in module.graph.nodes)
     with contextlib.ExitStack() as undo:
         for module in modules:
@@ -148,11 +148,6 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
             if runs_code:
                 module.recompile()
         yield
-
-
-def _graph_modules(exported: ExportedProgram) -> list[GraphModule]:
-    """Returns the graph of a program and those of its branches and loops."""
-    return [module for module in exported.graph_module.modules() if isinstance(module, GraphModule)]
 
 
 @contextlib.contextmanager
@@ -187,7 +182,7 @@ def _constants_inside(exported: ExportedProgram) -> Iterator[None]:
     branch again, and refuse them.
     """
     with contextlib.ExitStack() as undo:
-        for module in _graph_modules(exported)[1:]:
+        for module in all_graphs(exported.graph_module)[1:]:
             for name, constant in [*module.named_buffers(recurse=False)]:
                 delattr(module, name)
                 setattr(module, name, constant)

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import model_line
+from torchtrt.graphs.nodes import all_graphs, all_nodes, model_line
 from torchtrt_compiler.lowering.aliasing import writes_by_strides
 from torchtrt_compiler.memory_of_calls import certain_source
 from torchtrt_compiler.stride_reads import stride_reads
@@ -64,10 +64,8 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     Raises:
         UnsupportedProgramError: An input of a program that reads strides was exported with gaps in memory.
     """
-    modules = [
-        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
-    ]
-    nodes = [node for module in modules for node in module.graph.nodes]
+    modules = all_graphs(exported.graph_module)
+    nodes = all_nodes(exported.graph_module)
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
     in_python = stride_reads(exported)
     is_read = bool(reading or in_python.lines) or any(map(wraps_by_strides, nodes))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import model_line
+from torchtrt.graphs.nodes import all_nodes, model_line
 from torchtrt_compiler.lowering.program import check_writes
 from torchtrt_compiler.lowering.retracing import retrace
 from torchtrt_compiler.torch_internals import is_functorch_wrapped_tensor
@@ -56,13 +56,9 @@ def _is_inside_transform(value: object) -> bool:
 
 def _transforms(exported: ExportedProgram) -> list[Node]:
     """Returns the calls of functions that begin and end a transform, in the program and its branches."""
-    modules = (
-        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
-    )
     return [
         node
-        for module in modules
-        for node in module.graph.nodes
+        for node in all_nodes(exported.graph_module)
         if node.op == "call_function"
         and str(getattr(node.target, "__module__", "")).startswith("torch._functorch")
     ]

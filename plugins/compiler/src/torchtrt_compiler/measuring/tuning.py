@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
 
 from torchtrt.errors import ProcessGroupError, SettingsError, TorchOp, TorchTRTError
-from torchtrt.graphs.nodes import declares_alias, writes
+from torchtrt.graphs.nodes import all_nodes, declares_alias, writes
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import OpOverload, pytree
@@ -413,9 +413,7 @@ def ops_of(
 
 
 def _ops_in(graph_module: GraphModule) -> frozenset[Any]:
-    modules = graph_module.modules()
-    graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
-    targets = {node.target for graph in graphs for node in graph.nodes}
+    targets = {node.target for node in all_nodes(graph_module)}
     return frozenset(target for target in targets if isinstance(target, OpOverload))
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import SettingsWarning
-from torchtrt.graphs.nodes import mutates, resolution_of
+from torchtrt.graphs.nodes import all_nodes, mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.registry.excluded_modules import module_names
 from torchtrt.settings import CompilationSettings
@@ -93,7 +93,7 @@ def _unknown(
     settings: CompilationSettings, exported: ExportedProgram, asked: Collection[Any]
 ) -> Iterator[str]:
     """Yields the settings with ops that the program does not call."""
-    nodes = _all_nodes(exported)
+    nodes = all_nodes(exported.graph_module)
     called = {node.target for node in nodes}
     ops_by_setting = {setting: getattr(settings, setting) for setting in _OF_OPS}
     ops_by_setting["converter_preferences"] = _preferences(settings)
@@ -115,21 +115,13 @@ def _of_modules(settings: CompilationSettings, exported: ExportedProgram) -> Ite
     """Yields the patterns that match no module that the program calls."""
     if not settings.torch_executed_modules:
         return
-    called = {name for node in _all_nodes(exported) for name in module_names(node)}
+    called = {name for node in all_nodes(exported.graph_module) for name in module_names(node)}
     for pattern in sorted(settings.torch_executed_modules):
         if not any(re.fullmatch(pattern, name) for name in called):
             yield (
                 f"torch_executed_modules={pattern!r} matches the whole path of no module that the program calls, and "
                 "the whole name of no class of one."
             )
-
-
-def _all_nodes(exported: ExportedProgram) -> list[Node]:
-    """Returns the nodes of a program and of its branches and loops."""
-    modules = (
-        module for module in exported.graph_module.modules() if isinstance(module, GraphModule)
-    )
-    return [node for module in modules for node in module.graph.nodes]
 
 
 def _of_processes(settings: CompilationSettings, program: Program) -> Iterator[str]:
@@ -194,8 +186,7 @@ def _by_packet(ops: Iterable[Any]) -> dict[str, set[Any]]:
 
 def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Iterator[str]:
     """Yields the preferences for packs that convert none of the nodes that they are preferred for."""
-    modules = (module for module in lowered.modules() if isinstance(module, GraphModule))
-    nodes: list[Node] = [node for module in modules for node in module.graph.nodes]
+    nodes = all_nodes(lowered)
     preferences = _preferences(settings)
     for name, overloads in _by_packet(preferences).items():
         pack = next(preferences[op] for op in overloads)

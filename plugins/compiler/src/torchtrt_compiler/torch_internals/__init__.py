@@ -46,6 +46,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from torchtrt.graphs.nodes import all_nodes
 from torchtrt_compiler.torch_internals.shape_rules import sizes_by_formulas
 
 __all__ = [
@@ -429,10 +430,7 @@ def whole_composites_of(program: ExportedProgram, simple_composites: Set[Any]) -
         program: The program.
         simple_composites: Composite ops without a composite among their parts.
     """
-    modules = (
-        module for module in program.graph_module.modules() if isinstance(module, GraphModule)
-    )
-    targets = {node.target for module in modules for node in module.graph.nodes}
+    targets = {node.target for node in all_nodes(program.graph_module)}
     # Overloads that only TorchScript has are not dispatched, and ``_can_decompose`` raises for them.
     ops = [
         target for target in targets if isinstance(target, OpOverload) and has_kernel(target.name())
