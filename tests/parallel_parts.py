@@ -138,7 +138,9 @@ def check_weights_that_were_equal_take_equal_ones(mesh, folder):
     torch.manual_seed(5)
     x, scales = torch.rand(4, 8), {"same": torch.rand(8), "other": torch.rand(8)}
     scales["other"][-1] = mesh.get_rank()
-    model, *others = (Scaled(mesh, scale=each).eval() for each in (torch.ones(8), *scales.values()))
+    model, *others = (
+        Scaled(mesh, scale=factor).eval() for factor in (torch.ones(8), *scales.values())
+    )
     settings = {**BETWEEN, "async_tensor_parallel": True, "immutable_weights": False}
     with small_parts():
         compiled = torchtrt.compile(model, [x], **settings)

@@ -132,14 +132,14 @@ def check_each_collective(mesh, folder):
         return [ops.wait_tensor(call) * 2 for call in calls]
 
     sizes = torchtrt.Input(min_shape=(4, 3), opt_shape=(4, 3), max_shape=(8, 3))
-    for given, rows in ((torch.rand(4, 3), (4,)), (sizes, (4, 8, 6))):
+    for sizes_, rows in ((torch.rand(4, 3), (4,)), (sizes, (4, 8, 6))):
         model = Function(exchanges)
-        compiled = compiled_for(model, given, require_full_compilation=True)
+        compiled = compiled_for(model, sizes_, require_full_compilation=True)
         assert len(compiled.report.blocks) == 1
         for count in rows:
             x = torch.rand(count, 3) + mesh.get_rank()
-            for found, expected in zip(compiled(x), model(x), strict=True):
-                torch.testing.assert_close(found, expected, rtol=0, atol=0)
+            for actual, expected in zip(compiled(x), model(x), strict=True):
+                torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def check_averages_and_parts(mesh, folder):
@@ -202,8 +202,8 @@ def check_a_group_of_one(mesh, folder):
 
     x = torch.rand(3)
     compiled = compiled_for(Function(exchanges), x, require_full_compilation=True)
-    for found, expected in zip(compiled(x), exchanges(x), strict=True):
-        torch.testing.assert_close(found, expected)
+    for actual, expected in zip(compiled(x), exchanges(x), strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 def check_sequence_parallel(mesh, folder):
@@ -253,8 +253,8 @@ def check_a_branch_with_a_collective(mesh, folder):
     model = Function(lambda x: torch.cond(x.sum() > 0, exchanged, lambda x: x - 1, (x,)))
     x = torch.rand(3)
     compiled = compiled_for(model, x, require_full_compilation=True)
-    for given in (x, -x):
-        torch.testing.assert_close(compiled(given), model(given))
+    for tensor in (x, -x):
+        torch.testing.assert_close(compiled(tensor), model(tensor))
 
 
 def check_ranks_whose_models_differ(mesh, folder):
@@ -279,9 +279,9 @@ def check_ranks_tune_together(mesh, folder):
         compiled = compiled_for(parallel, x, tune=True, disabled_capabilities=off)
         torch.testing.assert_close(compiled(x), whole(x))
         report = compiled.report
-        found = [report.tried, [entry.op for entry in report.in_torch], len(report.blocks)]
+        summary = [report.tried, [entry.op for entry in report.in_torch], len(report.blocks)]
         both = [None, None]
-        dist.all_gather_object(both, found)
+        dist.all_gather_object(both, summary)
         assert both[0] == both[1]
         assert len(report.tried) > 1
 
@@ -319,11 +319,11 @@ def check_a_measured_call_that_fails_in_one_rank(mesh, folder):
     for error, words in ((RuntimeError, "Rank 1 has failed: no room"), (KeyError, "no room")):
         measured = []
 
-        def fails_in_the_second_rank(compiled, *given, error=error, measured=measured):
+        def fails_in_the_second_rank(compiled, *args, error=error, measured=measured):
             measured.append(compiled)
             if rank == 1 and compiled is not measured[0]:
                 raise error("no room")
-            return measure(compiled, *given)
+            return measure(compiled, *args)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tuning, "milliseconds", fails_in_the_second_rank)
@@ -403,9 +403,9 @@ def check_generated_texts(mesh, folder):
     parallel = parallelize_module(model, mesh, plan)
     sizes = {"max_length": 24, "prefill_engine": False}
     compiled = compile_for_generation(parallel, **sizes, require_full_compilation=True)
-    found = compiled.generate(ids, attention_mask=torch.ones_like(ids), **options)
-    assert expected.tolist() == found.tolist()
-    assert len(set(found[0, 5:].tolist())) > 4
+    tokens = compiled.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    assert expected.tolist() == tokens.tolist()
+    assert len(set(tokens[0, 5:].tolist())) > 4
 
 
 def check_distributed_results_and_inputs(mesh, folder):

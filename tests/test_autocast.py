@@ -25,8 +25,8 @@ def compiled(model, *inputs, **settings):
 
 def dtypes_of(module, op):
     """The dtypes in which an op's nodes compute, and how many in each."""
-    found = [row.dtypes for row in module.report.converted if row.op == op]
-    return {dtype: count for row in found for dtype, count in row.items()}
+    dtypes = [row.dtypes for row in module.report.converted if row.op == op]
+    return {dtype: count for row in dtypes for dtype, count in row.items()}
 
 
 def architectures():

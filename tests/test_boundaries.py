@@ -86,7 +86,11 @@ def test_imports_run_from_the_core_up(name):
         names = {*reads(path), *named_modules(path)}
         if CASES.fullmatch(module):
             names = {name for name in names if name.split(".")[0] != TEST_KIT}
-        wrong += [f"{module}: {each}" for each in sorted(names) if foreign(each, name)]
+        wrong += [
+            f"{module}: {imported_name}"
+            for imported_name in sorted(names)
+            if foreign(imported_name, name)
+        ]
 
     assert [] == wrong
 
@@ -174,16 +178,16 @@ OF_OTHERS = {*dir(nn.Module()), *dir(torch.Tensor), "_type", "_replace"}
 
 def private_names(path: Path) -> set[str]:
     """The private methods and attributes that the classes in a file define."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.attr)
+            names.add(node.attr)
         elif isinstance(node, ast.AnnAssign | ast.Assign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 
 def test_no_package_reads_a_private_attribute_of_another():
@@ -231,14 +235,14 @@ def private_parts_of_pytorch(path: Path) -> Iterator[str]:
 
 
 def test_private_names_of_pytorch_are_in_one_module_of_a_distribution():
-    """A release of PyTorch may change them, and one module says what each is for and where it ran."""
-    found = {
+    """A release of PyTorch may change them, and one module says what imported_name is for and where it ran."""
+    private = {
         module: sorted(set(private_parts_of_pytorch(path)))
         for package in PACKAGES.values()
         for module, path in package.modules().items()
         if INTERNALS not in module.split(".")
     }
-    assert {} == {module: names for module, names in found.items() if names}
+    assert {} == {module: names for module, names in private.items() if names}
 
 
 @pytest.mark.parametrize("package", PACKAGES.values(), ids=lambda package: package.name)

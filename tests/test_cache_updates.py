@@ -104,10 +104,10 @@ def test_values_are_those_of_the_op(name):
     model, compiled = compiled_for(FUNCTIONS[name])
     results = []
     for seed in range(3):
-        given = inputs(seed)
-        before = [tensor.clone() for tensor in given]
-        results.append((compiled(*given), model(*before)))
-        torch.testing.assert_close(given, tuple(before))
+        operands = inputs(seed)
+        before = [tensor.clone() for tensor in operands]
+        results.append((compiled(*operands), model(*before)))
+        torch.testing.assert_close(operands, tuple(before))
 
     for actual, expected in results:
         torch.testing.assert_close(actual, expected)
@@ -116,12 +116,12 @@ def test_values_are_those_of_the_op(name):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(dtype):
     """The same."""
-    given = inputs(dtype=dtype)
+    operands = inputs(dtype=dtype)
     model = Model(FUNCTIONS["read afterwards"]).eval()
     with torchtrt.use_tensorrt("reference@11.4.0"):
-        compiled = torchtrt.compile(model, given, require_full_compilation=True)
+        compiled = torchtrt.compile(model, operands, require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(*given), model(*given))
+    torch.testing.assert_close(compiled(*operands), model(*operands))
 
 
 def test_where_the_cache_is_read_too_engines_are_separate():
@@ -167,8 +167,8 @@ def test_threads_have_their_own_memory():
 
     def run(seed):
         for _ in range(20):
-            given = inputs(seed)
-            if not torch.equal(compiled(*given)[0], model(*given)[0]):
+            operands = inputs(seed)
+            if not torch.equal(compiled(*operands)[0], model(*operands)[0]):
                 wrong.append(seed)
 
     threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
@@ -185,10 +185,10 @@ def test_a_saved_model_shares_nothing(tmp_path):
     with torchtrt.use_tensorrt("reference@11.4.0"):
         torchtrt.save(compiled, tmp_path / "model.ttrt")
         loaded = torchtrt.load(tmp_path / "model.ttrt")
-        given = inputs()
-        before = given[0].clone()
-        first, second = loaded(*given), loaded(*inputs(1))
+        operands = inputs()
+        before = operands[0].clone()
+        first, second = loaded(*operands), loaded(*inputs(1))
 
     torch.testing.assert_close(first, model(*inputs()))
     torch.testing.assert_close(second, model(*inputs(1)))
-    assert torch.equal(before, given[0])
+    assert torch.equal(before, operands[0])

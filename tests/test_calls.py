@@ -70,12 +70,14 @@ def test_defaults_may_be_given(args, kwargs):
     torch.testing.assert_close(compiled_as(model, X)(*args, **kwargs), model(*args, **kwargs))
 
 
-@pytest.mark.parametrize("given", [((X, Y), {}), ((X,), {"mask": Y}), ((), {"x": X, "mask": Y})])
+@pytest.mark.parametrize(
+    "arguments", [((X, Y), {}), ((X,), {"mask": Y}), ((), {"x": X, "mask": Y})]
+)
 @pytest.mark.parametrize("called", [((X, Y), {}), ((X,), {"mask": Y}), ((), {"mask": Y, "x": X})])
-def test_by_place_or_by_name_is_one(given, called):
+def test_by_place_or_by_name_is_one(arguments, called):
     """However the model was compiled."""
     model = Masked()
-    compiled = compiled_as(model, *given[0], **given[1])
+    compiled = compiled_as(model, *arguments[0], **arguments[1])
     torch.testing.assert_close(compiled(*called[0], **called[1]), X - Y)
 
 

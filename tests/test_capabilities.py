@@ -42,21 +42,21 @@ def modules(*words):
 
 def probes_of(tree):
     """Returns the calls that check whether TensorRT's module, or one of its objects, has a name."""
-    found = []
+    probes = []
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
         asks = node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3)
         if asks and _TENSORRT.match(ast.unparse(node.args[0])):
-            found.append(ast.unparse(node))
-    return found
+            probes.append(ast.unparse(node))
+    return probes
 
 
 def test_no_other_module_looks_for_names_in_tensorrt():
     """A capability has a name, a first version and a message; ``hasattr`` has none of them."""
-    found = modules("hasattr", "getattr")
+    calls = modules("hasattr", "getattr")
 
-    assert [] == [f"{name}: {call}" for name, tree in found for call in probes_of(tree)]
+    assert [] == [f"{name}: {call}" for name, tree in calls for call in probes_of(tree)]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,10 @@ def test_the_page_lists_every_capability():
     """In one table for each group."""
     text = "\n".join(tables())
 
-    assert {each.name for each in Capability} == set(re.findall(r"^\| `(\w+)`", text, re.M))
-    assert {each.group for each in Capability} == set(TITLES)
+    assert {capability.name for capability in Capability} == set(
+        re.findall(r"^\| `(\w+)`", text, re.M)
+    )
+    assert {capability.group for capability in Capability} == set(TITLES)
 
 
 def test_the_rtx_and_the_reference_declare_capabilities_by_their_names():

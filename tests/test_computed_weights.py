@@ -111,9 +111,9 @@ def held(model):
 def contents(value):
     """Returns what a value consists of, as identities."""
     if isinstance(value, dict):
-        return [(name, contents(each)) for name, each in value.items()]
+        return [(name, contents(part)) for name, part in value.items()]
     if isinstance(value, list | set):
-        return [contents(each) for each in value]
+        return [contents(part) for part in value]
     return id(value)
 
 

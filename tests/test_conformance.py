@@ -42,17 +42,17 @@ same_pytorch = pytest.mark.skipif(
 def one_sample(name: str) -> tuple[torch.dtype, int, int] | None:
     """Returns the dtype, sample and version at which an op is tested: another mix for every op."""
     op = KEPT.ops[name]
-    places = [
+    positions = [
         (dtype, index)
         for dtype, of_versions in op.samples.items()
         for index, letter in enumerate(of_versions[0])
         if letter != NOT_EXPORTABLE  # torch.export takes its time to refuse
     ]
-    if not places:
+    if not positions:
         return None
     number = zlib.crc32(name.encode())
-    dtype, index = places[number % len(places)]
-    return getattr(torch, dtype), index, number // len(places) % len(VERSIONS)
+    dtype, index = positions[number % len(positions)]
+    return getattr(torch, dtype), index, number // len(positions) % len(VERSIONS)
 
 
 @same_pytorch
@@ -62,9 +62,9 @@ def test_outcomes_are_the_kept_ones(part: int) -> None:
     torch.set_num_threads(1)
     changed = []
     for name in list(KEPT.ops)[part::PARTS]:
-        if (place := one_sample(name)) is None:
+        if (position := one_sample(name)) is None:
             continue
-        dtype, index, version = place
+        dtype, index, version = position
         sample = samples_of(name, dtype)[index]
         by_version = outcomes(sample, [VERSIONS[version]])
         assert by_version is not None
@@ -102,7 +102,7 @@ def test_nothing_is_wrong_and_nothing_crashes(kind: str) -> None:
 
 
 def test_reasons_are_of_no_machine() -> None:
-    """No reason contains a place in a user's files."""
+    """No reason contains a position in a user's files."""
     assert 'File "' not in "".join(coverage_tables())
 
 
@@ -120,9 +120,10 @@ def test_the_page_shows_what_is_kept() -> None:
     assert f"PyTorch {KEPT.torch}, {len(KEPT.ops)} ops:" == lines[0]
     rows = [line.split(" | ") for line in lines if line.startswith("| `")][len(VERSIONS) :]
     shown = {name.strip("|` "): shares for name, _, *shares, _ in rows}
-    places = range(len(VERSIONS))
+    positions = range(len(VERSIONS))
     assert shown == {
-        name: [share(op.letters(place)) for place in places] for name, op in KEPT.ops.items()
+        name: [share(op.letters(position)) for position in positions]
+        for name, op in KEPT.ops.items()
     }
 
 
@@ -135,7 +136,7 @@ def test_samples_are_the_same_each_time() -> None:
             assert torch.equal(mine, theirs)
 
 
-def found(kind: str, reason: str = "") -> list[tuple[str, str, int, str, dict[str, Outcome]]]:
+def faults_of(kind: str, reason: str = "") -> list[tuple[str, str, int, str, dict[str, Outcome]]]:
     """Returns a run of one sample."""
     return [("add", "float32", 0, "", dict.fromkeys(VERSIONS, Outcome(kind, reason)))]
 
@@ -156,8 +157,8 @@ def test_what_is_kept_only_improves(
     """A run with a worse outcome is not written; one with a better outcome is."""
     paths = {pack: tmp_path / f"{pack}.json" for pack in golden.PATHS}  # type: ignore[operator]
     monkeypatch.setattr(golden, "PATHS", paths)
-    assert golden.keep(found(before, "the rule"), accept_worse=False) == 0
-    worse = golden.keep(found(after, "the rule"), accept_worse=False)
+    assert golden.keep(faults_of(before, "the rule"), accept_worse=False) == 0
+    worse = golden.keep(faults_of(after, "the rule"), accept_worse=False)
     assert golden.read().ops["add"].samples["float32"] == (kept,) * len(VERSIONS)
     assert bool(worse) == (kept != after and not (after == REJECTED and kept == "a"))
 

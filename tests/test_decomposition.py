@@ -140,7 +140,7 @@ def test_a_decomposition_that_is_asked_for_is_used(name: str, version: str) -> N
         require_full_compilation=True,
     )
 
-    ops = {each.op for each in compiled.report.converted}
+    ops = {row.op for row in compiled.report.converted}
     assert not [op for op in ops if "attention" in op]
     assert {"aten.bmm.default", "aten._softmax.default"} <= ops
     torch.testing.assert_close(compiled(x), ATTENTION[name](x))
@@ -155,7 +155,7 @@ def test_a_decomposition_that_is_asked_for_is_more_than_another_name(version: st
         model, (x,), torch_enabled_decompositions={op}, require_full_compilation=True
     )
 
-    assert "aten._softmax.default" in {each.op for each in compiled.report.converted}
+    assert "aten._softmax.default" in {row.op for row in compiled.report.converted}
     torch.testing.assert_close(compiled(x), model(x))
 
 

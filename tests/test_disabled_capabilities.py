@@ -61,20 +61,20 @@ def kinds(function, **settings):
     """Returns the kinds of layers of the network."""
     exported = torch.export.export(Function(function).eval(), (X,))
     with torchtrt.use_tensorrt("reference@11.4.0"):
-        found = build(exported, **settings)
-    assert BUILT == found.outcome
-    return [kind for layers, _ in found.networks for kind, _ in layers]
+        result = build(exported, **settings)
+    assert BUILT == result.outcome
+    return [kind for layers, _ in result.networks for kind, _ in layers]
 
 
-@pytest.mark.parametrize("capability", LAYERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("capability", LAYERS, ids=lambda layer: layer.name)
 def test_without_a_layer_the_values_are_the_same(capability):
     """The network has other layers."""
     function, kind = LAYERS[capability]
-    found = [kinds(function, disabled_capabilities=off).count(kind) for off in ((), capability)]
+    counts = [kinds(function, disabled_capabilities=off).count(kind) for off in ((), capability)]
 
     if capability is Capability.BFLOAT16_DECONVOLUTION:
-        found.reverse()  # there are more casts without it
-    assert found[0] > found[1]
+        counts.reverse()  # there are more casts without it
+    assert counts[0] > counts[1]
     model, compiled = compiled_for(function, disabled_capabilities=capability.name)
     tolerance = 1e-2 if capability is Capability.BFLOAT16_DECONVOLUTION else 1e-5
     torch.testing.assert_close(compiled(X), model(X), rtol=tolerance, atol=tolerance)
@@ -123,10 +123,12 @@ def test_a_lookup_reads_the_setting():
     settings = torchtrt.CompilationSettings(disabled_capabilities={"ATTENTION"})
 
     with torchtrt.use_tensorrt("reference@11.4.0"):
-        found = [DYNAMO_CONVERTERS.resolve(node, each) for each in (settings, None)]
+        resolutions = [DYNAMO_CONVERTERS.resolve(node, settings_) for settings_ in (settings, None)]
 
-    assert ["aten_core", "aten_experimental"] == [each.chosen.pack.name for each in found]
-    assert "disabled_capabilities turns it off" in found[0].rejections[0].reason
+    assert ["aten_core", "aten_experimental"] == [
+        settings_.chosen.pack.name for settings_ in resolutions
+    ]
+    assert "disabled_capabilities turns it off" in resolutions[0].rejections[0].reason
 
 
 def test_engines_in_the_cache_differ(tmp_path):

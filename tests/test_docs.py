@@ -191,21 +191,21 @@ def test_every_module_of_building_blocks_is_on_their_page():
     }
     shown = re.findall(r"^::: torchtrt_blocks\.(\w+)$", PAGES["building-blocks.md"], re.M)
     public = [
-        (name, each)
+        (name, name_)
         for name, tree in modules.items()
-        for each in tree.body
-        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+        for name_ in tree.body
+        if isinstance(name_, ast.FunctionDef) and not name_.name.startswith("_")
     ]
 
     assert sorted(modules) == sorted(shown)
-    for name, each in public:
-        text, names = ast.get_docstring(each) or "", [arg.arg for arg in each.args.args]
-        assert text, f"{name}.{each.name}"
+    for name, name_ in public:
+        text, names = ast.get_docstring(name_) or "", [arg.arg for arg in name_.args.args]
+        assert text, f"{name}.{name_.name}"
         if names[:1] == ["ctx"] and not re.search(r"arguments are ``", text):
             missing = [
                 arg for arg in names if f"    {arg}: " not in text and f"\n{arg}: " not in text
             ]
-            assert not missing, f"{name}.{each.name} does not document {missing}"
+            assert not missing, f"{name}.{name_.name} does not document {missing}"
 
 
 def test_building_blocks_named_on_a_page_exist():

@@ -53,11 +53,11 @@ QUICK = 16
 def modules_of_packs():
     """Returns the names of all modules of the first-party packs, as parameters."""
     names = []
-    packs = [found.info for found in scan().packs if found.info.tier <= FIRST_PARTY_TIER]
+    packs = [pack.info for pack in scan().packs if pack.info.tier <= FIRST_PARTY_TIER]
     for package in (PACKS.package_name(info.name) for info in packs):
         folder = find_spec(package).submodule_search_locations
         inner = pkgutil.walk_packages(folder, f"{package}.")
-        names += [package, *(each.name for each in inner)]
+        names += [package, *(module.name for module in inner)]
     return [pytest.param(name, marks=() if is_quick(name) else pytest.mark.slow) for name in names]
 
 
@@ -85,18 +85,18 @@ def packs_after(first_import):
 @pytest.fixture(scope="module")
 def expected():
     """The packs of a process that imports torchtrt first."""
-    found = packs_after("torchtrt")
-    assert not found["problems"]
-    return found
+    packs = packs_after("torchtrt")
+    assert not packs["problems"]
+    return packs
 
 
 @pytest.mark.parametrize("module", modules_of_packs())
 def test_any_module_of_a_pack_may_be_the_first_import(module, expected):
     """A test of a pack imports its validators, and nothing else of torchtrt before them."""
-    found = packs_after(module)
+    packs = packs_after(module)
 
-    assert found["problems"] == []
-    assert found["contents"] == expected["contents"]
+    assert packs["problems"] == []
+    assert packs["contents"] == expected["contents"]
 
 
 SAVE = """

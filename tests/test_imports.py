@@ -140,7 +140,7 @@ def undocumented_functions(source: str) -> list[str]:
         if node.end_lineno - node.lineno >= LONG
         and ast.get_docstring(node) is None
         and not node.name.startswith("__")
-        and not any(ast.unparse(each).endswith(".setter") for each in node.decorator_list)
+        and not any(ast.unparse(decorator).endswith(".setter") for decorator in node.decorator_list)
     ]
 
 
@@ -158,14 +158,18 @@ def test_every_long_function_of_a_package_has_a_docstring(package):
     modules = package.modules().items()
     functions = {name: undocumented_functions(path.read_text()) for name, path in modules}
 
-    assert [] == [f"{name}.{each}" for name, missing in functions.items() for each in missing]
+    assert [] == [
+        f"{name}.{function}" for name, missing in functions.items() for function in missing
+    ]
 
 
 def test_every_long_function_of_a_program_has_a_docstring():
     """Those of the tools, the documentation, the benchmarks and what tests share."""
     functions = {path: undocumented_functions(path.read_text()) for path in PROGRAMS}
 
-    assert [] == [f"{path}: {each}" for path, missing in functions.items() for each in missing]
+    assert [] == [
+        f"{path}: {function}" for path, missing in functions.items() for function in missing
+    ]
 
 
 def test_a_function_of_ten_lines_needs_no_docstring():
@@ -185,17 +189,17 @@ STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")
 
 def private_names(source: str) -> set[str]:
     """The private modules of PyTorch, and private names in its modules, that a module imports or reads."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute):
-            found.add(ast.unparse(node))
+            names.add(ast.unparse(node))
     return {
         name
-        for name in found
+        for name in names
         if re.match(r"torch\.(\w+\.)*_[a-z]\w*", name, re.IGNORECASE)
         and not name.startswith(STABLE)
         and not re.search(r"\.__\w+__$", name)

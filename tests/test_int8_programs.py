@@ -25,11 +25,11 @@ def structure(program):
     targets = program.graph_signature.inputs_to_parameters
     targets = targets | program.graph_signature.inputs_to_buffers
     targets = targets | program.graph_signature.inputs_to_lifted_tensor_constants
-    known = {}
+    numbers = {}
 
     def of(value):
         if isinstance(value, torch.fx.Node):
-            return known[value]
+            return numbers[value]
         if isinstance(value, (list, tuple)):
             return tuple(map(of, value))
         return f"{value:.2g}" if isinstance(value, float) else str(value)
@@ -38,10 +38,10 @@ def structure(program):
         if node.op == "placeholder":
             weight = weights.get(targets.get(node.name))
             is_input = weight is None
-            known[node] = "input" if is_input else (str(weight.dtype), tuple(weight.shape))
+            numbers[node] = "input" if is_input else (str(weight.dtype), tuple(weight.shape))
         elif node.op == "call_function" and "_assert" not in str(node.target):
             kwargs = tuple((name, of(value)) for name, value in sorted(node.kwargs.items()))
-            known[node] = hash((str(node.target), of(node.args), kwargs))
+            numbers[node] = hash((str(node.target), of(node.args), kwargs))
     assert names
     return of(program.graph.output_node().args)
 
@@ -53,21 +53,21 @@ def test_a_program_is_quantized_as_torchao_quantizes_it(name, dtype):
     make, inputs = TINY[name]
     torch.manual_seed(0)
     model = without_batch_norms(make().eval()).eval().to(dtype)
-    given = tuple(
+    operands = tuple(
         input_.to(dtype) if input_.is_floating_point() else input_ for input_ in inputs(2)
     )
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with torch.no_grad():
-            program = torch.export.export(model, given, strict=False)
+            program = torch.export.export(model, operands, strict=False)
             prepared = prepare_pt2e(program.module(), TensorRTQuantizer(matrix_products=False))
-            prepared(*given)
-            theirs = torch.export.export(convert_pt2e(prepared), given, strict=False)
-            ours = quantize(program, given)
+            prepared(*operands)
+            theirs = torch.export.export(convert_pt2e(prepared), operands, strict=False)
+            ours = quantize(program, operands)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
 
     assert structure(theirs) == structure(ours)
     assert torch.int8 in {value.dtype for value in ours.state_dict.values()}
-    expected = theirs.module()(*given)
-    assert (ours.module()(*given) - expected).norm() <= 0.01 * expected.norm()
+    expected = theirs.module()(*operands)
+    assert (ours.module()(*operands) - expected).norm() <= 0.01 * expected.norm()

@@ -53,8 +53,8 @@ def test_sizes_vary_and_the_results_sizes_follow(plugins: ConverterPack) -> None
     """By the expressions of the fake implementation, with several results of several dtypes."""
 
     def function(x: Tensor) -> Any:
-        values, places, positive = rank(windows(x, 4, 3).flatten(1) - 0.5, True, torch.float16)
-        return values, places + 1, positive
+        values, positions, positive = rank(windows(x, 4, 3).flatten(1) - 0.5, True, torch.float16)
+        return values, positions + 1, positive
 
     model, engine = compiled(function, [rows(1, 5, 9, 12)])
 
@@ -172,10 +172,10 @@ def test_what_no_plugin_can_do_stays_in_pytorch(
 def test_a_tensorrt_without_plugins_leaves_the_op_to_pytorch(kernels: ConverterPack) -> None:
     """The reason names the version that has them."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
-        found = reason(lambda x: windows(x + 1, 3), [torch.rand(3, 4)])
+        message = reason(lambda x: windows(x + 1, 3), [torch.rand(3, 4)])
 
-    assert "plugins of the interface IPluginV3" in found
-    assert "TensorRT has from version 10.0 on" in found
+    assert "plugins of the interface IPluginV3" in message
+    assert "TensorRT has from version 10.0 on" in message
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_the_doctor_names_a_plugin_that_no_gpu_can_run(
     assert main(["doctor", "--json"]) == 1
 
     answer = json.loads(capsys.readouterr().out)
-    (problem,) = [each for each in answer["problems"] if each["code"] == "no-kernel"]
+    (problem,) = [row for row in answer["problems"] if row["code"] == "no-kernel"]
     assert problem["pack"] == "kernels"
     assert (
         "its plugin of engine_kernels::on_cpu: it has no implementation for CUDA" in problem["what"]

@@ -89,7 +89,9 @@ def test_a_wheel_says_whose_it_is_and_what_it_is_for(wheels, folder):
     # A licence expression takes the place of the classifier, and indexes refuse both.
     assert not [classifier for classifier in classifiers if classifier.startswith("License :: ")]
     with zipfile.ZipFile(path) as archive:
-        (licence,) = (each for each in archive.namelist() if each.endswith("/licenses/LICENSE"))
+        (licence,) = (
+            member for member in archive.namelist() if member.endswith("/licenses/LICENSE")
+        )
         assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
     page = message.get_payload()
     assert page.strip()
@@ -140,10 +142,10 @@ def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
         "-c", code, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, cwd=tmp_path
     )
 
-    found = {row["name"]: row for row in json.loads(done.stdout)["packs"]}
-    assert {"aten_core", "aten_experimental", "quantization"} <= set(found)
-    assert all(row["version"] == "0.1.0" for row in found.values())
-    assert all(str(tmp_path) in row["location"] for row in found.values())
+    packs = {row["name"]: row for row in json.loads(done.stdout)["packs"]}
+    assert {"aten_core", "aten_experimental", "quantization"} <= set(packs)
+    assert all(row["version"] == "0.1.0" for row in packs.values())
+    assert all(str(tmp_path) in row["location"] for row in packs.values())
 
 
 def test_loading_all_packs_imports_nothing_slow():

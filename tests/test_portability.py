@@ -18,16 +18,18 @@ MODULES = [(name, path) for package in packages() for name, path in package.modu
 @pytest.mark.parametrize("package", sorted({name.partition(".")[0] for name, _ in MODULES}))
 def test_no_module_needs_unix(package):
     """Test helpers may: they are in no package."""
-    found = []
+    imports = []
     for name, path in MODULES:
         if name.partition(".")[0] != package:
             continue
-        found += [f"{name}: {each}" for each in imported(path) if each.partition(".")[0] in UNIX]
+        imports += [
+            f"{name}: {module}" for module in imported(path) if module.partition(".")[0] in UNIX
+        ]
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in UNIX_CALLS:
-                found.append(f"{name}: {ast.unparse(node)}")
+                imports.append(f"{name}: {ast.unparse(node)}")
 
-    assert [] == found
+    assert [] == imports
 
 
 def test_text_files_are_read_and_written_as_utf_8():

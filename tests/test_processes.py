@@ -69,7 +69,7 @@ def test_a_forked_process_looks_like_a_new_one(looks, options):
 )
 def test_a_forked_process_ends_as_a_new_one_does(program):
     """Its status and what it prints are the same, a traceback to the letter."""
-    new, forked = (run_python("-c", program, libraries=each) for each in ((), COMPILING))
+    new, forked = (run_python("-c", program, libraries=imports) for imports in ((), COMPILING))
 
     assert (new.returncode, new.stdout, new.stderr) == (
         forked.returncode,

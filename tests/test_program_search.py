@@ -42,7 +42,9 @@ def test_a_difference_is_found_and_made_short(monkeypatch):
         fast = compiled(model, made)
         if "v1" not in made.result:
             return fast
-        return lambda *inputs: torch.utils._pytree.tree_map(lambda each: each + 1, fast(*inputs))
+        return lambda *inputs: torch.utils._pytree.tree_map(
+            lambda tensor: tensor + 1, fast(*inputs)
+        )
 
     monkeypatch.setattr(checking, "_compiled", wrong)
     outcome = checking.check(SIMPLE)

@@ -129,11 +129,11 @@ def indices_written_to_integers(_: Any, ids: Tensor, scores: Tensor) -> tuple[Te
 
 @report(
     "TensorRT-4161", lambda: {"cache": torch.zeros(1, 4, 16, 8), "linear": nn.Linear(8, 8)},
-    (3,), (15,), inputs=lambda place: (torch.randn(1, 4, 8).half(), torch.tensor([place])),
+    (3,), (15,), inputs=lambda step: (torch.randn(1, 4, 8).half(), torch.tensor([step])),
     stays={"aten.index_copy_.default": WRITES}, dtype=HALF, tolerance=5e-3,
 )  # fmt: skip
-def step_over_a_cache(self: Any, x: Tensor, place: Tensor) -> Any:
-    self.cache.index_copy_(2, place, self.linear(x).unsqueeze(2))
+def step_over_a_cache(self: Any, x: Tensor, position: Tensor) -> Any:
+    self.cache.index_copy_(2, position, self.linear(x).unsqueeze(2))
     return self.cache.sum(2)
 
 
@@ -284,7 +284,7 @@ def written_buffer_as_output(self: Any, x: Tensor) -> Any:
     stays={"aten.repeat_interleave.self_Tensor": "size depends on the data"},
 )  # fmt: skip
 def heads_repeated_by_a_tensor(_: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    q, k, v = (each.unflatten(2, (-1, 4)).transpose(1, 2) for each in (q, k, v))
+    q, k, v = (tensor.unflatten(2, (-1, 4)).transpose(1, 2) for tensor in (q, k, v))
     times = torch.tensor(q.size(1)) // torch.tensor(k.size(1))
     k, v = k.repeat_interleave(times, dim=1), v.repeat_interleave(times, dim=1)
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -449,12 +449,12 @@ def dynamic_shapes(calls: Sequence[tuple[Any, ...]], checks_sizes: bool) -> Any:
             position: {"min": min(sizes), "max": max(sizes)} for position, sizes in varying.items()
         }
         if checks_sizes:
-            return {place: Dim.AUTO(**limits[place]) for place in varying}
-        for place, sizes in varying.items():
-            dims.setdefault(sizes, Dim(f"d{len(dims)}", **limits[place]))
+            return {dimension: Dim.AUTO(**limits[dimension]) for dimension in varying}
+        for dimension, sizes in varying.items():
+            dims.setdefault(sizes, Dim(f"d{len(dims)}", **limits[dimension]))
         return {position: dims[sizes] for position, sizes in varying.items()} or None
 
-    shapes = tuple(of(*each) for each in zip(*calls, strict=True))
+    shapes = tuple(of(*shape) for shape in zip(*calls, strict=True))
     return (shapes,) if any(shapes) else None
 
 
@@ -481,12 +481,12 @@ def test_a_report_computes_what_pytorch_does(name: str, version: str, tmp_path: 
         )
         torchtrt.save(compiled, tmp_path / "compiled.pt2")
         loaded = torchtrt.load(tmp_path / "compiled.pt2")
-        for each in (compiled, loaded):
+        for module in (compiled, loaded):
             eager = copy.deepcopy(model)
             for call in (*calls, calls[0]):
                 inputs, expected_inputs = copied(call), copied(call)
                 expected = eager(*expected_inputs)
-                for pair in ((each(*inputs), expected), (inputs, expected_inputs)):
+                for pair in ((module(*inputs), expected), (inputs, expected_inputs)):
                     torch.testing.assert_close(
                         *pair, rtol=reduction.tolerance, atol=reduction.tolerance, equal_nan=True
                     )

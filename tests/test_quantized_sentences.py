@@ -25,11 +25,11 @@ def moved(model, inputs, by):
     """Returns the similarities of a model whose embeddings are larger by a small part; it is left as it was."""
     tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     kept = [table.weight.clone() for table in tables]
-    for each in tables:
-        each.weight.mul_(1 + by)
+    for embedding in tables:
+        embedding.weight.mul_(1 + by)
     result = similarities(model(*inputs))
-    for each, weight in zip(tables, kept, strict=True):
-        each.weight.copy_(weight)
+    for embedding, weight in zip(tables, kept, strict=True):
+        embedding.weight.copy_(weight)
     return result
 
 

@@ -61,9 +61,9 @@ X = torch.rand(4, 4)
 )
 def test_each_reason_has_its_code(function, settings, expected):
     """Of a model that is otherwise converted."""
-    found = {code for entry in stays(function, X, **settings) for code in entry.codes}
+    codes = {code for entry in stays(function, X, **settings) for code in entry.codes}
 
-    assert expected in found
+    assert expected in codes
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expec
     add_pack(vision, VISION)
     sizes = torchtrt.Input(min_shape=(2, 4, 4), opt_shape=(3, 4, 4), max_shape=(4, 4, 4))
 
-    found = torchtrt.explain(Eigenvalues().eval(), (sizes,)).in_torch
-    (entry,) = found  # the op whose decomposition needs it
+    entries = torchtrt.explain(Eigenvalues().eval(), (sizes,)).in_torch
+    (entry,) = entries  # the op whose decomposition needs it
 
     assert expected in entry.codes
     assert (("Do.",) if expected == "declined" else ()) == entry.advice

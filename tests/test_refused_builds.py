@@ -35,10 +35,10 @@ class Residual(nn.Module):
 def refuse_networks_above(monkeypatch, layers):
     """Makes the builder refuse networks of more layers than that."""
 
-    def build_small_plan(builder, interpreted, *given):
+    def build_small_plan(builder, interpreted, *args):
         if interpreted.network.num_layers > layers:
             raise BuildError("could not build the engine: too large")
-        return build_plan(builder, interpreted, *given)
+        return build_plan(builder, interpreted, *args)
 
     monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_small_plan)
 
@@ -69,11 +69,11 @@ def test_what_is_built_stays_when_another_block_is_divided(monkeypatch):
     model = nn.Sequential(*(Residual() for _ in range(3))).eval()
     x, builds = torch.randn(2, 8), []
 
-    def refuse_the_second(builder, interpreted, *given):
+    def refuse_the_second(builder, interpreted, *args):
         builds.append(interpreted.network.num_layers)
         if len(builds) == 2:
             raise BuildError("could not build the engine: not this one")
-        return build_plan(builder, interpreted, *given)
+        return build_plan(builder, interpreted, *args)
 
     monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", refuse_the_second)
     compiled = torchtrt.compile(model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8))
@@ -105,9 +105,9 @@ def test_an_engine_has_one_name_everywhere_after_another_block_is_divided(monkey
     loaded = torchtrt.load(tmp_path / "model.pt2")
 
     names = ["block_0", "block_1", "block_2"]
-    for each in (compiled, loaded, torchtrt.refit_module_weights(loaded, other)):
-        assert names == [block.name for block in each.report.blocks]
-        engines = dict(each.graph_module.named_children())
+    for module in (compiled, loaded, torchtrt.refit_module_weights(loaded, other)):
+        assert names == [block.name for block in module.report.blocks]
+        engines = dict(module.graph_module.named_children())
         assert {name: name for name in names} == {
             name: engine.name for name, engine in engines.items()
         }
@@ -127,13 +127,13 @@ def test_threads_build_one_engine_at_a_time(monkeypatch):
     running, together, lock = [], [], threading.Lock()
     build = trt.Builder.build_serialized_network
 
-    def observed(self, *given):
+    def observed(self, *arguments):
         with lock:
             running.append(1)
             together.append(len(running))
         time.sleep(0.05)
         try:
-            return build(self, *given)
+            return build(self, *arguments)
         finally:
             with lock:
                 running.pop()
@@ -172,10 +172,10 @@ def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypa
 def refuse_layers(monkeypatch, kind):
     """Makes the builder refuse networks with a layer of a kind."""
 
-    def build_plan_without(builder, interpreted, *given):
+    def build_plan_without(builder, interpreted, *args):
         if any(kind in layer.name for layer in interpreted.network):
             raise BuildError(f"could not find any implementation for node {kind}")
-        return build_plan(builder, interpreted, *given)
+        return build_plan(builder, interpreted, *args)
 
     monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_plan_without)
 

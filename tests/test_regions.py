@@ -162,8 +162,8 @@ def test_a_region_is_part_of_the_engine(version, kind):
     model, x = kind().eval(), torch.rand(4, 3)
     with torchtrt.use_tensorrt(f"reference@{version}"):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
-        for given in (x, -x):
-            assert_near(compiled(given), model(given))
+        for tensor in (x, -x):
+            assert_near(compiled(tensor), model(tensor))
         assert len(compiled.report.blocks) == 1
 
 

@@ -31,10 +31,10 @@ def test_a_difference_is_a_fault(changes, fault):
     """A worker that ends early leaves a row without the reference's outcome."""
     row = {key: value for key, value in (BOTH | changes).items() if value is not None}
 
-    (found,) = rtx_builds.faults([row, ALL_BUILT], [row["item"], ALL_BUILT["item"]])[:1]
+    (fault_,) = rtx_builds.faults([row, ALL_BUILT], [row["item"], ALL_BUILT["item"]])[:1]
 
-    assert found.startswith(f"{row['item']}: ")
-    assert fault in found
+    assert fault_.startswith(f"{row['item']}: ")
+    assert fault in fault_
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_what_the_page_describes_is_no_fault(changes):
 
 def test_an_item_without_outcome_is_a_fault():
     """The file may be of a run that was interrupted."""
-    found = rtx_builds.faults([ALL_BUILT], [ALL_BUILT["item"], ITEM])
+    faults = rtx_builds.faults([ALL_BUILT], [ALL_BUILT["item"], ITEM])
 
-    assert [f"{ITEM}: TensorRT for RTX: it has no outcome; the reference: not asked"] == found
+    assert [f"{ITEM}: TensorRT for RTX: it has no outcome; the reference: not asked"] == faults
 
 
 def test_a_part_without_any_build_is_a_fault():

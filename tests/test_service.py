@@ -39,9 +39,9 @@ def model(tmp_path_factory):
 def address(model):
     """The address of the running service."""
     folder, _ = model
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "uvicorn", "service:app", "--port", str(port)],
@@ -87,9 +87,9 @@ def test_each_client_gets_its_own_rows(address, model):
         return x, predict(address, json.dumps({"rows": x.tolist()}).encode())
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        for x, (status, found) in threads.map(call, range(1, 65)):
+        for x, (status, body) in threads.map(call, range(1, 65)):
             assert 200 == status
-            torch.testing.assert_close(torch.tensor(found["rows"]), model[1](x))
+            torch.testing.assert_close(torch.tensor(body["rows"]), model[1](x))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_page_loads_nothing_from_elsewhere(site):
         loaded += re.findall(r"<link[^>]*? href=\"?([^\s\">]+)[^>]*? rel=\"?stylesheet", text)
 
         assert loaded, page
-        assert [] == [each for each in loaded if each.startswith(("http", "//"))], page
+        assert [] == [entry for entry in loaded if entry.startswith(("http", "//"))], page
 
 
 def test_names_in_tables_break_at_their_joints_only(site):

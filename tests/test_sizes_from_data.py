@@ -54,10 +54,10 @@ class Selection:
 
     def masks(self) -> Iterator[torch.Tensor]:
         """Yields masks that choose some, one, all and none."""
-        places = torch.arange(self.count)
-        yield from (places % 2 == 0, places == self.count - 1, places >= 0)
+        positions = torch.arange(self.count)
+        yield from (positions % 2 == 0, positions == self.count - 1, positions >= 0)
         if not str(self.case).startswith(tuple(NONE_CHOSEN)):
-            yield places < 0
+            yield positions < 0
 
 
 class Chosen(torch.nn.Module):
@@ -80,23 +80,23 @@ class Chosen(torch.nn.Module):
 @functools.cache
 def selections() -> Sequence[Selection]:
     """Returns the selections: along each dynamic dimension, in all inputs together, or else of the first one's rows."""
-    found = []
-    for case in (each for whole in first_party_cases() for each in whole.each_dtype()):
+    chosen = []
+    for case in (variant for whole in first_party_cases() for variant in whole.each_dtype()):
         varying = [spec.varying(case.dimensions) for spec in case.tensors]
         names = dict.fromkeys(name for dims in varying for name in dims.values())
         for name in names:
             dims = tuple(
-                next((dim for dim, other in each.items() if other == name), None)
-                for each in varying
+                next((dim for dim, other in variant.items() if other == name), None)
+                for variant in varying
             )
-            found.append(Selection(case, dims, case.dimensions[name][MAXIMUM]))
+            chosen.append(Selection(case, dims, case.dimensions[name][MAXIMUM]))
         if not names:
             shapes = [tensor.shape for tensor in case.inputs(MAXIMUM)]
             first = next((index for index, shape in enumerate(shapes) if len(shape)), None)
             if first is not None:
                 dims = tuple(0 if index == first else None for index in range(len(shapes)))
-                found.append(Selection(case, dims, shapes[first][0]))
-    return [each for each in found if str(each.case) not in LEFT_OUT]
+                chosen.append(Selection(case, dims, shapes[first][0]))
+    return [variant for variant in chosen if str(variant.case) not in LEFT_OUT]
 
 
 def result_of(function: Any, inputs: Sequence[torch.Tensor]) -> Any:
@@ -156,8 +156,8 @@ def faults(selection: Selection) -> Iterator[str]:
 def test_what_a_mask_chose_is_computed_as_in_pytorch(part: int) -> None:
     """None, one, some or all: each op is right, or stays in PyTorch for a rule."""
     torch.set_num_threads(1)
-    found = [fault for selection in selections()[part::PARTS] for fault in faults(selection)]
-    assert not found, "\n".join(found)
+    faults_ = [fault for selection in selections()[part::PARTS] for fault in faults(selection)]
+    assert not faults_, "\n".join(faults_)
 
 
 @pytest.mark.parametrize("label", [*NONE_CHOSEN, *LEFT_OUT])

@@ -45,8 +45,8 @@ def test_a_transform_is_applied(version, function):
     model, x = Function(function).eval(), torch.rand(4, 3)
     exported = torch.export.export(model, (x,), strict=False)
     with torchtrt.use_tensorrt(f"reference@{version}"):
-        for given in (model, exported):
-            compiled = torchtrt.compile(given, (x,), require_full_compilation=True)
+        for module in (model, exported):
+            compiled = torchtrt.compile(module, (x,), require_full_compilation=True)
             torch.testing.assert_close(compiled(x), model(x))
 
 

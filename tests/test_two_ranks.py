@@ -20,8 +20,8 @@ PROCESSES = Processes(2, 1, {"0": (0, 1)})
 
 CHECKS = [
     name
-    for each in PROGRAMS
-    for name in re.findall(r"^def (check_\w+)", each.read_text(), re.MULTILINE)
+    for program in PROGRAMS
+    for name in re.findall(r"^def (check_\w+)", program.read_text(), re.MULTILINE)
 ]
 SLOW = {"check_generated_texts", "check_divided_rows_with_torch_compile"}
 """Checks that take long. The others divide models in the same way; generation and ``torch.compile`` have tests."""
@@ -36,8 +36,8 @@ def outcomes(tmp_path_factory, request):
     command = ("-m", "tests.parallel_program", str(folder), *left_out)
     done = run_python(*command, libraries=TESTING, timeout=200)
     files = [folder / f"outcomes-{rank}.json" for rank in range(2)]
-    found = [json.loads(file.read_text()) if file.exists() else {} for file in files]
-    return found, done.stderr[-3000:]
+    outcomes_ = [json.loads(file.read_text()) if file.exists() else {} for file in files]
+    return outcomes_, done.stderr[-3000:]
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def outcomes(tmp_path_factory, request):
 )
 def test_two_processes(name, outcomes):
     """The docstring of a check holds in both ranks, over gloo."""
-    found, printed = outcomes
+    results, printed = outcomes
 
     for rank in range(2):
-        error, _ = found[rank].get(name, (f"an earlier check failed: {printed}", 0))
+        error, _ = results[rank].get(name, (f"an earlier check failed: {printed}", 0))
         assert not error, f"rank {rank}: {error}"
 
 
@@ -91,9 +91,9 @@ def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     monkeypatch.setattr(dist, "get_rank", lambda: 1)
     monkeypatch.setattr(dist, "get_process_group_ranks", list)
-    known = {"0": (0, 1)}
+    ranks = {"0": (0, 1)}
     monkeypatch.setattr(
-        "torchtrt_runtime.processes.groups.named_process_group", lambda name: known[name]
+        "torchtrt_runtime.processes.groups.named_process_group", lambda name: ranks[name]
     )
     PROCESSES.check()
 

@@ -133,8 +133,8 @@ def test_a_constant_of_a_weight_that_changed_is_an_error_without_engines_too(mod
     plain = compiled(model, **settings)
     with pytest.warns(NoEngineWarning):
         cast = compiled(model, autocast=torch.bfloat16, min_block_size=9, **settings)
-    for each in (plain, cast):
-        assert not each.report.blocks
+    for module in (plain, cast):
+        assert not module.report.blocks
     with torch.no_grad():
         model[0].weight.mul_(2)
     torch.testing.assert_close(plain(X), model(X))
@@ -407,13 +407,13 @@ def test_autocast_to_another_dtype_is_an_error(model):
         cast = compiled(model)
         file = io.BytesIO()
         torchtrt.save(cast, file)
-        for each in (cast, torchtrt.load(io.BytesIO(file.getvalue()))):
-            assert each(X).dtype is model(X).dtype
+        for module in (cast, torchtrt.load(io.BytesIO(file.getvalue()))):
+            assert module(X).dtype is model(X).dtype
             with (
                 torch.autocast("cpu", dtype=torch.float16),
                 pytest.raises(EngineError, match="inside another"),
             ):
-                each(X)
+                module(X)
 
 
 def test_what_the_graph_holds_is_what_runs(model):

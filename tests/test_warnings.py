@@ -202,4 +202,4 @@ def test_a_warning_names_the_users_line(use, tmp_path):
         use(tmp_path)
 
     assert caught
-    assert {__file__} == {each.filename for each in caught}
+    assert {__file__} == {warning.filename for warning in caught}

@@ -40,12 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("paths", nargs="*", help="files; by default all that git tracks")
     parser.add_argument("--changed", action="store_true", help="only those that differ from main")
     options = parser.parse_args(arguments)
-    paths = options.paths or checked_files()
+    paths = options.paths or tracked_files()
     if options.changed:
         paths = sorted(set(paths) & set(changed_files()))
-    complaints = of_textlint(paths)
+    prose = [path for path in paths if options.paths or not is_test(path)]
+    complaints = of_textlint(prose)
     for path in paths:  # one after the other, so that each is parsed once
-        complaints += [*of_messages([path]), *of_names([path])]
+        complaints += [*(of_messages([path]) if path in prose else ()), *of_names([path])]
     if complaints:
         print(*complaints, sep="\n")
     return 1 if complaints else 0
@@ -144,18 +145,18 @@ def comments(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def checked_files() -> list[str]:
-    """Returns the Markdown pages and Python modules that git tracks, tests and notes excepted."""
+def is_test(path: str) -> bool:
+    """Returns whether only the names in a module are checked, and not its sentences."""
+    return "tests" in Path(path).parts
+
+
+def tracked_files() -> list[str]:
+    """Returns the Markdown pages and Python modules that git tracks, notes excepted."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()
-    return [
-        path
-        for path in listed
-        if "tests" not in Path(path).parts
-        and not path.startswith("notes")
-        and (ROOT / path).is_file()  # git lists a deleted file until the commit
-    ]
+    # Notes are journals; git lists a deleted file until the commit.
+    return [path for path in listed if not path.startswith("notes") and (ROOT / path).is_file()]
 
 
 def installed_textlint() -> Path:

@@ -28,7 +28,7 @@ def warned_files(call: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    return [each.filename for each in caught]
+    return [warning.filename for warning in caught]
 
 
 def warn() -> None:
@@ -88,18 +88,18 @@ def test_lines_of_the_standard_library_between_are_left_out() -> None:
 
 def test_a_thread_without_a_line_of_the_program_names_its_outermost_line() -> None:
     """As one that PyTorch starts, below which there is no Python."""
-    done, found = threading.Event(), []
+    done, frames = threading.Event(), []
     look = in_package("torch.autograd", in_package("torchtrt_runtime", calling_frame))
 
     def note() -> None:
-        found.append(look())
+        frames.append(look())
         done.set()
 
     started = types.FunctionType(note.__code__, {"__name__": "torch"}, closure=note.__closure__)
     _thread.start_new_thread(started, ())
 
     assert done.wait(10)
-    assert ["note"] == [frame.f_code.co_name for frame in found]
+    assert ["note"] == [frame.f_code.co_name for frame in frames]
 
 
 def test_a_warning_is_shown_once_for_a_line_and_may_be_an_error() -> None:

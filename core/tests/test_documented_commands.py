@@ -39,15 +39,15 @@ ASSIGNMENT = re.compile(r"([A-Z_]+)=(\S*)")
 
 def commands() -> list[tuple[str, str]]:
     """Returns the commands in the shell blocks of all pages: those with a prompt, and those of a known program."""
-    found = {}
+    pages = {}
     for page in PAGES:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
             is_shell = language in ("", "sh", "bash", "shell", "console")
             for line in block.replace("\\\n", "").splitlines():
                 command = line.removeprefix("$ ").split("  #")[0].strip()
                 if line.startswith("$ ") or (is_shell and COMMAND.match(command)):
-                    found[command] = page.name
-    return [(page, command) for command, page in found.items()]
+                    pages[command] = page.name
+    return [(page, command) for command, page in pages.items()]
 
 
 def why_not(command: str) -> str | None:

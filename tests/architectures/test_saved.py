@@ -24,7 +24,7 @@ def close(actual, expected):
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries, about how their models are traced
-@pytest.mark.parametrize("architecture", some(ZOO, 3), ids=lambda each: each.name)
+@pytest.mark.parametrize("architecture", some(ZOO, 3), ids=lambda case: case.name)
 @torch.no_grad()
 def test_an_architecture_is_saved_loaded_and_refitted(architecture, tmp_path):
     """By torchtrt and by PyTorch, with the weights it had and with others."""

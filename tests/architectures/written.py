@@ -53,7 +53,7 @@ class FeaturePyramid(nn.Module):
     def __init__(self, widths: tuple[int, ...] = (8, 16, 32), width: int = 16) -> None:
         super().__init__()
         self.stages = nn.ModuleList(map(_convolutions, (3, *widths[:-1]), widths))
-        self.lateral = nn.ModuleList(nn.Conv2d(each, width, 1) for each in widths)
+        self.lateral = nn.ModuleList(nn.Conv2d(channels, width, 1) for channels in widths)
         self.smooth = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in widths)
         self.objectness = nn.Conv2d(width, 3, 1)
         self.deltas = nn.Conv2d(width, 12, 1)

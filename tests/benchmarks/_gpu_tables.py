@@ -86,8 +86,8 @@ def _row(*cells: str) -> str:
 
 def section(rows: Mapping[str, dict[str, Any]]) -> str:
     """Returns the part of ``docs/benchmarks.md`` about a run."""
-    places = sorted({row["on"] for row in rows.values() if "on" in row})
-    return f"""{circumstances()} {"; ".join(places)}.
+    positions = sorted({row["on"] for row in rows.values() if "on" in row})
+    return f"""{circumstances()} {"; ".join(positions)}.
 
 Milliseconds a call, medians of eleven rounds, with the lowest and the highest where these are a tenth apart; bold is
 the fastest of a row, and what is within 1 % of it. *Graph* is a CUDA graph, ours by `cuda_graphs=True` with a result

@@ -47,14 +47,16 @@ def quantize(program: ExportedProgram, inputs: tuple[Tensor, ...]) -> ExportedPr
     for node in graph.find_nodes(op="call_module"):  # conditions on inputs, in newer PyTorch
         graph.erase_node(node)
     wanted = [(node, quantized_inputs(node, matrix_products=False)) for node in graph.nodes]
-    weights = {node.args[1] for node, given in wanted if given and node.target in PRODUCTS}
-    sources = {source for _, given in wanted for source in given} - weights
+    weights = {
+        node.args[1] for node, sources_of in wanted if sources_of and node.target in PRODUCTS
+    }
+    sources = {source for _, sources_of in wanted for source in sources_of} - weights
     observer = _Maxima(module, sources)
     with torch.no_grad():
         observer.run(*inputs)
     quantized: dict[Node, tuple[Node, float]] = {}
-    for node, given in wanted:
-        for source in given:
+    for node, sources_of in wanted:
+        for source in sources_of:
             if source in weights:
                 made = _weight(module, node, source)
             else:

@@ -22,7 +22,7 @@ class Sizes:
     vocabulary: int = 32000
     layers: int = 4
     prompt: int = 2048
-    places: int = 2176
+    positions: int = 2176
 
     @property
     def width(self) -> int:
@@ -73,10 +73,10 @@ class Layer(nn.Module):
         """Returns the hidden states, and the new keys and values. Without a mask, attention is causal."""
         normed = self.norm(x)
         query, key, value = (
-            each(normed).unflatten(-1, (-1, self.width)).transpose(1, 2)
-            for each in (self.query, self.key, self.value)
+            module(normed).unflatten(-1, (-1, self.width)).transpose(1, 2)
+            for module in (self.query, self.key, self.value)
         )
-        query, key = (_rotated(each, *rotation) for each in (query, key))
+        query, key = (_rotated(module, *rotation) for module in (query, key))
         if past is None:
             read = F.scaled_dot_product_attention(
                 query, key, value, is_causal=True, enable_gqa=True
@@ -92,12 +92,12 @@ class Layer(nn.Module):
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Returns what the query reads: the heads that share one of the cache become the rows of one product."""
     batch, heads, new, width = query.shape
-    size, places = batch * keys.shape[1], keys.shape[2]
-    keys, values = (each.reshape(size, places, width) for each in (keys, values))
+    size, positions = batch * keys.shape[1], keys.shape[2]
+    keys, values = (tensor.reshape(size, positions, width) for tensor in (keys, values))
     products = torch.bmm(query.reshape(size, -1, width), keys.transpose(1, 2))
-    scores = products.reshape(batch, heads, new, places) * width**-0.5
+    scores = products.reshape(batch, heads, new, positions) * width**-0.5
     weights = torch.softmax((scores + mask).float(), -1).to(query.dtype)
-    read = torch.bmm(weights.reshape(size, -1, places), values)
+    read = torch.bmm(weights.reshape(size, -1, positions), values)
     return read.reshape(batch, heads, new, width)
 
 
@@ -116,7 +116,7 @@ class Llama(nn.Module):
         self.norm = Norm(sizes.hidden)
         self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
         angles = torch.outer(
-            torch.arange(sizes.places).float(),
+            torch.arange(sizes.positions).float(),
             1 / 500000 ** (torch.arange(0, sizes.width, 2).float() / sizes.width),
         ).repeat(1, 2)
         self.register_buffer("cosine", angles.cos())

@@ -58,12 +58,12 @@ def in_turns(
         after: A file that must exist before the first is measured. Once all are ready, a file of the same name with
             it has the suffix ``.waiting``.
     """
-    places = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
+    positions = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
     end = time.monotonic() + seconds
     waiting: dict[str, subprocess.Popen[str]] = {}
 
     def prepare(name: str, command: Sequence[str]) -> None:
-        with places[name.partition(":")[0]]:
+        with positions[name.partition(":")[0]]:
             left = end - time.monotonic()
             if left <= 0:
                 return note(name, {"failed": "there was no time left to get ready"})

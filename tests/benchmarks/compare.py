@@ -156,7 +156,7 @@ def look_up(lookup: Callable[[Node], object], nodes: Sequence[Node]) -> None:
 
 def conversions(name: str, peer: Peer) -> Iterator[Row]:
     """Yields the rows about one model, whose sizes are fixed."""
-    (architecture,) = (each for each in ZOO if each.name == name)
+    (architecture,) = (entry for entry in ZOO if entry.name == name)
     model, inputs = architecture.model(), architecture.example()
     ours = Ours()
     lowered = peer.lower(torch.export.export(model, inputs))

@@ -108,15 +108,18 @@ def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     A way that fails is reported and left out. The times are taken in turn, so that all meet the same conditions.
     """
     compiled = _compiled(model, options)
-    for kind, each in compiled.items():
-        yield Row(f"{title}: {kind}", _engines(each))
-        for line in each.step.report.tried:  # type: ignore[union-attr]
+    for kind, compiled_model in compiled.items():
+        yield Row(f"{title}: {kind}", _engines(compiled_model))
+        for line in compiled_model.step.report.tried:  # type: ignore[union-attr]
             yield Row(f"{title}: {kind}, candidate", line)
     batch, prompt, new = options.batch, options.prompt, options.new
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {
         "eager": functools.partial(_generate, model, ids),
-        **{kind: functools.partial(_generate, each, ids) for kind, each in compiled.items()},
+        **{
+            kind: functools.partial(_generate, compiled_model, ids)
+            for kind, compiled_model in compiled.items()
+        },
     }
     by_inductor = transformers.CompileConfig()
     by_inductor._compile_all_devices = True  # on the CPU too
@@ -160,10 +163,10 @@ def _error(call: Callable[..., Any], exact: Any, prompt: int, new: int) -> float
         prompt: The number of tokens of the prompt.
         new: The number of new tokens.
     """
-    found = call(new, return_dict_in_generate=True, output_logits=True)
+    output = call(new, return_dict_in_generate=True, output_logits=True)
     with torch.no_grad():
-        wanted = exact(found.sequences[:, :-1]).logits[:, prompt - 1 :]
-    return float((torch.stack(found.logits, 1).to(wanted) - wanted).norm() / wanted.norm())
+        wanted = exact(output.sequences[:, :-1]).logits[:, prompt - 1 :]
+    return float((torch.stack(output.logits, 1).to(wanted) - wanted).norm() / wanted.norm())
 
 
 def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torch.Tensor:
@@ -177,7 +180,7 @@ def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torc
 
 def _engines(compiled: CompiledForCausalLM) -> str:
     """Returns how many engines there are, how often a block was divided for them, and what they take."""
-    reports = [each.report for each in (compiled.step, compiled.prefill) if each is not None]
+    reports = [part.report for part in (compiled.step, compiled.prefill) if part is not None]
     plans = [block.plan_bytes for report in reports for block in report.blocks]  # type: ignore[union-attr]
     divided = sum(len(report.splits) for report in reports)  # type: ignore[union-attr]
     seconds = sum(report.seconds.get("building", 0.0) for report in reports)  # type: ignore[union-attr]

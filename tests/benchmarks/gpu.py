@@ -172,7 +172,7 @@ def export(work: Work) -> None:
     with torch.no_grad():
         torch.save((inputs, model(*inputs)), work.data)
         torch.export.save(export_program(model, inputs, {}, None), work.program)
-        if sum(each.nbytes for each in model.state_dict().values()) > ONNX_BYTES:
+        if sum(weight.nbytes for weight in model.state_dict().values()) > ONNX_BYTES:
             return
         try:
             torch.onnx.export(model, inputs, work.onnx, opset_version=17, external_data=False)
@@ -303,12 +303,12 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
     context = engine.create_execution_context()
     types = {"HALF": torch.float16, "FLOAT": torch.float32, "INT32": torch.int32}
     held: list[Any] = [runtime, engine]
-    given, results = iter(inputs), []
+    tensors, results = iter(inputs), []
     for index in range(engine.num_io_tensors):
         name = engine.get_tensor_name(index)
         dtype = types[engine.get_tensor_dtype(name).name]
         if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
-            tensor = next(given).to(dtype).contiguous()
+            tensor = next(tensors).to(dtype).contiguous()
         else:
             tensor = torch.empty(tuple(context.get_tensor_shape(name)), dtype=dtype, device="cuda")
             results.append(tensor)
@@ -337,7 +337,10 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
 def _error(results: Any, expected: Any) -> float:
     """Returns the largest relative error of a result: of the differences' norm to the expected values'."""
     pairs = zip(
-        *([each] if isinstance(each, torch.Tensor) else list(each) for each in (results, expected)),
+        *(
+            [tensor] if isinstance(tensor, torch.Tensor) else list(tensor)
+            for tensor in (results, expected)
+        ),
         strict=True,
     )
     return max(
@@ -370,7 +373,7 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
     me = ["-m", "tests.benchmarks.gpu", str(folder), "--builders", str(options.builders)]
     for name, value in _building(options).items():
         me += [f"--{name.replace('_', '-')}", str(value)]
-    places = {"pytorch": 3, "ours": options.jobs, "onnx": options.jobs, "inductor": 3}
+    positions = {"pytorch": 3, "ours": options.jobs, "onnx": options.jobs, "inductor": 3}
 
     def note(name: str, answer: Any) -> None:
         with (folder / "results.jsonl").open("a") as file:
@@ -398,13 +401,13 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
             for program in PROGRAMS
             if program != "onnx" or Work(folder, label).onnx.exists()
         }
-        in_turns(programs, places, options.seconds, note, options.after)
+        in_turns(programs, positions, options.seconds, note, options.after)
 
 
 def _building(options: argparse.Namespace) -> dict[str, int]:
     """Returns the settings with which TensorRT builds, as far as the command line has them."""
-    given = {name: getattr(options, name) for name in BUILDING}
-    return {name: value for name, value in given.items() if value is not None}
+    options_ = {name: getattr(options, name) for name in BUILDING}
+    return {name: value for name, value in options_.items() if value is not None}
 
 
 def _run_program(name: str, work: Work) -> None:

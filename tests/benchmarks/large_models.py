@@ -95,13 +95,13 @@ def measure_stripped(is_stripped: bool) -> dict[str, float]:
     import torchtrt
 
     model, x = large_model()
-    compiled, found = compile_measured(REFERENCE, model, x, strip_engine_weights=is_stripped)
+    compiled, measures = compile_measured(REFERENCE, model, x, strip_engine_weights=is_stripped)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder) / "model.pt2"
         torchtrt.save(compiled, path)
         loaded = torchtrt.load(path, weights=model if is_stripped else None)
         torch.testing.assert_close(loaded(x), compiled(x), rtol=0, atol=0)
-        return {**found, "file": path.stat().st_size / 2**20}
+        return {**measures, "file": path.stat().st_size / 2**20}
 
 
 def measured_apart(name: str) -> dict[str, float]:
@@ -125,19 +125,19 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for name in LIMITS:
-        found = measured_apart(name)
+        measures = measured_apart(name)
         print(
-            f"| {name} | {found['engines']} | {found['weights']:,.0f} MiB | {found['plans']:,.0f} MiB "
-            f"| {found['peak']:,.0f} MiB | {found['peak'] / found['weights']:.2f}× |",
+            f"| {name} | {measures['engines']} | {measures['weights']:,.0f} MiB | {measures['plans']:,.0f} MiB "
+            f"| {measures['peak']:,.0f} MiB | {measures['peak'] / measures['weights']:.2f}× |",
             flush=True,
         )
     print("\n| `strip_engine_weights` | weights | plans | file | kept |")
     print("|---|---|---|---|---|")
     for name in STRIPPED:
-        found = measured_apart(name)
+        measures = measured_apart(name)
         print(
-            f"| {name} | {found['weights']:,.0f} MiB | {found['plans']:,.2f} MiB | {found['file']:,.2f} MiB "
-            f"| {found['kept']:,.0f} MiB |",
+            f"| {name} | {measures['weights']:,.0f} MiB | {measures['plans']:,.2f} MiB | {measures['file']:,.2f} MiB "
+            f"| {measures['kept']:,.0f} MiB |",
             flush=True,
         )
 

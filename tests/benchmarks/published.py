@@ -133,8 +133,8 @@ class _WhisperStep(nn.Module):
 
     def forward(self, ids: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
         """Returns the logits of the next token, and its keys and values; those of the recording do not change."""
-        place = caches[0].shape[2]
-        hidden = self.decoder.embed_tokens(ids) + self.decoder.embed_positions.weight[place]
+        position = caches[0].shape[2]
+        hidden = self.decoder.embed_tokens(ids) + self.decoder.embed_positions.weight[position]
         new = []
         for layer, block in enumerate(self.decoder.layers):
             normed = block.self_attn_layer_norm(hidden)
@@ -269,13 +269,13 @@ class _Detector(nn.Module):
         small = self.up[1](torch.cat((F.interpolate(middle, scale_factor=2.0), small), 1))
         middle = self.join[0](torch.cat((self.down[0](small), middle), 1))
         large = self.join[1](torch.cat((self.down[1](middle), large), 1))
-        found = [
+        outputs = [
             self._decoded(level, *heads, stride)
             for level, *heads, stride in zip(
                 (small, middle, large), self.boxes, self.scores, (8, 16, 32), strict=True
             )
         ]
-        boxes, scores = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+        boxes, scores = (torch.cat(parts, 1) for parts in zip(*outputs, strict=True))
         return boxes, scores
 
     def _decoded(
@@ -458,9 +458,9 @@ MODELS = {
             lambda batch: (
                 torch.randint(VOCABULARY, (batch, 1)),
                 *(
-                    torch.randn(batch, 8, places, 64)
+                    torch.randn(batch, 8, positions, 64)
                     for _ in range(6)
-                    for places in (224, 224, 1500, 1500)
+                    for positions in (224, 224, 1500, 1500)
                 ),
             ),
             (1, 8),

@@ -135,11 +135,11 @@ class Work:
             if not parameter.any():  # heads that begin at zero would have nothing to compare
                 nn.init.normal_(parameter, std=0.02)
         model = without_batch_norms(model).eval().half().to(self.device)
-        given = tuple(
+        operands = tuple(
             (input_.half() if input_.is_floating_point() else input_).to(self.device)
             for input_ in inputs(self.batch)
         )
-        return model, given
+        return model, operands
 
 
 def export(work: Work) -> None:
@@ -188,13 +188,13 @@ def ours(work: Work, kind: str, settings: Mapping[str, Any]) -> Callable[[], dic
     for call in calls.values():
         for _ in range(4):
             result = call(*inputs)
-    place = "CPU" if work.tiny else torch.cuda.get_device_name()
+    position = "CPU" if work.tiny else torch.cuda.get_device_name()
     answer = {
         f"{kind}_error": gpu._error(result, results[kind]),
         f"{kind}_loss": gpu._error(result, results["half"]),
         f"{kind}_build": build,
         f"{kind}_plan": sum(block.plan_bytes for block in plain.report.blocks) / 2**20,
-        "on": f"{place}, {describe()}",
+        "on": f"{position}, {describe()}",
     }
     held: list[Any] = [None]
 
@@ -270,7 +270,7 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
 
 def section(rows: Mapping[str, dict[str, Any]]) -> str:
     """Returns the part of ``docs/benchmarks.md`` about a run."""
-    places = sorted({row["on"] for row in rows.values() if "on" in row})
+    positions = sorted({row["on"] for row in rows.values() if "on" in row})
     lines = gpu._head("model", "float16 engine", "INT8 engine", "float16 build", "INT8 build")
     for label, row in rows.items():
         sizes = (
@@ -284,7 +284,7 @@ def section(rows: Mapping[str, dict[str, Any]]) -> str:
         )
         lines.append(gpu._row(label, *sizes))
     sizes_table = "\n".join(lines)
-    return f"""{circumstances()} {"; ".join(places)}.
+    return f"""{circumstances()} {"; ".join(positions)}.
 
 Milliseconds a call, medians of eleven rounds; bold is the fastest of a row, and what is within 1 % of it. *INT8 /
 float16* is how many times as fast our INT8 is as our float16, both in graphs. *Error* is the relative error against the
@@ -310,7 +310,7 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
         if not Work(folder, label, options.tiny).files["data.pt"].exists():
             command = [sys.executable, *me, "--program", "export", "--model", label]
             subprocess.run(command, check=False, timeout=options.export_seconds)
-    places = {"half": options.jobs, "int8": options.jobs, "pytorch": 2, "pytorch_int8": 2}
+    positions = {"half": options.jobs, "int8": options.jobs, "pytorch": 2, "pytorch_int8": 2}
     programs = {
         f"{program}:{label}": [
             sys.executable if program.startswith("pytorch") else options.tensorrt_python,
@@ -323,15 +323,15 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
         for label in labels
         for program in PROGRAMS
     }
-    in_turns(programs, places, options.seconds, note)
+    in_turns(programs, positions, options.seconds, note)
 
 
 def _passed_on(options: argparse.Namespace) -> list[str]:
-    given = ["--tiny"] if options.tiny else []
+    arguments = ["--tiny"] if options.tiny else []
     for name in ("tactic_sources", "optimization_level"):
         value = getattr(options, name)
-        given += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
-    return given
+        arguments += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
+    return arguments
 
 
 def collect(folder: Path) -> dict[str, dict[str, Any]]:

@@ -105,15 +105,15 @@ class Session:
         generator = torch.Generator().manual_seed(1)
         ids = torch.randint(0, sizes.vocabulary, (1, sizes.prompt), generator=generator)
         self.low = -1e4
-        place = torch.arange(sizes.prompt, device=device)
-        self.prompt = ids.to(device), place
-        shape = (1, sizes.kv_heads // share, sizes.places, sizes.width)
+        position = torch.arange(sizes.prompt, device=device)
+        self.prompt = ids.to(device), position
+        shape = (1, sizes.kv_heads // share, sizes.positions, sizes.width)
         self.cache = [
             torch.zeros(shape, device=device, dtype=dtype) for _ in range(2 * sizes.layers)
         ]
         self.token = torch.zeros(1, 1, dtype=torch.int64, device=device)
         self.position = torch.zeros(1, dtype=torch.int64, device=device)
-        self.mask = torch.zeros(1, sizes.places + 1, device=device, dtype=dtype)
+        self.mask = torch.zeros(1, sizes.positions + 1, device=device, dtype=dtype)
 
     @property
     def step(self) -> tuple[Tensor, ...]:
@@ -122,8 +122,8 @@ class Session:
 
     def generate(self, prefill: Run, step: Run, count: int) -> tuple[list[int], Tensor]:
         """Returns the most likely tokens, and the logits behind the prompt."""
-        for each in self.cache:
-            each.zero_()
+        for buffer in self.cache:
+            buffer.zero_()
         self.mask.fill_(self.low)
         self.mask[:, -1] = 0
         logits, *states = prefill(*self.prompt)
@@ -165,7 +165,7 @@ class Measurement:
         self.mesh = init_device_mesh(options.device, (dist.get_world_size(),))
         self.share = dist.get_world_size()
         self.dtype = torch.float16 if self.is_gpu else torch.float32
-        full = Sizes(layers=options.layers, prompt=options.prompt, places=options.prompt + 128)
+        full = Sizes(layers=options.layers, prompt=options.prompt, positions=options.prompt + 128)
         self.sizes = full if self.is_gpu else SMALL
         self.tokens: dict[str, list[int]] = {}
 

@@ -23,7 +23,7 @@ def model():
     """Four layers, which become four engines."""
     torch.manual_seed(0)
     layers = ((nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()) for _ in range(4))
-    return nn.Sequential(*(each for layer in layers for each in layer)).eval().cuda()
+    return nn.Sequential(*(module for layer in layers for module in layer)).eval().cuda()
 
 
 def compiled(model, **settings):

@@ -63,7 +63,7 @@ def test_weights_are_not_on_the_gpu_during_a_build(monkeypatch):
 
     assert during
     assert max(during) <= before - weights
-    assert all(each.is_cuda for each in model.state_dict().values())
+    assert all(weight.is_cuda for weight in model.state_dict().values())
     torch.testing.assert_close(model(x), expected, rtol=0, atol=0)
     assert_same(compiled, model, x)
 
@@ -82,9 +82,9 @@ def test_a_plan_without_weights_computes_with_those_of_the_model(tmp_path, immut
     assert sum(block.plan_bytes for block in compiled.report.blocks) < WIDTH * WIDTH * 4
     assert_same(compiled, model, x)
     torchtrt.save(compiled, tmp_path / "model.pt2")
-    weights = {name: each.cpu() for name, each in model.state_dict().items()}
-    for given in (model, weights):
-        assert_same(torchtrt.load(tmp_path / "model.pt2", weights=given).cuda(), model, x)
+    weights = {name: weight.cpu() for name, weight in model.state_dict().items()}
+    for source in (model, weights):
+        assert_same(torchtrt.load(tmp_path / "model.pt2", weights=source).cuda(), model, x)
     if immutable:
         with pytest.raises(RefitError, match="are not those that the engine"):
             torchtrt.load(tmp_path / "model.pt2", weights=other)

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.tensorrt, needs_gpu]
 @torch.library.custom_op("gpu_kernels::windows", mutates_args=())
 def windows(x: torch.Tensor, size: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns windows over the last dimension, and where they are positive."""
-    found = x.unfold(-1, size, step).contiguous()
-    return found, found > 0
+    parts = x.unfold(-1, size, step).contiguous()
+    return parts, parts > 0
 
 
 @windows.register_fake
@@ -41,8 +41,8 @@ def compiled(dtype, **settings):
     """Returns a model with a plugin between layers, and what becomes of it."""
 
     def function(x):
-        found, positive = windows(x * 2 - 1, 3, 2)
-        return found + 1, positive.logical_not()
+        parts, positive = windows(x * 2 - 1, 3, 2)
+        return parts + 1, positive.logical_not()
 
     model = Function(function).eval()
     sizes = {"min_shape": (1, 8), "opt_shape": (4, 33), "max_shape": (16, 64)}

@@ -191,9 +191,9 @@ def test_inductor_compiles_what_lies_between_engines(graphs, tmp_path):
 
     assert 2 == len(compiled.report.blocks)
     torchtrt.save(compiled, tmp_path / "model.pt2")
-    for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
+    for module in (compiled, torchtrt.load(tmp_path / "model.pt2")):
         for count in (4, 4, 4, 9, 64, 1, 4):
-            assert_same(each, model, torch.rand(count, 32, device="cuda"))
+            assert_same(module, model, torch.rand(count, 32, device="cuda"))
 
     def call(count):
         with torch.cuda.stream(torch.cuda.Stream()):

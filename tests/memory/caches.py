@@ -39,10 +39,10 @@ def decoder(write, **options):
     return model, copy.deepcopy(model)
 
 
-def step(place, rows=2):
+def step(position, rows=2):
     """Returns the inputs of a step."""
-    torch.manual_seed(place)
-    return torch.rand(rows, 1, 8), torch.tensor([place])
+    torch.manual_seed(position)
+    return torch.rand(rows, 1, 8), torch.tensor([position])
 
 
 def returned(compiled):
@@ -64,9 +64,9 @@ def copied(compiled):
 
 def assert_steps(eager, source, run, steps=LENGTH, **tolerance):
     """Checks results and buffers, step after step, and that the buffers stay where they are."""
-    places = [buffer.data_ptr() for buffer in source.buffers()]
+    positions = [buffer.data_ptr() for buffer in source.buffers()]
     with torch.no_grad():
         for index in range(steps):
             torch.testing.assert_close(run(*step(index)), eager(*step(index)), **tolerance)
             torch.testing.assert_close(source.state_dict(), eager.state_dict(), **tolerance)
-    assert places == [buffer.data_ptr() for buffer in source.buffers()]
+    assert positions == [buffer.data_ptr() for buffer in source.buffers()]

@@ -44,33 +44,33 @@ def _set_slice(value: Tensor, other: Tensor) -> None:
 def _row(value: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Returns one place along the first dimension, which depends on data, and what can be written there."""
     part = value[:1]
-    place = (other.reshape(-1)[:1] > 2).to(torch.int64) % value.shape[0]
-    return place, other.expand_as(part) if _fits(part, other) else torch.full_like(part, 6)
+    position = (other.reshape(-1)[:1] > 2).to(torch.int64) % value.shape[0]
+    return position, other.expand_as(part) if _fits(part, other) else torch.full_like(part, 6)
 
 
 def _index_copy(value: Tensor, other: Tensor) -> None:
-    place, row = _row(value, other)
-    value.index_copy_(0, place, row)
+    position, row = _row(value, other)
+    value.index_copy_(0, position, row)
 
 
 def _index_put(value: Tensor, other: Tensor) -> None:
-    place, row = _row(value, other)
-    value[place] = row
+    position, row = _row(value, other)
+    value[position] = row
 
 
 def _add_at(value: Tensor, other: Tensor) -> None:
-    place, row = _row(value, other)
-    value.index_put_((place,), row, accumulate=True)
+    position, row = _row(value, other)
+    value.index_put_((position,), row, accumulate=True)
 
 
 def _scatter(value: Tensor, other: Tensor) -> None:
-    place, row = _row(value, other)
-    value.scatter_(0, place.reshape([-1] + [1] * (value.dim() - 1)).expand_as(row), row)
+    position, row = _row(value, other)
+    value.scatter_(0, position.reshape([-1] + [1] * (value.dim() - 1)).expand_as(row), row)
 
 
 def _set_from(value: Tensor, other: Tensor) -> None:
-    place, row = _row(value, other)
-    start = place.item()
+    position, row = _row(value, other)
+    start = position.item()
     torch._check(start >= 0)
     torch._check(start < value.shape[0])
     value.narrow(0, start, 1).copy_(row)
@@ -220,13 +220,13 @@ class Interpreted(nn.Module):
 
 def programs() -> st.SearchStrategy[Program]:
     """Draws programs of one to seven instructions and one to four results."""
-    places = st.integers(0, 11)
+    positions = st.integers(0, 11)
     names = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (*_KINDS, PARTS)))
     rarely = st.sampled_from(["apart"] * 8 + ["same", "view"])
     return st.builds(
         Program,
-        st.lists(st.tuples(names, places, places), min_size=1, max_size=7).map(tuple),
-        st.lists(places, min_size=1, max_size=4).map(tuple),
+        st.lists(st.tuples(names, positions, positions), min_size=1, max_size=7).map(tuple),
+        st.lists(positions, min_size=1, max_size=4).map(tuple),
         tied=rarely,
         call=st.sampled_from(["apart"] * 8 + ["same", "overlapping"]),
         version=st.sampled_from(VERSIONS),

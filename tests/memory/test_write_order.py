@@ -207,17 +207,17 @@ def test_transformers_static_cache_is_written_in_part():
         )
         return executorch.TorchExportableModuleWithStaticCache(model).eval()
 
-    def inputs(place):
+    def inputs(position):
         return {
-            "input_ids": torch.tensor([[place * 3 % 64]]),
-            "cache_position": torch.tensor([place]),
+            "input_ids": torch.tensor([[position * 3 % 64]]),
+            "cache_position": torch.tensor([position]),
         }
 
     with torch.no_grad(), quiet():  # PyTorch warns of what exporting did to transformers
         eager, source = make(), make()
         program = torch.export.export(source, (), inputs(0), strict=True)
         compiled = torchtrt.compile(program, min_block_size=1)
-        places = [buffer.data_ptr() for buffer in source.buffers()]
+        positions = [buffer.data_ptr() for buffer in source.buffers()]
         for index in range(LENGTH):
             torch.testing.assert_close(
                 compiled(**inputs(index)), eager(**inputs(index)), rtol=1e-4, atol=1e-4
@@ -230,7 +230,7 @@ def test_transformers_static_cache_is_written_in_part():
     assert LENGTH in whole
     assert whole not in returned(compiled)
     assert whole not in copied(compiled)
-    assert places == [buffer.data_ptr() for buffer in source.buffers()]
+    assert positions == [buffer.data_ptr() for buffer in source.buffers()]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def assert_compiles_whole(model, inputs, call=nn.Module.__call__):
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
 
     with torch.no_grad():
-        actual, expected = (pytree.tree_leaves(each(*inputs)) for each in (compiled, model))
+        actual, expected = (pytree.tree_leaves(module(*inputs)) for module in (compiled, model))
     assert_close(actual, expected)
     assert 1 == len(compiled.report.blocks)
 
@@ -187,7 +187,7 @@ def test_a_detector_of_transformers_compiles_whole(version):
 
 @pytest.mark.parametrize(
     "positions",
-    ["", *(pytest.param(each, marks=pytest.mark.slow) for each in ("relative", "rotary"))],
+    ["", *(pytest.param(form, marks=pytest.mark.slow) for form in ("relative", "rotary"))],
 )
 def test_speech_recognizers_compile_whole(positions, version):
     """wav2vec2, and Conformers with each kind of positions."""

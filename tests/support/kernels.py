@@ -30,8 +30,8 @@ def rank(
     x: Tensor, descending: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns sorted values, their places, and whether they are positive."""
-    values, places = x.sort(-1, descending=descending)
-    return values.to(dtype or x.dtype), places, values > 0
+    values, positions = x.sort(-1, descending=descending)
+    return values.to(dtype or x.dtype), positions, values > 0
 
 
 @rank.register_fake

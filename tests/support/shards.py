@@ -34,9 +34,9 @@ def leave_cases(items: Iterable[pytest.Item], repeated: Mapping[str, int]) -> No
         for start, one_in in repeated.items():
             if label.startswith(start):
                 version = str(callspec.params.get("tensorrt"))
-                place = seen[start, version]
+                position = seen[start, version]
                 seen[start, version] += 1
-                if place % one_in:
+                if position % one_in:
                     item.add_marker("slow")
 
 

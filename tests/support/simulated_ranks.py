@@ -36,17 +36,17 @@ class Exchange:
 
     def __init__(self, count):
         self.count = count
-        self.given = [None] * count
+        self.inputs = [None] * count
         self.barrier = threading.Barrier(count, timeout=60)
 
     def all(self, rank, value):
         """Returns what all ranks pass, and checks that they do the same."""
-        self.given[rank] = value
+        self.inputs[rank] = value
         self.barrier.wait()
-        values = list(self.given)
+        values = list(self.inputs)
         self.barrier.wait()
         assert len({what for what, _ in values}) == 1
-        return [each for _, each in values]
+        return [tensor for _, tensor in values]
 
 
 JOINS = {
@@ -71,8 +71,8 @@ class Rank(torch.fx.Interpreter):
         if target is REDUCE:
             return self.begun(functools.reduce(JOINS[args[1]], self.passed(args[0], args[1])))
         if target is SHIFT:
-            place = (self.rank + args[1]) % self.exchange.count
-            return self.begun(self.passed(args[0], args[1])[place].clone())
+            position = (self.rank + args[1]) % self.exchange.count
+            return self.begun(self.passed(args[0], args[1])[position].clone())
         if target is WAIT:
             self.pending.pop(args[0].untyped_storage()._cdata, None)
             return args[0]
@@ -100,25 +100,25 @@ class Rank(torch.fx.Interpreter):
 
 def results(modules, inputs):
     """Returns what each rank computes, all of them at once."""
-    exchange, found = Exchange(len(modules)), [None] * len(modules)
+    exchange, ranks = Exchange(len(modules)), [None] * len(modules)
 
     def run(rank):
         try:
             with torch.no_grad():
-                found[rank] = Rank(modules[rank], rank, exchange).run(*inputs)
+                ranks[rank] = Rank(modules[rank], rank, exchange).run(*inputs)
         except BaseException as error:
-            found[rank] = error
+            ranks[rank] = error
             exchange.barrier.abort()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(modules))]
-    for each in threads:
-        each.start()
+    for worker in threads:
+        worker.start()
     for thread in threads:
         thread.join()
-    for each in found:
-        if isinstance(each, Exception) and not isinstance(each, threading.BrokenBarrierError):
-            raise each
-    return found
+    for worker in ranks:
+        if isinstance(worker, Exception) and not isinstance(worker, threading.BrokenBarrierError):
+            raise worker
+    return ranks
 
 
 def reduced(x, kind="sum"):
@@ -157,13 +157,13 @@ def divided_everywhere(programs, monkeypatch):
 
 def check_same_results(models, *inputs, monkeypatch):
     """Checks divided programs, and their blocks, against the undivided ones; returns the divided programs."""
-    given, whole = [], []
+    exported_programs, whole = [], []
     for rank, model in enumerate(models):
         with as_rank(rank, len(models)):
-            given.append(exported(model, *inputs))
-            whole.append(lowered(given[-1]).graph_module)
+            exported_programs.append(exported(model, *inputs))
+            whole.append(lowered(exported_programs[-1]).graph_module)
     expected = results(whole, inputs)
-    programs = divided_everywhere(given, monkeypatch)
+    programs = divided_everywhere(exported_programs, monkeypatch)
     blocks = []
     for program in programs:
         partition = partition_nodes(

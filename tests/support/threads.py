@@ -33,7 +33,7 @@ def calls_in_other_threads(
             while not stop.is_set():
                 with torch.no_grad():
                     result = call()
-                if not any(torch.allclose(result, each, atol=tolerance) for each in expected):
+                if not any(torch.allclose(result, other, atol=tolerance) for other in expected):
                     wrong.append(result)
         except Exception as error:
             wrong.append(error)

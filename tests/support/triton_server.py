@@ -95,9 +95,9 @@ class TritonServer:
             "LD_LIBRARY_PATH": ":".join(str(library) for library in libraries if library),
             "OMP_NUM_THREADS": "1",
         }
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
 
     def __enter__(self) -> TritonServer:
         with self.log.open("ab") as log:
@@ -202,15 +202,15 @@ class TritonServer:
 
 def _outputs(described: list[dict[str, Any]], data: bytes) -> dict[str, torch.Tensor]:
     """Returns the outputs of an answer by name."""
-    outputs, place = {}, 0
-    for each in described:
-        dtype = TYPES[each["datatype"]]
-        if "data" in each:
-            tensor = torch.tensor(each["data"], dtype=dtype)
+    outputs, position = {}, 0
+    for output in described:
+        dtype = TYPES[output["datatype"]]
+        if "data" in output:
+            tensor = torch.tensor(output["data"], dtype=dtype)
         else:
-            size = each["parameters"]["binary_data_size"]
-            own = bytearray(data[place : place + size])
+            size = output["parameters"]["binary_data_size"]
+            own = bytearray(data[position : position + size])
             tensor = torch.frombuffer(own, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-            place += size
-        outputs[each["name"]] = tensor.reshape(each["shape"])
+            position += size
+        outputs[output["name"]] = tensor.reshape(output["shape"])
     return outputs

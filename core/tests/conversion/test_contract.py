@@ -219,9 +219,9 @@ def test_a_flag_must_be_a_boolean() -> None:
 )
 def test_a_validator_has_one_form(answer: Any, reason: str | None) -> None:
     """True and None accept; False, Reject and a reason reject."""
-    found = to_rejection(answer)
+    rejection = to_rejection(answer)
 
-    assert reason == (None if found is None else found.reason)
+    assert reason == (None if rejection is None else rejection.reason)
 
 
 @pytest.mark.parametrize("answer", [1, [], Reject, object(), 0.5, ""])
@@ -372,14 +372,14 @@ def test_errors_belong_to_the_thread_that_caused_them() -> None:
     """Two builds at once each get their own; errors of a thread that collects none go to all."""
     log, ready = logger(), threading.Barrier(2)
     severity = trt.ILogger.ERROR if hasattr(trt.ILogger, "ERROR") else trt.ILogger.Severity.ERROR
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def build(name: str) -> None:
         with ErrorLog() as errors:
             ready.wait()
             log.log(severity, f"{name} is wrong")
             ready.wait()
-        found[name] = errors.text()
+        texts[name] = errors.text()
 
     threads = [threading.Thread(target=build, args=(name,)) for name in ("first", "second")]
     for thread in threads:
@@ -393,7 +393,7 @@ def test_errors_belong_to_the_thread_that_caused_them() -> None:
     with ErrorLog() as empty:
         pass
 
-    assert {"first": "first is wrong", "second": "second is wrong"} == found
+    assert {"first": "first is wrong", "second": "second is wrong"} == texts
     assert "from elsewhere" == outer.text()
     assert "it logged no reason" == empty.text()
 
@@ -440,4 +440,4 @@ def test_a_constant_of_a_node_is_the_tensor_that_its_graph_holds():
     torch.fx.GraphModule(module, graph)
 
     assert constant_of(weight) is module.inner.weight
-    assert [None] * 4 == [constant_of(each) for each in (branch, computed, 2.0, None)]
+    assert [None] * 4 == [constant_of(value) for value in (branch, computed, 2.0, None)]

@@ -176,7 +176,7 @@ def test_every_function_of_pytorchs_sizes_is_one_of_a_file():
         and var.__module__ == functions.__name__
     }
     computed = {handler.__name__ for handler in interp.handlers()}
-    tensors_only = {each.__name__ for each in (sympy.exp, sympy.log, *TRIGONOMETRIC)}
+    tensors_only = {function.__name__ for function in (sympy.exp, sympy.log, *TRIGONOMETRIC)}
 
     assert defined - {"MinMaxBase"} <= FUNCTIONS.keys()
     assert computed - tensors_only <= FUNCTIONS.keys()
@@ -199,9 +199,9 @@ TRIGONOMETRIC = (
 )
 def test_what_is_no_size_is_not_written(expression):
     """SymPy has more numbers and functions than sizes need."""
-    for each in (expression, sympy.Eq(SYMBOLS[0], expression, evaluate=False)):
+    for size in (expression, sympy.Eq(SYMBOLS[0], expression, evaluate=False)):
         with pytest.raises(InexpressibleError, match="which is no function of sizes"):
-            to_json(each)
+            to_json(size)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,13 @@ def test_a_disabled_pack_cannot_hang(site: Any, install: Callable[..., None]) ->
     for name, (above, body) in zip(names, HANGS.values(), strict=True):
         install(above, body, name)
 
-    found = used(site, *names, TORCHTRT_PACKS_DISABLE=",".join(names))
+    outcome = used(site, *names, TORCHTRT_PACKS_DISABLE=",".join(names))
 
-    assert ("good", ["good", "local"], []) == (found["relu"], found["loaded"], found["problems"])
+    assert ("good", ["good", "local"], []) == (
+        outcome["relu"],
+        outcome["loaded"],
+        outcome["problems"],
+    )
 
 
 @pytest.mark.parametrize("kind", HANGS)
@@ -121,11 +125,11 @@ def test_a_pack_that_asks_what_there_is_while_it_is_loaded_is_told_that_it_is_to
         install("", source, f"hook{number}")
         expected |= {f"module{number}": "import-failed", f"hook{number}": "hook-failed"}
 
-    found = used(site, *expected)
+    outcome = used(site, *expected)
 
-    assert ("good", ["good", "local"]) == (found["relu"], found["loaded"])
-    assert expected == {pack: code for pack, code, _ in found["problems"]}
-    for pack, _, what in found["problems"]:
+    assert ("good", ["good", "local"]) == (outcome["relu"], outcome["loaded"])
+    assert expected == {pack: code for pack, code, _ in outcome["problems"]}
+    for pack, _, what in outcome["problems"]:
         assert "while packs were being loaded" in what, pack
 
 
@@ -144,12 +148,12 @@ def test_a_pack_that_begins_again_while_it_is_loaded_is_loaded_once(
     """The loading that is under way is the only one."""
     install("", f"{body}\npack.add('aten.relu', convert, priority=ConverterPriority.HIGH)")
 
-    found = used(site, "bad")
+    outcome = used(site, "bad")
 
     assert ("bad", ["bad", "good", "local"], []) == (
-        found["relu"],
-        found["loaded"],
-        found["problems"],
+        outcome["relu"],
+        outcome["loaded"],
+        outcome["problems"],
     )
 
 
@@ -194,7 +198,7 @@ def test_a_pack_with_many_converters_costs_what_each_of_them_does(
 ) -> None:
     """Time and memory grow with the number and no faster; a lookup does not grow at all."""
     counts = (0, many // 4, many)
-    found: dict[tuple[str, int], float] = {}
+    peaks: dict[tuple[str, int], float] = {}
     for count in counts:
         body = f"for number in range({count}):\n    pack.add(f'bad::op{{number}}', {converter})"
         install("", body)
@@ -207,14 +211,14 @@ def test_a_pack_with_many_converters_costs_what_each_of_them_does(
             answer = json.loads(done.stdout)
             assert ("good", count) == (answer["relu"], answer["ops"])
             for what in ("peak",) if traced else ("loading", "lookup"):
-                found[what, count] = min(answer[what], found.get((what, count), math.inf))
+                peaks[what, count] = min(answer[what], peaks.get((what, count), math.inf))
 
     def growth(what: str) -> float:
         """Returns how many times as much a converter costs among four times as many."""
-        none, few, all_of_them = (found[what, count] for count in counts)
+        none, few, all_of_them = (peaks[what, count] for count in counts)
         return (all_of_them - none) / (few - none) / 4
 
     assert 3 > growth("loading")
     assert 2 > growth("peak")
-    assert many * 2000 > found["peak", many] - found["peak", 0], "2,000 bytes each are ample"
-    assert 3 * found["lookup", 0] > found["lookup", many]
+    assert many * 2000 > peaks["peak", many] - peaks["peak", 0], "2,000 bytes each are ample"
+    assert 3 * peaks["lookup", 0] > peaks["lookup", many]

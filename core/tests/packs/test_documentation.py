@@ -34,13 +34,13 @@ def first_cells(text: str, heading: str) -> set[str]:
 
 def test_every_hook_is_documented_with_its_parameters() -> None:
     """And no hook that does not exist."""
-    found = {
+    documented = {
         f"{name}({', '.join(hook.__code__.co_varnames[: hook.__code__.co_argcount])})"
         for name, hook in vars(hooks).items()
         if name.startswith("torchtrt_")
     }
 
-    assert first_cells(page("packs"), "Hooks") == found
+    assert first_cells(page("packs"), "Hooks") == documented
 
 
 def test_every_environment_variable_is_documented() -> None:

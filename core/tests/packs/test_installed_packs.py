@@ -146,8 +146,8 @@ def report(installed: Installed) -> dict[str, Any]:
 
 def problem_of(report: dict[str, Any], pack: str) -> tuple[str, str, str]:
     """Returns the code, text and hint of the one problem of a pack."""
-    (found,) = [problem for problem in report["problems"] if problem[0] == pack]
-    return found[1], found[5], found[6]
+    (problem_,) = [problem for problem in report["problems"] if problem[0] == pack]
+    return problem_[1], problem_[5], problem_[6]
 
 
 def test_a_third_party_overrides_a_first_party_converter_with_high(report: dict[str, Any]) -> None:

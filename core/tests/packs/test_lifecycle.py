@@ -184,8 +184,10 @@ class Site(RuleBasedStateMachine):
             order.sort(key=lambda name: ranks.get(name, len(ranks)))
 
         with imports_from(self.folders):
-            found = scan(importlib_metadata.distributions(path=list(map(str, self.folders))))
-            packs, problems = load(found, read_selection(self.environment), ConverterPack("local"))
+            scanned = scan(importlib_metadata.distributions(path=list(map(str, self.folders))))
+            packs, problems = load(
+                scanned, read_selection(self.environment), ConverterPack("local")
+            )
         registry = ConverterRegistry(lambda: packs)
 
         assert [*in_use, "local"] == [loaded.info.name for loaded in packs.loaded]

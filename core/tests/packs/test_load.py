@@ -31,8 +31,8 @@ def load_pack(site: Any) -> Callable[..., Loaded]:
 
     def install_and_load(source: str, strict: bool = False, **modules: str) -> Loaded:
         site.unpack(site.wheel("probe", source, modules=modules))
-        found = scan(importlib_metadata.distributions(path=[str(site.path)]))
-        return load(found, Selection(strict=strict), ConverterPack("local"))
+        scanned = scan(importlib_metadata.distributions(path=[str(site.path)]))
+        return load(scanned, Selection(strict=strict), ConverterPack("local"))
 
     return install_and_load
 
@@ -85,8 +85,8 @@ def load_object(site: Any, source_of_pack: Callable[..., str]) -> Callable[..., 
         source = source_of_pack("probe", arguments=arguments).split("@hookimpl", maxsplit=1)[0]
         entry_points = f"[torchtrt.converters]\nprobe = torchtrt_converters_probe._pack:{entry}\n"
         site.unpack(site.wheel("probe", source + more, modules=modules, entry_points=entry_points))
-        found = scan(importlib_metadata.distributions(path=[str(site.path)]))
-        return load(found, Selection(), ConverterPack("local"))
+        scanned = scan(importlib_metadata.distributions(path=[str(site.path)]))
+        return load(scanned, Selection(), ConverterPack("local"))
 
     return install_and_load
 
@@ -182,13 +182,13 @@ def test_a_pack_whose_metadata_is_wrong_can_be_disabled(
     if metadata is not None:
         (folder,) = site.path.glob("*.dist-info")
         (folder / "METADATA").write_bytes(metadata)
-    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+    scanned = scan(importlib_metadata.distributions(path=[str(site.path)]))
     selection = read_selection({"TORCHTRT_PACKS_DISABLE": name, "TORCHTRT_PACKS_STRICT": "1"})
 
-    assert len(found.problems) == 1
-    assert load(found, selection, ConverterPack("local"))[1] == []
+    assert len(scanned.problems) == 1
+    assert load(scanned, selection, ConverterPack("local"))[1] == []
     with pytest.raises(PackError):
-        load(found, Selection(strict=True), ConverterPack("local"))
+        load(scanned, Selection(strict=True), ConverterPack("local"))
 
 
 def test_the_modules_of_a_pack_are_several_names() -> None:
@@ -253,9 +253,9 @@ def test_a_pack_cannot_register_in_another(site: Any, source_of_pack: Callable[.
     zz = zz.replace("pack = ConverterPack('zz')", "from torchtrt_converters_zz.made import pack")
     site.unpack(site.wheel("aa", source_of_pack("aa", intruder)))
     site.unpack(site.wheel("zz", zz, modules={"made": pack_of_zz}))
-    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+    scanned = scan(importlib_metadata.distributions(path=[str(site.path)]))
 
-    result, (problem,) = load(found, Selection(), ConverterPack("local"))
+    result, (problem,) = load(scanned, Selection(), ConverterPack("local"))
 
     assert ("aa", "hook-failed") == (problem.pack, problem.code)
     assert "Pack 'aa' registers something in pack 'zz'" in problem.what
@@ -395,11 +395,11 @@ def test_no_value_that_a_hook_returns_gets_through(
 
     module.torchtrt_converter_pack = torchtrt_converter_pack  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    found = Scan(
+    scanned = Scan(
         (InstalledExtension(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ()
     )
 
-    problem = only_problem(load(found, Selection(), ConverterPack("local")))
+    problem = only_problem(load(scanned, Selection(), ConverterPack("local")))
 
     assert problem.code == "bad-hook"
 
@@ -410,11 +410,11 @@ def test_packs_are_loaded_once_more_after_one_of_them_broke_off_the_loading(
     """Each use in a strict process raises the same error, and not that the good packs are loaded already."""
     site.unpack(site.wheel("probe", source_of_pack("probe", "pack.add('aten.relu', convert)")))
     site.unpack(site.wheel("unsound", "1 / 0"))
-    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+    scanned = scan(importlib_metadata.distributions(path=[str(site.path)]))
 
     for _ in range(2):
         with pytest.raises(PackError, match=r"'unsound'.*ZeroDivisionError"):
-            load(found, Selection(strict=True), ConverterPack("local"))
+            load(scanned, Selection(strict=True), ConverterPack("local"))
 
 
 def test_loading_twice_is_loading_once() -> None:

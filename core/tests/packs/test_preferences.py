@@ -32,8 +32,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
             pack.add(RELU, convert)
             pack.add(f"acme::{name}", convert)
             loaded.append(LoadedPack(PackInfo(name), pack))
-        found = (*(each.info for each in loaded), PackInfo("broken"))
-        packs = PackSet(found, tuple(loaded), strict=strict, preferred_for=preferred_for)
+        infos = (*(entry.info for entry in loaded), PackInfo("broken"))
+        packs = PackSet(infos, tuple(loaded), strict=strict, preferred_for=preferred_for)
         state.load_packs()
         monkeypatch.setattr(state._state, "packs", packs)
         monkeypatch.setattr(state._state, "problems", [])
@@ -77,8 +77,8 @@ def test_the_environment_prefers_where_the_settings_do_not(install: Install) -> 
     install(("aten::relu", "other"))
 
     assert settings_from({}).converter_preferences[RELU] == "other"
-    given = settings_from({"converter_preferences": {RELU: "one"}})
-    assert given.converter_preferences[RELU] == "one"
+    settings = settings_from({"converter_preferences": {RELU: "one"}})
+    assert settings.converter_preferences[RELU] == "one"
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ def write_pack(folder: Path, pack: str, version: str = "1.0") -> None:
     )
 
 
-def names(found: Scan) -> list[str]:
+def names(scan_: Scan) -> list[str]:
     """Returns the names of the packs found, in order."""
-    return [pack.info.name for pack in found.packs]
+    return [pack.info.name for pack in scan_.packs]
 
 
-def codes(found: Scan) -> list[str]:
+def codes(scan_: Scan) -> list[str]:
     """Returns the codes of the problems found."""
-    return [problem.code for problem in found.problems]
+    return [problem.code for problem in scan_.problems]
 
 
 def test_a_pack_is_known_from_its_metadata_alone(tmp_path: Path) -> None:
@@ -121,10 +121,10 @@ def test_unreadable_metadata_is_one_problem_and_the_others_are_found(
     write_metadata(tmp_path, "torchtrt_converters_bad-1.0", **files)
     write_pack(tmp_path, "good")
 
-    found = scan_folders(tmp_path)
+    scanned = scan_folders(tmp_path)
 
-    assert names(found) == ["good"]
-    (problem,) = found.problems
+    assert names(scanned) == ["good"]
+    (problem,) = scanned.problems
     assert problem.code == "bad-metadata"
     assert what in problem.what
     assert problem.distribution == "torchtrt_converters_bad-1.0.dist-info"
@@ -190,10 +190,10 @@ def test_a_file_in_a_bad_encoding_is_one_problem_that_names_its_folder(
     write_metadata(tmp_path, "torchtrt_converters_odd-1.0", **written)
     write_pack(tmp_path, "good")
 
-    found = scan_folders(tmp_path)
+    scanned = scan_folders(tmp_path)
 
-    assert ["good"] == names(found)
-    (problem,) = found.problems
+    assert ["good"] == names(scanned)
+    (problem,) = scanned.problems
     assert "bad-metadata" == problem.code
     assert str(tmp_path) == problem.location
     assert problem.distribution in (
@@ -230,10 +230,10 @@ def test_a_half_deleted_distribution_does_not_hide_the_whole_one(tmp_path: Path)
     write_metadata(tmp_path, "torchtrt_converters_vision-0.9")
     write_pack(tmp_path, "vision")
 
-    found = scan_folders(tmp_path)
+    scanned = scan_folders(tmp_path)
 
-    assert names(found) == ["vision"]
-    assert codes(found) == []
+    assert names(scanned) == ["vision"]
+    assert codes(scanned) == []
 
 
 @pytest.mark.parametrize(
@@ -265,11 +265,11 @@ def test_names_that_do_not_follow_from_each_other_are_refused(
         tmp_path, "some-1.0", METADATA=metadata_of(distribution), entry_points=entry_points
     )
 
-    found = scan_folders(tmp_path)
+    scanned = scan_folders(tmp_path)
 
-    assert names(found) == []
-    assert codes(found) == ["bad-name"]
-    assert hint in found.problems[0].hint
+    assert names(scanned) == []
+    assert codes(scanned) == ["bad-name"]
+    assert hint in scanned.problems[0].hint
 
 
 @pytest.mark.parametrize("spelling", ["Torchtrt_Converters.My_Ops", "torchtrt-converters-my-ops"])
@@ -290,10 +290,10 @@ def test_the_first_folder_on_the_path_wins_and_the_hidden_copy_is_a_problem(tmp_
     write_pack(first, "vision", "1.0")
     write_pack(second, "vision", "2.0")
 
-    found = scan_folders(first, second)
+    scanned = scan_folders(first, second)
 
-    assert [pack.info.version for pack in found.packs] == ["1.0"]
-    (problem,) = found.problems
+    assert [pack.info.version for pack in scanned.packs] == ["1.0"]
+    (problem,) = scanned.problems
     assert (problem.code, problem.version) == ("shadowed", "2.0")
     assert str(first) in problem.what
 
@@ -303,10 +303,10 @@ def test_of_two_versions_in_one_folder_the_newer_counts(tmp_path: Path) -> None:
     for version in ("1.10", "1.9", "not-a-version"):
         write_pack(tmp_path, "vision", version)
 
-    found = scan_folders(tmp_path)
+    scanned = scan_folders(tmp_path)
 
-    assert [pack.info.version for pack in found.packs] == ["1.10"]
-    assert codes(found) == ["shadowed", "shadowed"]
+    assert [pack.info.version for pack in scanned.packs] == ["1.10"]
+    assert codes(scanned) == ["shadowed", "shadowed"]
 
 
 def test_an_editable_install_that_is_seen_twice_is_one_pack(tmp_path: Path) -> None:
@@ -317,10 +317,10 @@ def test_an_editable_install_that_is_seen_twice_is_one_pack(tmp_path: Path) -> N
     (egg / "PKG-INFO").write_bytes(metadata_of("torchtrt-converters-vision"))
     (egg / "entry_points.txt").write_bytes(entry_of("vision"))
 
-    found = scan_folders(tmp_path / "site", tmp_path / "src")
+    scanned = scan_folders(tmp_path / "site", tmp_path / "src")
 
-    assert names(found) == ["vision"]
-    assert codes(found) == []
+    assert names(scanned) == ["vision"]
+    assert codes(scanned) == []
 
 
 def test_a_finder_that_breaks_off_keeps_the_packs_seen_so_far(tmp_path: Path) -> None:
@@ -331,10 +331,10 @@ def test_a_finder_that_breaks_off_keeps_the_packs_seen_so_far(tmp_path: Path) ->
         yield from importlib_metadata.distributions(path=[str(tmp_path)])
         raise OSError("network drive is gone")
 
-    found = scan(broken())
+    scanned = scan(broken())
 
-    assert names(found) == ["vision"]
-    assert codes(found) == ["scan-failed"]
+    assert names(scanned) == ["vision"]
+    assert codes(scanned) == ["scan-failed"]
 
 
 def test_the_order_of_discovery_changes_nothing(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def load(pack: ConverterPack, version: str = "1.0") -> LoadedPack:
 def build_registry(*packs: ConverterPack, preferred: Sequence[str] = ()) -> ConverterRegistry:
     """Returns a registry over packs, whatever order they are given in."""
     loaded = sorted(map(load, packs), key=lambda entry: entry.info.order)
-    found = tuple(entry.info for entry in loaded if entry.info.name != LOCAL)
-    result = PackSet(installed=found, loaded=tuple(loaded), preferred=tuple(preferred))
+    registered = tuple(entry.info for entry in loaded if entry.info.name != LOCAL)
+    result = PackSet(installed=registered, loaded=tuple(loaded), preferred=tuple(preferred))
     return ConverterRegistry(lambda: result)
 
 

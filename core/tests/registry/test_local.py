@@ -110,8 +110,8 @@ def test_a_decomposition_of_a_packet_serves_the_overloads_of_its_form_that_write
         return x + a @ b
 
     aten = torch.ops.aten
-    found = {op for op, (function, _) in decompositions().items() if function is decompose}
-    assert {aten.addmm.default} == found
+    ops = {op for op, (function, _) in decompositions().items() if function is decompose}
+    assert {aten.addmm.default} == ops
 
 
 def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None:

@@ -177,11 +177,11 @@ def test_two_third_parties_with_high_for_one_op_are_a_conflict(
         for op in OPS
     }
     expected = {op: names for op, names in rivals.items() if len(names) > 1}
-    found = {
+    chosen = {
         conflict.target: {candidate.pack.name for candidate in conflict.candidates}
         for conflict in registry.conflicts()
     }
-    assert found == expected
+    assert chosen == expected
 
 
 def test_a_preference_settles_a_conflict(registry_for: Callable[..., ConverterRegistry]) -> None:
@@ -216,9 +216,9 @@ def test_decompositions_follow_the_same_law(registry_of: Callable[..., Converter
     vision.decomposition("aten.silu")(theirs)
     vision.decomposition("aten.mish", priority=HIGH)(theirs)
 
-    found = registry_of(vision, core).decompositions()
+    registered = registry_of(vision, core).decompositions()
 
-    assert {str(op): (function, info.name) for op, (function, info) in found.items()} == {
+    assert {str(op): (function, info.name) for op, (function, info) in registered.items()} == {
         "aten.silu.default": (ours, "aten_core"),
         "aten.mish.default": (theirs, "vision"),
     }
@@ -282,4 +282,4 @@ def test_decompositions_conflict_as_converters_do(
     assert () == registry_of(*packs, preferred=["vision"]).conflicts()
     assert () == registry_of(packs[0], packs[2]).conflicts()
     (order,) = registry_of(*packs).decomposition_candidates().values()
-    assert ["zebra", "vision", "abacus"] == [each.pack.name for each in order]
+    assert ["zebra", "vision", "abacus"] == [entry.pack.name for entry in order]

@@ -13,7 +13,7 @@ DECLARED = {Capability.BUILDS_WITHOUT_GPU, Capability.PROCESS_GROUPS, Capability
 """The capabilities that the reference has beyond the interface of its version."""
 
 
-def found(tensorrt):
+def capabilities_of(tensorrt):
     """Returns the capabilities of a TensorRT."""
     with use_tensorrt(tensorrt):
         return {row.capability for row in capability_table() if row.available}
@@ -29,7 +29,7 @@ def test_a_version_has_what_came_with_it_or_before(number):
         if product == "TensorRT" and tuple(map(int, since.split("."))) <= in_use:
             expected.add(capability)
 
-    assert expected | DECLARED == found(f"reference@{number}")
+    assert expected | DECLARED == capabilities_of(f"reference@{number}")
 
 
 def test_every_capability_has_a_probe_or_is_declared():
@@ -37,7 +37,7 @@ def test_every_capability_has_a_probe_or_is_declared():
     assert DECLARED == set(Capability) - set(probes._PROBES)
 
 
-@pytest.mark.parametrize("capability", list(Capability), ids=lambda each: each.name)
+@pytest.mark.parametrize("capability", list(Capability), ids=lambda value: value.name)
 def test_a_capability_has_a_sentence(capability):
     """The docs page and messages show them."""
     assert capability.description.endswith(".")

@@ -140,9 +140,9 @@ def test_the_scale_stays(name):
     torch.manual_seed(0)
     model = Attention(LEFT[name]).eval()
     x = torch.randn(BATCH, LENGTH, WIDTH).half()
-    given = {"a scale above one": 3.0, "a negative scale": -0.5, "no scale": 0.0}
-    assert scale_of(model, x) == given.get(name)
-    if given.get(name, 1) > 0:  # PyTorch's own kernels multiply what is hidden: NaN
+    arguments = {"a scale above one": 3.0, "a negative scale": -0.5, "no scale": 0.0}
+    assert scale_of(model, x) == arguments.get(name)
+    if arguments.get(name, 1) > 0:  # PyTorch's own kernels multiply what is hidden: NaN
         check_values(model, x)
 
 
@@ -184,6 +184,6 @@ def test_large_weights_are_scaled_before_the_engine_runs():
     model, x = Large().eval(), torch.randn(2, 4, 256).half()
     linear = the_call(torch.ops.aten.linear.default, model, x)
     for name in ("weight", "bias"):
-        scaled, given = constant_of(getattr(linear, name)), getattr(model.packed, name)
-        assert torch.equal(scaled[:256], given[:256] / 16)
-        assert torch.equal(scaled[256:], given[256:])
+        scaled, original = constant_of(getattr(linear, name)), getattr(model.packed, name)
+        assert torch.equal(scaled[:256], original[:256] / 16)
+        assert torch.equal(scaled[256:], original[256:])

@@ -31,11 +31,11 @@ def test_no_infinite_constant_and_no_loop(version, monkeypatch, name, varies, dt
         result = getattr(torch, name)(x, 1)
         return result if isinstance(result, torch.Tensor) else result.values
 
-    given = torch.zeros(2, 9, dtype=dtype)
+    input_ = torch.zeros(2, 9, dtype=dtype)
     if varies:
-        given = torchtrt.Input(min_shape=(2, 1), opt_shape=(2, 4), max_shape=(2, 9), dtype=dtype)
+        input_ = torchtrt.Input(min_shape=(2, 1), opt_shape=(2, 4), max_shape=(2, 9), dtype=dtype)
     model = Function(function).eval()
-    compiled = torchtrt.compile(model, [given], require_full_compilation=True)
+    compiled = torchtrt.compile(model, [input_], require_full_compilation=True)
     x = torch.tensor([[-INF] * 4 + [1.0, -INF, INF, 2.0, 3.0], [INF, 1.0, -INF] * 3], dtype=dtype)
     torch.testing.assert_close(run_compiled(compiled, x), function(x), equal_nan=True)
 
@@ -47,8 +47,8 @@ def test_a_size_that_may_be_large_takes_a_loop(version, monkeypatch, function):
         pytest.skip("TensorRT 8.6 returns no size that depends on data")
     monkeypatch.setattr(cumulation, "_by_doubling_up_to", None)
     monkeypatch.setattr(cumulation, "_LONGEST", 8)
-    given = torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(9,))
+    input_ = torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(9,))
     model = Function(lambda x: function(x[x > 0], 0)).eval()
-    compiled = torchtrt.compile(model, [given], require_full_compilation=True)
+    compiled = torchtrt.compile(model, [input_], require_full_compilation=True)
     x = torch.tensor([0.5, -1.0, 3.0, 2.0, INF, -3.0, 1.0])
     torch.testing.assert_close(run_compiled(compiled, x), model(x))

@@ -16,8 +16,8 @@ def test_the_median_of_no_elements_is_nan(op):
     for count in (0, 1, 2, 5):
         x = torch.randn(count, 3)
         holed = torch.where(x > 0, x, torch.nan)
-        for each in (x, holed, holed * torch.nan):
-            torch.testing.assert_close(compiled(each), op(each), equal_nan=True)
+        for tensor in (x, holed, holed * torch.nan):
+            torch.testing.assert_close(compiled(tensor), op(tensor), equal_nan=True)
 
 
 def test_the_median_of_a_part_that_may_be_empty_is_nan():

@@ -86,7 +86,7 @@ def test_operands_of_several_dtypes_are_promoted_as_pytorch_promotes_them(
 ):
     """Integers beside half precision are half precision; integers alone are the default dtype."""
     operands = [
-        torch.tensor(each).to(to) for each, to in zip(([1, 0], [-2, 1]), dtypes, strict=True)
+        torch.tensor(numbers).to(to) for numbers, to in zip(([1, 0], [-2, 1]), dtypes, strict=True)
     ]
     compiled = torchtrt.compile(Function(function).eval(), operands, min_block_size=1)
     torch.testing.assert_close(run_compiled(compiled, *operands), function(*operands))

@@ -27,7 +27,11 @@ class ToNumbers(nn.Module):
     def forward(self, base):
         exponents = torch.tensor(EXPONENTS, dtype=base.dtype, device=base.device)
         # In float16, the roots of -0.0 and -inf are others on the CPU than on CUDA.
-        numbers = [each for each in EXPONENTS if abs(each) != 0.5 or base.dtype is torch.float32]
+        numbers = [
+            exponent
+            for exponent in EXPONENTS
+            if abs(exponent) != 0.5 or base.dtype is torch.float32
+        ]
         return (*(base**number for number in numbers), base[:, None] ** exponents)
 
 
@@ -54,7 +58,7 @@ def test_powers_of_special_numbers_are_pytorchs(version, model, dtype):
     numbers = torch.tensor(NUMBERS, dtype=dtype, device=device)
     inputs = [numbers]
     if model is OfTensors:
-        inputs = [each.contiguous() for each in torch.meshgrid(numbers, numbers, indexing="ij")]
+        inputs = [grid.contiguous() for grid in torch.meshgrid(numbers, numbers, indexing="ij")]
     eager = model().eval()
 
     compiled = torchtrt.compile(eager, inputs, require_full_compilation=True, **SETTINGS)

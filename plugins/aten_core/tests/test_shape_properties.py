@@ -182,8 +182,8 @@ def test_unsqueeze_and_squeeze(one: Any, run: Any) -> None:
 @tries(st.data(), shapes, runs())
 def test_squeeze_all(data: Any, shape: list[int], run: Any) -> None:
     """Every dimension of size 1 goes, wherever it is."""
-    places = [index for index, size in enumerate(shape) if size == 1 and index > 0]
-    named = data.draw(st.lists(st.sampled_from(places), unique=True)) if places else []
+    positions = [index for index, size in enumerate(shape) if size == 1 and index > 0]
+    named = data.draw(st.lists(st.sampled_from(positions), unique=True)) if positions else []
     agree(lambda x: x.squeeze(named), [shape], run)
 
 
@@ -248,8 +248,8 @@ def test_flip(data: Any, shape: list[int], run: Any) -> None:
 def test_roll(one: Any, shift: int, run: Any) -> None:
     """Elements moved along a dimension by at most its size."""
     shape, dim = one
-    places = shift % shape[dim] if not run[2] or dim % len(shape) else shift and 1
-    agree(lambda x: x.roll(places, dim), [shape], run)
+    positions = shift % shape[dim] if not run[2] or dim % len(shape) else shift and 1
+    agree(lambda x: x.roll(positions, dim), [shape], run)
 
 
 @tries(st.data(), shapes, runs())

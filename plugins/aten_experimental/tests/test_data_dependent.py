@@ -185,8 +185,8 @@ def test_a_scalar_is_chosen_or_not(tensorrt):
         compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
 
     for mask in (True, False):
-        given = (inputs[0], torch.tensor(mask))
-        torch.testing.assert_close(run_compiled(compiled, *given), model(*given))
+        operands = (inputs[0], torch.tensor(mask))
+        torch.testing.assert_close(run_compiled(compiled, *operands), model(*operands))
 
 
 OF_BYTES = {

@@ -71,8 +71,8 @@ def test_repeated_heads_are_read_where_they_are(version, repeat):
 
     assert (version != "8.6.0") == any(PASS in pass_ for pass_ in compiled.report.passes)
     for sizes in ((1, 1), (9, 9), (2, 5)):
-        given = (*inputs(*sizes), torch.rand(sizes[0], 1, sizes[1], sizes[1]) > 0.3)
-        torch.testing.assert_close(compiled(*given), model(*given), rtol=1e-5, atol=1e-5)
+        operands = (*inputs(*sizes), torch.rand(sizes[0], 1, sizes[1], sizes[1]) > 0.3)
+        torch.testing.assert_close(compiled(*operands), model(*operands), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("repeat", OTHERS.values(), ids=OTHERS)
@@ -94,8 +94,8 @@ def test_keys_and_values_with_other_groups_stay():
             return scaled_dot_product_attention(query, expanded(key, 3), expanded(value, 2))
 
     query, key, value = inputs()
-    given = query, key, torch.cat([value, value[:, :1]], 1)
+    operands = query, key, torch.cat([value, value[:, :1]], 1)
 
-    compiled = compiled_on("11.4.0", Unequal(), given)
+    compiled = compiled_on("11.4.0", Unequal(), operands)
 
-    torch.testing.assert_close(compiled(*given), Unequal()(*given), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(compiled(*operands), Unequal()(*operands), rtol=1e-5, atol=1e-5)

@@ -53,8 +53,8 @@ class Rotary(nn.Module):
     def forward(self, x):
         """Returns rotated features."""
         x = x * 2
-        each = angles(x, self.interleaved)
-        cos, sin = each.cos().to(x.dtype), (each.sin() * 1.5).to(x.dtype)
+        turn = angles(x, self.interleaved)
+        cos, sin = turn.cos().to(x.dtype), (turn.sin() * 1.5).to(x.dtype)
         if self.form == "heads":
             cos, sin = cos[None, None], sin[None, None]
         if self.form == "turned":
@@ -123,11 +123,11 @@ class HeadsLast(nn.Module):
 
     def forward(self, x):
         """Returns rotated features, ``(batch, length, heads, width)``."""
-        each = angles(x.transpose(1, 2), self.interleaved)
+        turn = angles(x.transpose(1, 2), self.interleaved)
         if self.interleaved:
-            half = each[:, : WIDTH // 2 : 2]
-            each = torch.cat([part.repeat_interleave(2, 1) for part in (half, half * 2)], -1)
-        cos, sin = (part[None, :, None, :].to(x.dtype) for part in (each.cos(), each.sin()))
+            half = turn[:, : WIDTH // 2 : 2]
+            turn = torch.cat([part.repeat_interleave(2, 1) for part in (half, half * 2)], -1)
+        cos, sin = (part[None, :, None, :].to(x.dtype) for part in (turn.cos(), turn.sin()))
         return x * cos + self.rotate(x) * sin
 
 
@@ -154,23 +154,23 @@ def test_heads_may_follow_positions(rotate, interleaved):
 def test_as_many_heads_as_positions_are_no_confusion():
     """Only the angles show which dimension is which."""
     x = features(2, 3)  # three heads
-    for model, given in (
+    for model, example in (
         (Rotary(*ROTATIONS["halves"]), x),
         (HeadsLast(*ROTATIONS["halves"]), x.transpose(1, 2).contiguous()),
     ):
         with torchtrt.use_tensorrt("reference@11.4.0"):
-            compiled = torchtrt.compile(model.eval(), [given], require_full_compilation=True)
+            compiled = torchtrt.compile(model.eval(), [example], require_full_compilation=True)
 
         assert 1 == ops_of(compiled)[OP]
-        torch.testing.assert_close(compiled(given), model(given), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(compiled(example), model(example), rtol=1e-5, atol=1e-5)
 
 
 def test_layers_share_their_angles():
     """Two rotations by one pair of cosines and sines slice each once."""
 
     def function(x):
-        each = angles(x, interleaved=False)
-        cos, sin = each.cos(), each.sin()
+        turn = angles(x, interleaved=False)
+        cos, sin = turn.cos(), turn.sin()
         return tuple(y * cos + halves(y) * sin for y in (x * 2, x * 3, x * 4))
 
     with torchtrt.use_tensorrt("reference@11.4.0"):
@@ -187,8 +187,8 @@ def test_layers_share_their_angles():
 
 def by_features(x):
     """Each feature has its own angle, so a pair has two."""
-    each = torch.arange(WIDTH).float()
-    return x * each.cos() + halves(x) * each.sin()
+    turn = torch.arange(WIDTH).float()
+    return x * turn.cos() + halves(x) * turn.sin()
 
 
 OTHERS = {
@@ -219,20 +219,20 @@ OTHERS = {
 
 def rounded(x):
     """Rotates features of less precision than those that it multiplies with cosines."""
-    each = angles(x, False)
-    return x * each.cos() + halves(x.half()).float() * each.sin()
+    turn = angles(x, False)
+    return x * turn.cos() + halves(x.half()).float() * turn.sin()
 
 
 def broadcast(x):
     """Cosines of three sequences for one sequence of features."""
-    each = angles(x, False).expand(3, 1, -1, -1) + torch.arange(3.0).reshape(3, 1, 1, 1)
-    return x[:1] * each.cos() + halves(x[:1]) * each.sin()
+    turn = angles(x, False).expand(3, 1, -1, -1) + torch.arange(3.0).reshape(3, 1, 1, 1)
+    return x[:1] * turn.cos() + halves(x[:1]) * turn.sin()
 
 
 def several_positions(x):
     """Cosines of all positions for the features of the first."""
-    each = angles(x, False)
-    return x[:, :, :1] * each.cos() + halves(x[:, :, :1]) * each.sin()
+    turn = angles(x, False)
+    return x[:, :, :1] * turn.cos() + halves(x[:, :, :1]) * turn.sin()
 
 
 OTHERS |= {"rounded": rounded, "broadcast": broadcast, "several positions": several_positions}
@@ -260,13 +260,13 @@ class Gamma(torch.nn.Module):
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_its_decomposition_is_the_layer(interleaved):
     """PyTorch computes the same where a block is too small for an engine, and needs no pack to do so."""
-    x, each = features(), torch.rand(2, 5, WIDTH // 2)
+    x, turn = features(), torch.rand(2, 5, WIDTH // 2)
     real, imaginary = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
-    turned = torch.complex(real, imaginary) * torch.polar(torch.ones(()), each)[:, None]
+    turned = torch.complex(real, imaginary) * torch.polar(torch.ones(()), turn)[:, None]
     parts = [turned.real, turned.imag]
     expected = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
 
-    actual = rotary_embedding(x, each.cos(), each.sin(), interleaved)
+    actual = rotary_embedding(x, turn.cos(), turn.sin(), interleaved)
 
     torch.testing.assert_close(actual, expected)
     rotary = Rotary(*ROTATIONS["neighbors" if interleaved else "halves"])

@@ -43,11 +43,11 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
         PackInfo(name, f"torchtrt-converters-{name}", "2.0", "/site")
         for name in ("asleep", "broken")
     ]
-    found = tuple(sorted((*(entry.info for entry in loaded), *others), key=lambda info: info.order))
+    infos = tuple(sorted((*(entry.info for entry in loaded), *others), key=lambda info: info.order))
     disabled = MappingProxyType({"asleep": "disabled by TORCHTRT_PACKS_DISABLE"})
     problem = Problem("ImportError: libfoo.so.2", "Repair it.", "import-failed").about(others[1])
     monkeypatch.setattr(
-        _state, "packs", PackSet(found, tuple(loaded), disabled, others=_state.packs.others)
+        _state, "packs", PackSet(infos, tuple(loaded), disabled, others=_state.packs.others)
     )
     monkeypatch.setattr(_state, "problems", [problem])
 

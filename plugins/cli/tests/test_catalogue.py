@@ -60,8 +60,8 @@ def test_a_search_shows_the_ops_that_it_found(
     assert "torchvision.nms.default" in nms
     assert "acme.clip0.default" in clips
     assert "and 2 more" in clips
-    (found,) = json.loads(data)["packs"]
-    assert {**ACME, "ops": ["aten.igamma.default"], "installed": False} == found
+    (pack,) = json.loads(data)["packs"]
+    assert {**ACME, "ops": ["aten.igamma.default"], "installed": False} == pack
     assert status == 1
 
 

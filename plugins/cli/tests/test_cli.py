@@ -227,7 +227,7 @@ def test_converters_as_json_has_decompositions_passes_and_conflicts(
     assert answer["passes"] == [
         {"pack": "vision", **whose, "pass": "fold", "function": f"{convert.__module__}:fold"}
     ]
-    assert [(each["op"], each["kind"]) for each in answer["conflicts"]] == [
+    assert [(conflict["op"], conflict["kind"]) for conflict in answer["conflicts"]] == [
         ("aten.gelu.default", "converter"),
         ("aten.silu.default", "decomposition"),
     ]

@@ -100,8 +100,8 @@ def test_what_cannot_be_written_is_an_error_before_anything_is_built(
     program, tmp_path, capsys, arguments, said
 ):
     """And leaves no file."""
-    given = [argument.format(program=program, folder=tmp_path) for argument in arguments]
-    assert main(["compile", str(program), *given]) == 2
+    options = [argument.format(program=program, folder=tmp_path) for argument in arguments]
+    assert main(["compile", str(program), *options]) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

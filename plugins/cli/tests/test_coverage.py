@@ -54,7 +54,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0"), ConverterPack(name))
         for name in ("vision", "quiet", "bare")
     )
-    monkeypatch.setattr(_state, "packs", PackSet(tuple(each.info for each in loaded), loaded))
+    monkeypatch.setattr(_state, "packs", PackSet(tuple(entry.info for entry in loaded), loaded))
     return tmp_path
 
 

@@ -104,11 +104,13 @@ def test_the_doctor_asks_the_packs(
 
     done = site.run("-m", "torchtrt", "doctor", "--json", **settings)
     answer = json.loads(done.stdout)
-    found = [(each["code"], each["what"], each["hint"]) for each in answer["problems"]]
+    problems = [
+        (problem["code"], problem["what"], problem["hint"]) for problem in answer["problems"]
+    ]
     packs = site.run("-m", "torchtrt", "packs", "--json", **settings)
 
-    assert expected == (done.returncode, found)
-    assert [pack] * len(found) == [each["pack"] for each in answer["problems"]]
+    assert expected == (done.returncode, problems)
+    assert [pack] * len(problems) == [problem["pack"] for problem in answer["problems"]]
     assert "reference@8.6.0" == answer["versions"]["TensorRT"]
     assert torch.__version__ == answer["versions"]["PyTorch"]
     assert (0, []) == (packs.returncode, json.loads(packs.stdout)["problems"])

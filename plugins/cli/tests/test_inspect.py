@@ -34,24 +34,24 @@ def path(tmp_path):
 def test_a_saved_model_is_described_as_data(path, capsys):
     """Inputs, ranges, engines, layers, precision, TensorRT, GPU, settings, packs and what PyTorch runs."""
     assert 0 == main(["inspect", str(path), "--json"])
-    found = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
 
-    x, flag = found["inputs"]
-    (name,) = found["ranges"]
+    x, flag = answer["inputs"]
+    (name,) = answer["ranges"]
     assert {"name": "x", "dtype": "float32", "sizes": [name, 6]} == x
     assert {"name": "flag", "value": True} == flag
-    assert [2, 4, 16] == found["ranges"][name]
-    assert "reference@10.16.1" == found["tensorrt"]
-    assert "" == found["gpu"]
-    assert 1 == found["settings"]["min_block_size"]
-    first, second = found["engines"]
+    assert [2, 4, 16] == answer["ranges"][name]
+    assert "reference@10.16.1" == answer["tensorrt"]
+    assert "" == answer["gpu"]
+    assert 1 == answer["settings"]["min_block_size"]
+    first, second = answer["engines"]
     assert [[2, 6], [16, 6]] == [first["inputs"][0][bound] for bound in ("min", "max")]
     assert 2 <= first["layers"]
-    assert any("float16" in row["dtypes"] for row in found["converted"])
+    assert any("float16" in row["dtypes"] for row in answer["converted"])
     assert second["plan_bytes"]
     assert {"aten_core 0.1.0"} == set(first["packs"])
-    assert ["aten.linalg_svdvals.default"] == [row["op"] for row in found["in_torch"]]
-    assert any(row["op"] == "aten.mul.Tensor" and row["count"] == 2 for row in found["converted"])
+    assert ["aten.linalg_svdvals.default"] == [row["op"] for row in answer["in_torch"]]
+    assert any(row["op"] == "aten.mul.Tensor" and row["count"] == 2 for row in answer["converted"])
     assert path.stat().st_size > first["plan_bytes"] + second["plan_bytes"]
 
 
@@ -138,7 +138,7 @@ def test_engines_without_weights_are_told_and_profile_takes_a_file_of_them(tmp_p
     file, weights = str(tmp_path / "model.pt2"), str(tmp_path / "model.safetensors")
     assert main(["inspect", file]) == 0
     assert "The engines have no weights in the file" in capsys.readouterr().out
-    assert [each["has_weights"] for each in inspect_file(file)["engines"]] == [False]
+    assert [engine["has_weights"] for engine in inspect_file(file)["engines"]] == [False]
     assert main(["profile", file, "--calls", "1"]) == 2
     assert "no weights for its engines" in capsys.readouterr().err
     assert main(["profile", file, "--calls", "1", "--weights", weights]) == 0

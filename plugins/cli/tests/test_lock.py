@@ -63,21 +63,24 @@ def test_an_upgrade_that_changes_who_converts_what_fails(locked, site, source_of
 
     done = site.run("-m", "torchtrt", "doctor", "--locked", str(locked), "--json")
 
-    found = [each for each in json.loads(done.stdout)["problems"] if each["code"] == "locked"]
+    problems = [
+        problem for problem in json.loads(done.stdout)["problems"] if problem["code"] == "locked"
+    ]
     assert 1 == done.returncode
     assert (
-        "the pack taking was not in use and is torchtrt-converters-taking 1.0" == found[0]["what"]
+        "the pack taking was not in use and is torchtrt-converters-taking 1.0"
+        == problems[0]["what"]
     )
-    assert found[1]["what"].startswith("aten.gelu.default was converted by aten_core ")
-    assert "and is by taking torchtrt_converters_taking._pack:" in found[1]["what"]
-    assert ["", "torchtrt lock" in found[1]["hint"]] == [found[0]["hint"], True]
+    assert problems[1]["what"].startswith("aten.gelu.default was converted by aten_core ")
+    assert "and is by taking torchtrt_converters_taking._pack:" in problems[1]["what"]
+    assert ["", "torchtrt lock" in problems[1]["hint"]] == [problems[0]["hint"], True]
 
 
 A = Lock({"a": "a 1"}, {"x": ["a m:f"]}, {"y": ["a m:g"]}, ["a p"])
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("lock", "expected"),
     [
         (A, []),
         (Lock({"a": "a 2"}, A.converters, A.decompositions, A.passes), ["the pack a was a 1 and is a 2"]),
@@ -90,9 +93,9 @@ A = Lock({"a": "a 1"}, {"x": ["a m:f"]}, {"y": ["a m:g"]}, ["a p"])
         (Lock(A.packs, A.converters, A.decompositions), ["the passes over the graph were a p and are none"]),
     ],
 )  # fmt: skip
-def test_each_kind_of_difference_is_told(found, expected):
+def test_each_kind_of_difference_is_told(lock, expected):
     """Versions, converters and their order, decompositions, passes."""
-    assert expected == list(differences(A, found))
+    assert expected == list(differences(A, lock))
 
 
 @pytest.mark.parametrize("lock", [A, Lock(passes=[])])

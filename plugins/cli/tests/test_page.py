@@ -67,18 +67,18 @@ class Elements(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.found = []
+        self.elements = []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append([tag, dict(attributes), ""])
+        self.elements.append([tag, dict(attributes), ""])
 
     def handle_data(self, text):
-        if self.found:
-            self.found[-1][2] += text
+        if self.elements:
+            self.elements[-1][2] += text
 
     def of(self, tag):
-        return [(attributes, text) for name, attributes, text in self.found if name == tag]
+        return [(attributes, text) for name, attributes, text in self.elements if name == tag]
 
 
 def data_of(text):
@@ -115,11 +115,11 @@ def graph_of(count):
 def test_no_name_is_markup(text):
     """Titles and data hold what was given, and the page has the elements that it has anyway."""
     filled = fill(text, {text: [text]})
-    plain = [tag for tag, *_ in Elements(fill("plain", {})).found]
+    plain = [tag for tag, *_ in Elements(fill("plain", {})).elements]
     elements = Elements(filled)
 
     filled.encode()
-    assert plain == [tag for tag, *_ in elements.found]
+    assert plain == [tag for tag, *_ in elements.elements]
     assert {text: [text]} == data_of(filled)
     ((_, heading),) = elements.of("h1")
     assert text.replace("\ud83d", "?") == heading.rstrip("\n")
@@ -134,7 +134,7 @@ def test_the_page_asks_for_nothing_over_the_network(page):
 
     assert not re.search(r"https?:|\bsrc=|url\(|@import|\bfetch\(|import\(", markup)
     assert "Content-Security-Policy\" content=\"default-src 'none';" in markup
-    assert "link" not in {tag for tag, *_ in Elements(markup).found}
+    assert "link" not in {tag for tag, *_ in Elements(markup).elements}
 
 
 def test_every_node_is_on_the_page(program, page):
@@ -157,13 +157,15 @@ def test_every_node_is_on_the_page(program, page):
     assert ("aten_core", "float32[4, 6]") == (gelu["pack"], gelu["value"])
     assert "torch.nn.functional.gelu(self.linear(x))" in gelu["line"]
     chosen = [
-        each for each in data["resolutions"][gelu["resolution"]] if each["outcome"] == "takes it"
+        resolution
+        for resolution in data["resolutions"][gelu["resolution"]]
+        if resolution["outcome"] == "takes it"
     ]
-    assert ["aten_core"] == [each["pack"] for each in chosen]
+    assert ["aten_core"] == [resolution["pack"] for resolution in chosen]
     assert set(compiled.report.to_json()) <= set(data)
     counts = {pack["pack"]: pack["nodes"] for pack in data["packs"]}
     assert sum(counts.values()) == sum("pack" in node for node in nodes)
-    coverage = {each["pack"]: each for each in data["coverage"]}
+    coverage = {resolution["pack"]: resolution for resolution in data["coverage"]}
     core = coverage["aten_core"]
     assert {"nn.functional.gelu", "tanh"} <= set(core["ops"])
     assert "linalg.svdvals" in coverage["linalg"]["ops"]
@@ -327,9 +329,9 @@ def test_a_browser_shows_a_small_model(page, browse):
     everything = browse(page)
     assert data["nodes"] == shown(everything, data)
     assert str(len(data["nodes"])) == everything.of("body")[0][0]["data-shown"]
-    found = shown(browse(page, "#q=gelu"), data)
-    assert 0 < len(found) < len(data["nodes"])
-    assert all("gelu" in json.dumps(node) for node in found)
+    rows = shown(browse(page, "#q=gelu"), data)
+    assert 0 < len(rows) < len(data["nodes"])
+    assert all("gelu" in json.dumps(node) for node in rows)
     in_torch = shown(browse(page, "#torch=1"), data)
     assert [entry["node"] for entry in data["in_torch"]] == [node["name"] for node in in_torch]
 
@@ -346,7 +348,7 @@ def test_a_browser_shows_ten_thousand_nodes(tmp_path, browse):
     assert 10_000 == len(data["nodes"]) == len(elements.of("details"))
     assert ["aten.gelu.default"] == [node["op"] for node in shown(elements, data)]
     assert not elements.of("b")
-    assert not any("onclick" in attributes for _, attributes, _ in elements.found)
+    assert not any("onclick" in attributes for _, attributes, _ in elements.elements)
 
 
 def test_a_browser_opens_a_row(tmp_path, browse):

@@ -163,8 +163,8 @@ FAULTS = {
         overwrite,
         delete,
         *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in (delete_first, hide, without_core)
+            pytest.param(harm_, marks=pytest.mark.slow)
+            for harm_ in (delete_first, hide, without_core)
         ),
     ],
     ids=lambda harm: harm.__name__,
@@ -201,20 +201,20 @@ def test_the_doctor_warns_of_a_placeholder_that_did_no_harm_yet(environment):
     environment.install("torchtrt")
     environment.install("torchtrt-core")
 
-    def found():
+    def warning():
         """What the doctor reports of what is installed."""
         program = "from torchtrt_cli.installation import *; print([*map(str, installation_problems())], *pieces())"
         return environment.run("python", "-c", program).stdout
 
     done = environment.run("torchtrt", "doctor", "--no-load", "--json")
     (problem,) = (
-        each for each in json.loads(done.stdout)["problems"] if each["code"] == "overwritten"
+        row for row in json.loads(done.stdout)["problems"] if row["code"] == "overwritten"
     )
     assert "pip deletes the file with it" in problem["what"]
     assert f"Run `{UNINSTALL}`, then `{REINSTALL}`." == problem["hint"]
-    assert "torchtrt 0.0.0" not in found().partition("]")[2]  # among our own distributions
+    assert "torchtrt 0.0.0" not in warning().partition("]")[2]  # among our own distributions
     environment.repair([UNINSTALL, REINSTALL])
-    assert "placeholder" not in found()
+    assert "placeholder" not in warning()
 
 
 @pytest.mark.slow

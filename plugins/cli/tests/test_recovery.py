@@ -92,7 +92,7 @@ def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
     assert "install PyTorch again" in problem["hint"]
     assert "cannot be imported" == answer["versions"]["PyTorch"]
     assert {"not loaded"} == {pack["status"] for pack in answer["packs"]}
-    assert "torchtrt-core" in [each["name"] for each in answer["distributions"]]
+    assert "torchtrt-core" in [distribution["name"] for distribution in answer["distributions"]]
 
 
 def test_metadata_that_stops_pytorchs_import_is_named(site, install):
@@ -104,7 +104,7 @@ def test_metadata_that_stops_pytorchs_import_is_named(site, install):
     past = site.run(*doctor, libraries=(), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     listed = site.run("-m", "torchtrt", "packs", "--no-load")
 
-    codes = [each["code"] for each in json.loads(stopped.stdout)["problems"]]
+    codes = [row["code"] for row in json.loads(stopped.stdout)["problems"]]
     assert ["bad-metadata", "torch-failed"] == codes
     (problem,) = json.loads(past.stdout)["problems"]
     assert "somebodys_tool-1.0.dist-info" == problem["distribution"]
@@ -133,7 +133,7 @@ def test_what_is_installed_twice_is_named(site, install):
 
     done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
 
-    problems = [each for each in json.loads(done.stdout)["problems"] if each["code"] == "shadowed"]
+    problems = [row for row in json.loads(done.stdout)["problems"] if row["code"] == "shadowed"]
     (problem,) = problems
     assert ("torchtrt-core", "0.1.0") == (problem["distribution"], problem["version"])
     assert "version 0.0.9 at" in problem["what"]
@@ -165,12 +165,14 @@ def test_what_is_required_and_not_there_is_named(site, install):
 
     done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
 
-    found = [(each["what"], each["hint"]) for each in json.loads(done.stdout)["problems"]]
-    assert [what for what, _ in found] == [
+    problems = [
+        (problem["what"], problem["hint"]) for problem in json.loads(done.stdout)["problems"]
+    ]
+    assert [what for what, _ in problems] == [
         "it requires torchtrt-core<0.1, and 0.1.0 is installed",
         "it requires nosuch-library>=2, and that is not installed",
     ]
-    assert 'Run `pip install "nosuch-library>=2"`' in found[1][1]
+    assert 'Run `pip install "nosuch-library>=2"`' in problems[1][1]
 
 
 def test_editable_installs_are_told():
@@ -241,7 +243,7 @@ def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of
 
 
 @pytest.mark.parametrize(
-    ("command", "place"),
+    ("command", "position"),
     [
         ("doctor", "module"),
         ("converters", "hook"),
@@ -249,10 +251,10 @@ def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of
         pytest.param("converters", "module", marks=pytest.mark.slow),
     ],
 )  # each waits until the name is printed
-def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, place, command):
+def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, position, command):
     """Python cannot end it; a user can, and reads how to go on without."""
     hang = "import time\ntime.sleep(3600)\n"
-    source = hang if place == "module" else source_of_pack("hangs", hang)
+    source = hang if position == "module" else source_of_pack("hangs", hang)
     site.unpack(site.wheel("hangs", source))
     process = site.start("-m", "torchtrt", command)
     try:
@@ -286,13 +288,15 @@ def test_the_doctor_says_which_pack_changes_the_process(site, source_of_pack):
 
     answer = json.loads(site.run("-m", "torchtrt", "doctor", "--json").stdout)
 
-    changed = [each for each in answer["problems"] if each["code"] == "changed-process"]
+    changed = [problem for problem in answer["problems"] if problem["code"] == "changed-process"]
     assert answer["problems"] == changed
-    assert [f"odd{number}" for number in range(len(CHANGES))] == [each["pack"] for each in changed]
-    for each, name in zip(changed, CHANGES, strict=True):
-        assert [name] == [other for other in CHANGES if f"{other} was" in each["what"]]
-        assert 400 > len(each["what"])
-        assert f"TORCHTRT_PACKS_DISABLE={each['pack']} goes without" in each["hint"]
+    assert [f"odd{number}" for number in range(len(CHANGES))] == [
+        problem["pack"] for problem in changed
+    ]
+    for problem, name in zip(changed, CHANGES, strict=True):
+        assert [name] == [other for other in CHANGES if f"{other} was" in problem["what"]]
+        assert 400 > len(problem["what"])
+        assert f"TORCHTRT_PACKS_DISABLE={problem['pack']} goes without" in problem["hint"]
 
 
 ANSWERS = [
@@ -315,12 +319,14 @@ def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack):
 
     answer = json.loads(site.run("-m", "torchtrt", "doctor", "--json").stdout)
 
-    found = {each["pack"]: (each["code"], each["what"]) for each in answer["problems"]}
-    assert ("check-failed", "asked") == found.pop(f"junk{len(ANSWERS)}")
-    assert {f"junk{number}" for number in range(len(ANSWERS))} == set(found)
-    for number, (given, code, what) in enumerate(ANSWERS):
-        assert code == found[f"junk{number}"][0], given
-        assert what in found[f"junk{number}"][1], given
+    problems = {
+        problem["pack"]: (problem["code"], problem["what"]) for problem in answer["problems"]
+    }
+    assert ("check-failed", "asked") == problems.pop(f"junk{len(ANSWERS)}")
+    assert {f"junk{number}" for number in range(len(ANSWERS))} == set(problems)
+    for number, (returned, code, what) in enumerate(ANSWERS):
+        assert code == problems[f"junk{number}"][0], returned
+        assert what in problems[f"junk{number}"][1], returned
 
 
 @pytest.mark.parametrize("command", ["packs", "doctor"])
@@ -354,7 +360,7 @@ def test_standard_output_is_the_answer_whatever_a_pack_writes(site, source_of_pa
 
     done = site.run("-m", "torchtrt", "packs", "--json")
 
-    assert "loud" in [each["name"] for each in json.loads(done.stdout)["packs"]]
+    assert "loud" in [pack["name"] for pack in json.loads(done.stdout)["packs"]]
     assert {"descriptor", "program"} <= set(done.stderr.splitlines())
 
 

@@ -171,7 +171,7 @@ def test_an_interrupted_run_leaves_a_report_and_nothing_else(command, tmp_path, 
     assert "0 of 1 cases with --packs acme --ops aten.exp ran" in out
     assert report_of(tmp_path)[0]["stopped"] == "interrupted"
     assert worker
-    assert not any(os.path.exists(f"/proc/{each}") for each in worker)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in worker)
     assert list(temporary.iterdir()) == []
 
 
@@ -179,12 +179,12 @@ def children_of(process):
     """Returns the child processes of a process that run a worker."""
     with open(f"/proc/{process}/task/{process}/children") as file:
         children = file.read().split()
-    found = []
+    pids = []
     for child in children:
         with open(f"/proc/{child}/cmdline") as file:
             if "verification.worker" in file.read():
-                found.append(int(child))
-    return found
+                pids.append(int(child))
+    return pids
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def compiled(model, **options):
 def agree(model, *others, tolerance=2e-3):
     """Compares what models return, on values with both outcomes of branches."""
     for x in (X, X / 2) if isinstance(model, Tied) else (X, X * 3, X - 1):
-        state = [copy.deepcopy(each) for each in (model, *others)]
-        expected, *results = (each(x) for each in state)
+        state = [copy.deepcopy(module) for module in (model, *others)]
+        expected, *results = (module(x) for module in state)
         for result in results:
             torch.testing.assert_close(result, expected, rtol=tolerance, atol=tolerance)

@@ -266,14 +266,14 @@ class Powered(nn.Module):
 def test_an_engine_that_cannot_be_refitted_is_built_again(tmp_path):
     """Facts about values are compiled in. Where they differ, the new engine takes the place of the old one."""
     x = torch.tensor([float("nan"), 2.0])
-    found = []
+    outcomes = []
     for exponent in (2.5, 3.5, 0.0, 2.5, 3.5):
         model = Powered(exponent).eval()
         made = compiled(model, tmp_path, [x], immutable_weights=False)
         torch.testing.assert_close(made(x), model(x), equal_nan=True)
-        found += hits(made)
+        outcomes += hits(made)
 
-    assert found == [False, True, False, False, True]
+    assert outcomes == [False, True, False, False, True]
 
 
 def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch):
@@ -377,5 +377,5 @@ def test_how_pytorch_runs_the_rest_is_in_no_engine(tmp_path):
     """Inductor compiles what stays in PyTorch when it is first called."""
     settings = {"torch_executed_ops": {"aten.relu"}}
     made = [compiled(BASE, tmp_path, INPUTS[:1], inductor=how, **settings) for how in (False, True)]
-    assert [[False, False], [True, True]] == [hits(each) for each in made]
+    assert [[False, False], [True, True]] == [hits(result) for result in made]
     assert made[1].settings.inductor

@@ -39,10 +39,10 @@ def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
         else:
             monkeypatch.setenv("TORCHTRT_CACHE", variable)
         torchtrt.compile(BASE, [VARYING], min_block_size=1, engine_cache=setting)
-        found = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.engine")}
+        folders = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.engine")}
         for path in tmp_path.rglob("*.engine"):
             path.unlink()
-        return found
+        return folders
 
     assert set() == used(None, None)
     assert set() == used(None, "0") == used(None, "off")
@@ -64,13 +64,13 @@ def test_processes_that_compile_one_model_divide_its_engines(tmp_path, monkeypat
     both = threading.Barrier(2)
     build = building.build_plan
 
-    def observed(*given):
+    def observed(*args):
         if len(builds) < 2:
             builds.append(threading.get_ident())
             both.wait(timeout=60)  # in the first build of each
         else:
             builds.append(threading.get_ident())
-        return build(*given)
+        return build(*args)
 
     monkeypatch.setattr(building, "build_plan", observed)
     limit = 4 * (8 * 8 + 8)
@@ -85,8 +85,8 @@ def test_processes_that_compile_one_model_divide_its_engines(tmp_path, monkeypat
     built = [not (a and b) for a, b in zip(hits(first), hits(second), strict=True)]
     assert built == [True] * 6
     x = torch.randn(2, 8)
-    for each in (first, second):
-        torch.testing.assert_close(each(x), model(x))
+    for module in (first, second):
+        torch.testing.assert_close(module(x), model(x))
 
 
 def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):
@@ -115,13 +115,13 @@ def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):
 @settings(
     max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
-def test_a_damaged_file_is_built_again(tmp_path, place, bit, cut):
+@given(fraction=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+def test_a_damaged_file_is_built_again(tmp_path, fraction, bit, cut):
     """Whatever byte has changed, and wherever the file ends."""
     compiled(BASE, tmp_path, [VARYING])
     (path,) = tmp_path.glob("engines/*.engine")
     data = bytearray(path.read_bytes())
-    at = int(place * len(data))
+    at = int(fraction * len(data))
     if cut:
         del data[at:]
     else:
@@ -269,7 +269,7 @@ def test_an_engine_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch, kind
     with pytest.warns(CacheWarning, match=f"{path.name}.*remove what is in the way") as warned:
         again = compiled(BASE, tmp_path, [VARYING])
 
-    assert 1 == sum(path.name in str(each.message) for each in warned)
+    assert 1 == sum(path.name in str(warning.message) for warning in warned)
     assert [False] == hits(again)
     assert (before.st_ino, before.st_mode) == (path.stat().st_ino, path.stat().st_mode)
 
@@ -300,20 +300,20 @@ def test_the_umask_decides_who_may_read_the_files(tmp_path):
 
 def test_timings_are_kept_beside_the_engines(tmp_path, monkeypatch):
     """What TensorRT measured once helps the next build, in whatever order processes write it."""
-    given = []
+    caches = []
     original = store.EngineCache.use_timings
     monkeypatch.setattr(
         store.EngineCache,
         "use_timings",
-        lambda self, config: (original(self, config), given.append(config.get_timing_cache())),
+        lambda self, config: (original(self, config), caches.append(config.get_timing_cache())),
     )
     compiled(BASE, tmp_path, [VARYING])
     (path,) = tmp_path.glob("timings/*.timings")
     before = path.read_bytes()
     compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
 
-    assert 2 == len(given)
-    assert before == bytes(given[1].serialize())
+    assert 2 == len(caches)
+    assert before == bytes(caches[1].serialize())
 
 
 def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):
@@ -322,11 +322,11 @@ def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TORCHTRT_CACHE", str(tmp_path))
 
     assert 0 == main(["cache", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert str(tmp_path) == found["folder"]
-    (entry,) = found["engines"]
+    answer = json.loads(capsys.readouterr().out)
+    assert str(tmp_path) == answer["folder"]
+    (entry,) = answer["engines"]
     assert (
-        found["bytes"]
+        answer["bytes"]
         == entry["bytes"]
         == sum(path.stat().st_size for path in tmp_path.glob("engines/*.engine"))
     )

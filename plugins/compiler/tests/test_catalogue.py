@@ -60,7 +60,7 @@ def wheel(folder, text=TEXT, name="torchtrt_converters_acme"):
 def in_torch(**settings):
     """Returns the report's rows of what stays in PyTorch, by op."""
     report = torchtrt.explain(Igamma().eval(), [torch.rand(3)], **settings)
-    return {each.op: each for each in report.in_torch}, str(report)
+    return {entry.op: entry for entry in report.in_torch}, str(report)
 
 
 def test_a_report_and_the_error_of_full_compilation_name_a_pack(file, monkeypatch):
@@ -120,9 +120,9 @@ def test_an_unusable_source_is_a_warning_and_the_others_remain(text, words, tmp_
     monkeypatch.setenv("TORCHTRT_CATALOGUE", str(path))
 
     with pytest.warns(CatalogueWarning, match=f"bad.json.*{words}.*Correct TORCHTRT_CATALOGUE"):
-        found = current_catalogue()
+        catalogue = current_catalogue()
 
-    assert found.providers("torchvision.nms.default")
+    assert catalogue.providers("torchvision.nms.default")
 
 
 def test_a_wheel_is_added_to_the_own_catalogue_and_removed(own, tmp_path):

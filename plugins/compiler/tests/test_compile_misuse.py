@@ -134,12 +134,12 @@ class Writes(torch.nn.Module):
 def test_a_copied_program_is_the_program(model):
     """Copying a graph renames placeholders that are named like Python's own functions."""
     program = copy.deepcopy(torch.export.export(model.eval(), (X.clone(),)))
-    given, expected = X.clone(), X.clone()
+    argument, expected = X.clone(), X.clone()
 
-    result = torchtrt.compile(program, [X.clone()], min_block_size=1)(given)
+    result = torchtrt.compile(program, [X.clone()], min_block_size=1)(argument)
 
     torch.testing.assert_close(result, model(expected))
-    assert torch.equal(given, expected)
+    assert torch.equal(argument, expected)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +197,8 @@ def test_a_compiled_model_says_how_it_becomes_a_program(again):
 
 
 @pytest.mark.parametrize("function", [lambda x, n: x[:n] * 2, lambda x, n: x * n])
-@pytest.mark.parametrize("given", ["module", "program"])
-def test_a_number_that_varies_is_refused_with_what_to_give(function, given):
+@pytest.mark.parametrize("model_or_program", ["module", "program"])
+def test_a_number_that_varies_is_refused_with_what_to_give(function, model_or_program):
     """Engines take sizes from tensors."""
 
     class Model(torch.nn.Module):
@@ -207,7 +207,7 @@ def test_a_number_that_varies_is_refused_with_what_to_give(function, given):
 
     inputs, sizes = (torch.rand(8, 3), 4), (None, torch.export.Dim.DYNAMIC)
     model = Model().eval()
-    if given == "program":
+    if model_or_program == "program":
         model, sizes = torch.export.export(model, inputs, dynamic_shapes=sizes, strict=False), None
 
     with pytest.raises(InputError, match="Input 'n' is a number that varies"):

@@ -108,7 +108,7 @@ def test_a_wrong_engine_of_one_op_stays_in_pytorch(monkeypatch):
         left = torchtrt.compile(
             model, [VARYING], min_block_size=1, torch_executed_on_failure=True, verify="engines"
         )
-    assert [ConversionWarning] * 3 + [NoEngineWarning] == [each.category for each in caught]
+    assert [ConversionWarning] * 3 + [NoEngineWarning] == [warning.category for warning in caught]
     assert "computes something else" in str(caught[0].message)
     assert not left.report.blocks
     torch.testing.assert_close(left(torch.ones(2, 3, 8)), model(torch.ones(2, 3, 8)))
@@ -206,9 +206,9 @@ def test_inputs_are_valid_indices_or_resized_examples(monkeypatch):
         torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(9,), dtype=dtype)
         for dtype in (torch.int64, torch.bool, torch.int64)
     ]
-    given = torchtrt.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(9, 8))
+    input_ = torchtrt.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(9, 8))
     torchtrt.compile(
-        Reader().eval(), [specs[0], given, *specs[1:]], min_block_size=1, verify="engines"
+        Reader().eval(), [specs[0], input_, *specs[1:]], min_block_size=1, verify="engines"
     )
     torchtrt.compile(
         Reader().eval(),
@@ -231,9 +231,9 @@ def test_sizes_at_opposite_limits_are_compared():
     """An engine may be right for the limits of all sizes together, and wrong for others."""
     profile = {"a": SizeRange(1, 2, 3), "b": SizeRange(4, 4, 4), "c": SizeRange(5, 6, 7)}
 
-    found = [tuple(sizes.values()) for sizes in sizes_to_compare(profile)]
+    points = [tuple(sizes.values()) for sizes in sizes_to_compare(profile)]
 
-    assert [(2, 4, 6), (1, 4, 5), (3, 4, 7), (3, 4, 5), (1, 4, 7)] == found
+    assert [(2, 4, 6), (1, 4, 5), (3, 4, 7), (3, 4, 5), (1, 4, 7)] == points
 
 
 class EightBits(nn.Module):

@@ -53,11 +53,11 @@ def built(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize("given", [X, VARYING], ids=["fixed", "varying"])
-def test_a_layer_that_is_called_again_is_one_engine(given, built):
+@pytest.mark.parametrize("layer_calls", [X, VARYING], ids=["fixed", "varying"])
+def test_a_layer_that_is_called_again_is_one_engine(layer_calls, built):
     """The blocks between the calls differ from the first and the last one."""
     model = Tied()
-    compiled = compiled_for(model, given)
+    compiled = compiled_for(model, layer_calls)
 
     assert_same(compiled, model, X)
     calls = [(block.name, block.calls) for block in compiled.report.blocks]
@@ -79,18 +79,18 @@ def test_a_dry_run_counts_the_same_engines():
     ]
 
 
-@pytest.mark.parametrize("given", [X, VARYING], ids=["fixed", "varying"])
-def test_a_file_has_the_engine_once(given, tmp_path):
+@pytest.mark.parametrize("calls", [X, VARYING], ids=["fixed", "varying"])
+def test_a_file_has_the_engine_once(calls, tmp_path):
     """And the loaded model has one engine of it, also where PyTorch loads it."""
     model = Tied()
-    compiled = compiled_for(model, given)
+    compiled = compiled_for(model, calls)
     file = tmp_path / "tied.pt2"
     torchtrt.save(compiled, file)
     loaded = torchtrt.load(file)
 
     for module in (loaded, copy.deepcopy(loaded), torch.export.load(file).module()):
         assert_same(module, model, X)
-    assert [each.calls for each in engines_of(loaded)] == [1, 2, 1]
+    assert [engine.calls for engine in engines_of(loaded)] == [1, 2, 1]
     again = io.BytesIO()
     torchtrt.save(loaded, again)
     assert len(Archive(again).plans()) == 3
@@ -245,21 +245,21 @@ def test_each_call_has_an_execution_context_of_its_own():
     """A CUDA graph of the caller's keeps them, and the calls after it find none of them."""
     model = Tied()
     compiled = compiled_for(model, X)
-    (shared,) = [each for each in engines_of(compiled) if each.calls == 2]
+    (shared,) = [engine for engine in engines_of(compiled) if engine.calls == 2]
     seen = []
 
     for _ in range(3):
         assert_same(compiled, model, X)
         (idle,) = shared._idle.values()
-        seen.append([id(each) for each in idle])
+        seen.append([id(engine) for engine in idle])
 
     assert seen[0] == seen[1] == seen[2]
     assert len(set(seen[0])) == 2
     (loaded,) = shared._loaded.values()
     (idle,) = shared._idle.values()
-    assert all(each.loaded is loaded and each.shapes is not None for each in idle)
+    assert all(engine.loaded is loaded and engine.shapes is not None for engine in idle)
     kept = [shared._to_record(X.device, [X.shape], 0) for _ in range(2)]
-    assert {id(each) for each in kept} == set(seen[0])
+    assert {id(engine) for engine in kept} == set(seen[0])
 
 
 def test_a_recording_keeps_the_context_of_each_call():

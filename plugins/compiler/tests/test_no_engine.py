@@ -63,7 +63,7 @@ def test_no_engine_is_one_warning_that_counts_the_ops(model, message):
     with pytest.warns(NoEngineWarning, match=message) as shown:
         compiled = torchtrt.compile(model.eval(), [X])
 
-    assert [__file__] == [each.filename for each in shown]
+    assert [__file__] == [warning.filename for warning in shown]
     assert not compiled.report.blocks
     torch.testing.assert_close(compiled(X), model(X), equal_nan=True)
 

@@ -41,10 +41,10 @@ def test_what_follows_from_weights_is_a_constant(every_tensorrt, settings, tmp_p
     model = Prompt().eval()
     compiled = torchtrt.compile(model, **settings)
     torchtrt.save(compiled, tmp_path / "model.pt2")
-    for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
-        torch.testing.assert_close(each(), model())
-        each()["tokens"].zero_()
-        torch.testing.assert_close(each(), model())
+    for module in (compiled, torchtrt.load(tmp_path / "model.pt2")):
+        torch.testing.assert_close(module(), model())
+        module()["tokens"].zero_()
+        torch.testing.assert_close(module(), model())
     with pytest.raises(InputError, match="Too many positional"):
         compiled(torch.rand(2))
 

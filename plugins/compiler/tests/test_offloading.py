@@ -43,8 +43,8 @@ def while_building(monkeypatch):
     build = engines.build_engine
 
     def watched(*args):
-        for each in watching:
-            each()
+        for callback in watching:
+            callback()
         return build(*args)
 
     monkeypatch.setattr(engines, "build_engine", watched)
@@ -65,7 +65,7 @@ def test_weights_are_elsewhere_during_a_build_and_the_same_after_it(while_buildi
     """Their own memory is free meanwhile; objects, ties, views and versions are what they were."""
     model = Model().eval()
     row = model.first.weight.detach()[2]  # which only the test holds
-    values = {name: each.clone() for name, each in model.state_dict().items()}
+    values = {name: weight.clone() for name, weight in model.state_dict().items()}
     tensors = dict(model.named_parameters()) | dict(model.named_buffers())
     versions = {name: tensor._version for name, tensor in tensors.items()}
     storages = {name: tensor.untyped_storage() for name, tensor in tensors.items()}
@@ -83,7 +83,7 @@ def test_weights_are_elsewhere_during_a_build_and_the_same_after_it(while_buildi
     compiled = compiled_of(model, **settings)
 
     assert seen
-    assert all(size == 0 for each in seen for size in each.values())
+    assert all(size == 0 for weight in seen for size in weight.values())
     for name, tensor in tensors.items():
         torch.testing.assert_close(tensor, values[name], rtol=0, atol=0)
         assert tensor.untyped_storage()._cdata == addresses[name]
@@ -111,7 +111,7 @@ def test_a_refit_knows_the_weights_that_were_moved(while_building):
 def test_weights_come_back_when_a_build_fails(while_building):
     """And the error is the build's."""
     model = Model().eval()
-    values = {name: each.clone() for name, each in model.state_dict().items()}
+    values = {name: weight.clone() for name, weight in model.state_dict().items()}
     storage = model.first.weight.untyped_storage()
 
     def fail():
@@ -121,8 +121,8 @@ def test_weights_come_back_when_a_build_fails(while_building):
     while_building.append(fail)
     with pytest.raises(BuildError, match="no memory"):
         compiled_of(model, require_full_compilation=False)
-    for name, each in model.state_dict().items():
-        torch.testing.assert_close(each, values[name], rtol=0, atol=0)
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, values[name], rtol=0, atol=0)
     assert storage.nbytes() == 16 * 16 * 4
 
 
@@ -132,7 +132,7 @@ def test_weights_come_back_when_a_build_fails(while_building):
 def test_weights_are_the_same_if_a_copy_to_the_cpu_fails(while_building, monkeypatch, error):
     """What comes back is never memory that the copy has not filled."""
     model = Model().eval()
-    values = {name: each.clone() for name, each in model.state_dict().items()}
+    values = {name: weight.clone() for name, weight in model.state_dict().items()}
     contents, calls = offloading._Move._contents, []
 
     def failing(self):
@@ -145,8 +145,8 @@ def test_weights_are_the_same_if_a_copy_to_the_cpu_fails(while_building, monkeyp
     with pytest.raises(type(error)):
         compiled_of(model)
     assert len(calls) > 3  # the others came back
-    for name, each in model.state_dict().items():
-        torch.testing.assert_close(each, values[name], rtol=0, atol=0)
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, values[name], rtol=0, atol=0)
 
 
 def test_weights_whose_memory_is_not_pytorchs_stay(while_building):

@@ -133,6 +133,6 @@ def test_what_lies_between_int8_and_int8_requires_no_precision():
         allow_precisions(network, config, {left.name, right.name})
 
         free = product, added, relu
-        assert not any(each.precision_is_set or each.output_type_is_set(0) for each in free)
+        assert not any(layer.precision_is_set or layer.output_type_is_set(0) for layer in free)
         assert config.get_flag(trt.BuilderFlag.INT8)
         assert config.get_flag(trt.BuilderFlag.FP16)

@@ -42,11 +42,11 @@ def test_each_decision_is_a_line(tmp_path):
     )
 
     assert of_kind(lines, "compiles for") == ["reference@11.4.0"]
-    assert any("silu (aten.silu.default): aten_core" in each for each in of_kind(lines, "lookup"))
-    assert any(each.startswith("silu into ") for each in of_kind(lines, "decomposed"))
-    assert any("has no float64" in each for each in of_kind(lines, "rejected"))
-    assert any("igamma (aten.igamma.default): none" in each for each in of_kind(lines, "lookup"))
-    assert any("igamma (aten.igamma.default)" in each for each in of_kind(lines, "in PyTorch"))
+    assert any("silu (aten.silu.default): aten_core" in line for line in of_kind(lines, "lookup"))
+    assert any(line.startswith("silu into ") for line in of_kind(lines, "decomposed"))
+    assert any("has no float64" in line for line in of_kind(lines, "rejected"))
+    assert any("igamma (aten.igamma.default): none" in line for line in of_kind(lines, "lookup"))
+    assert any("igamma (aten.igamma.default)" in line for line in of_kind(lines, "in PyTorch"))
     (built,) = of_kind(lines, "built")
     assert re.fullmatch(r"block_0 in \d+\.\d{3} s: nodes=\d+ layers=\d+ bytes=\d+", built)
     assert lines[-1].startswith("ends")
@@ -80,7 +80,7 @@ def test_graphs_are_files_before_and_after_each_pass_that_changes_one(tmp_path):
     before, after = ((tmp_path / "graphs" / name).read_text() for name in names[1:3])
     assert "float16" not in before
     assert "dtype = torch.float16" in after
-    assert any("attention_masks of aten_core" in each for each in of_kind(lines, "pass"))
+    assert any("attention_masks of aten_core" in line for line in of_kind(lines, "pass"))
 
 
 def test_layers_are_tensorrts_own_information(tmp_path):
@@ -103,9 +103,9 @@ def test_a_block_that_is_not_built_is_told_with_its_split(tmp_path, monkeypatch)
     monkeypatch.setattr(engines, "build_engine", refuses_sin)
     lines = recorded(tmp_path, lambda x: (x.relu() + 1).sin() * 2)
 
-    assert any("became two engines: no sin; at all" in each for each in of_kind(lines, "split"))
+    assert any("became two engines: no sin; at all" in line for line in of_kind(lines, "split"))
     assert any(
-        "sin (aten.sin.default) no sin; at all" in each for each in of_kind(lines, "not built")
+        "sin (aten.sin.default) no sin; at all" in line for line in of_kind(lines, "not built")
     )
     assert len(of_kind(lines, "built")) == 2
 
@@ -153,10 +153,12 @@ def test_the_trace_of_a_call_has_its_parts_in_their_order():
     profile = torchtrt.profile(compiled, X, calls=2)
     trace = json.loads(json.dumps(profile.to_chrome_trace()))
 
-    parts = [each for each in trace["traceEvents"] if each["ph"] == "X"]
-    rows = {each["tid"]: each["args"]["name"] for each in trace["traceEvents"] if each["ph"] == "M"}
-    places = [rows[part["tid"]] for part in parts]
-    assert places.index("block_0") < places.index("PyTorch") < places.index("block_1")
+    parts = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    rows = {
+        event["tid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"
+    }
+    positions = [rows[part["tid"]] for part in parts]
+    assert positions.index("block_0") < positions.index("PyTorch") < positions.index("block_1")
     for first, second in itertools.pairwise(parts):
         assert second["ts"] == pytest.approx(first["ts"] + first["dur"])
     assert sum(part["dur"] for part in parts) == pytest.approx(

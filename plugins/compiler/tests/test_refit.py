@@ -270,11 +270,11 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(kind):
     """In all engines and between them; nothing breaks while weights change."""
     old, new = made(kind, 0), made(kind, 1)
     model = compiled(old)
-    expected = [each(X) for each in (old, new)]
+    expected = [module(X) for module in (old, new)]
     with calls_in_other_threads(lambda: model(X), expected, 1e-2) as wrong:
         for _ in range(20):
-            for each in (new, old):
-                torchtrt.refit_module_weights(model, each, in_place=True)
+            for module in (new, old):
+                torchtrt.refit_module_weights(model, module, in_place=True)
 
     assert [] == wrong
 

@@ -44,8 +44,8 @@ def test_a_state_dict_of_some_weights_is_enough(tmp_path):
     torchtrt.save(model, tmp_path / "model.pt2")
     loaded = torchtrt.load(tmp_path / "model.pt2")
 
-    for each in (model, loaded):
-        torch.testing.assert_close(torchtrt.refit_module_weights(each, adapter)(X), new(X))
+    for module in (model, loaded):
+        torch.testing.assert_close(torchtrt.refit_module_weights(module, adapter)(X), new(X))
 
 
 def test_a_weight_computed_from_given_and_other_weights_needs_their_values(tmp_path):
@@ -105,9 +105,9 @@ class Plain(nn.Module):
 def test_tensors_that_are_plain_attributes_are_weights_too(as_program):
     """They have names; what the model's code makes, and what the model does not read, has none."""
     old, new = made(Plain, 0), made(Plain, 1)
-    given = torch.export.export(new, (X,)) if as_program else new
+    newer = torch.export.export(new, (X,)) if as_program else new
 
-    agree(new, torchtrt.refit_module_weights(compiled(old), given))
+    agree(new, torchtrt.refit_module_weights(compiled(old), newer))
 
 
 def test_a_state_dict_keeps_plain_attributes():

@@ -60,8 +60,8 @@ def use_tensorrt():
         selected[-1].__enter__()
 
     yield use
-    for each in reversed(selected):
-        each.__exit__(None, None, None)
+    for context in reversed(selected):
+        context.__exit__(None, None, None)
 
 
 def stripped(model, **settings):
@@ -124,7 +124,7 @@ def saved(tmp_path):
     def save(**settings):
         model, path = Model().eval(), tmp_path / "model.pt2"
         torchtrt.save(stripped(model, **settings), path)
-        weights = {name: each.clone() for name, each in model.state_dict().items()}
+        weights = {name: weight.clone() for name, weight in model.state_dict().items()}
         del weights["tied.weight"]  # as checkpoints have it
         save_file(weights, tmp_path / "model.safetensors")
         return model, path, tmp_path / "model.safetensors"
@@ -141,8 +141,8 @@ def test_a_saved_model_gets_its_weights_where_it_is_loaded(saved, tmp_path, immu
     weights = 64 * 64 * 4 * 2
     assert path.stat().st_size < (tmp_path / "whole.pt2").stat().st_size - weights / 2
     exported = torch.export.export(model, (X,))
-    for given in (model, model.state_dict(), exported, file, str(file)):
-        assert_like(torchtrt.load(path, weights=given), model)
+    for source in (model, model.state_dict(), exported, file, str(file)):
+        assert_like(torchtrt.load(path, weights=source), model)
     loaded = torchtrt.load(path, weights=model)
     torchtrt.save(loaded, tmp_path / "again.pt2")
     assert_like(torchtrt.load(tmp_path / "again.pt2", weights=file), model)
@@ -151,7 +151,7 @@ def test_a_saved_model_gets_its_weights_where_it_is_loaded(saved, tmp_path, immu
 def test_an_index_names_the_files_of_a_checkpoint(saved, tmp_path):
     """As checkpoints of large models have it."""
     model, path, _ = saved()
-    weights = {name: each.clone() for name, each in model.state_dict().items()}
+    weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     names = sorted(weights)
     save_file({name: weights[name] for name in names[:4]}, tmp_path / "1.safetensors")
     save_file({name: weights[name] for name in names[4:]}, tmp_path / "2.safetensors")
@@ -164,7 +164,7 @@ def test_an_index_names_the_files_of_a_checkpoint(saved, tmp_path):
 def test_a_weight_is_read_from_the_file_that_the_index_names(saved, tmp_path):
     """Another file may have an earlier one of the same name."""
     model, path, _ = saved(immutable_weights=False)
-    weights = {name: each.clone() for name, each in model.state_dict().items()}
+    weights = {name: weight.clone() for name, weight in model.state_dict().items()}
     save_file(weights, tmp_path / "1.safetensors")
     save_file({"second.weight": torch.zeros(64, 64)}, tmp_path / "2.safetensors")
     index = tmp_path / "model.safetensors.index.json"
@@ -188,12 +188,12 @@ def test_engines_that_take_other_weights_load_with_them(saved):
 GIVEN = {"model": lambda model: model, "state dict": lambda model: model.state_dict()}
 
 
-@pytest.mark.parametrize("given", GIVEN)
-def test_weights_that_change_before_the_engine_reads_them_are_an_error(saved, given):
+@pytest.mark.parametrize("form", GIVEN)
+def test_weights_that_change_before_the_engine_reads_them_are_an_error(saved, form):
     """Engines read them at the first call."""
     model, path, _ = saved(immutable_weights=False)
-    loaded = torchtrt.load(path, weights=GIVEN[given](model))
-    refitted = torchtrt.refit_module_weights(loaded, GIVEN[given](model))
+    loaded = torchtrt.load(path, weights=GIVEN[form](model))
+    refitted = torchtrt.refit_module_weights(loaded, GIVEN[form](model))
     with torch.no_grad():
         model.second.weight.add_(1)
     for compiled in (loaded, refitted):
@@ -239,7 +239,7 @@ def test_writes_in_inference_mode_are_noticed(saved):
     """PyTorch has no version of such tensors."""
     model, path, _ = saved(immutable_weights=False)
     with torch.inference_mode():
-        weights = {name: each.clone() for name, each in model.state_dict().items()}
+        weights = {name: weight.clone() for name, weight in model.state_dict().items()}
         changed, same = (torchtrt.load(path, weights=weights) for _ in range(2))
         assert_like(same, model)
         weights["second.weight"].add_(1)

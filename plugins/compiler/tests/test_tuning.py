@@ -43,15 +43,15 @@ def in_torch(compiled):
 @pytest.fixture
 def times(monkeypatch):
     """Milliseconds by what stays in PyTorch, where each op takes longer than those before it."""
-    known, ticks = {}, itertools.count(1)
+    times_of, ticks = {}, itertools.count(1)
 
     def measured(compiled, leaves, _=None):
         assert [leaf.shape[0] for leaf in leaves] == [32]
-        return known[frozenset(in_torch(compiled))]
+        return times_of[frozenset(in_torch(compiled))]
 
     monkeypatch.setattr(tuning, "milliseconds", measured)
     monkeypatch.setattr(tuning.Clock, "measure", lambda _, function: (function(), next(ticks)))
-    return known
+    return times_of
 
 
 def tuned(model=None, **settings):
@@ -241,7 +241,7 @@ def test_what_inductor_cannot_compile_is_not_kept_however_fast(monkeypatch, recw
     fails = [line for line in compiled.report.tried if "fails" in line]
     assert len(fails) == 2
     assert all("no compiler is installed" in line for line in fails)
-    assert not [each for each in recwarn if "inductor" in str(each.message)]
+    assert not [warning for warning in recwarn if "inductor" in str(warning.message)]
 
 
 @pytest.mark.usefixtures("on_a_gpu")
@@ -261,9 +261,11 @@ def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
     compiled = tuned(model, autocast=torch.bfloat16)
     assert len(seen) == 4
     assert seen[-1] is compiled
-    for each in seen[1:]:
-        assert not each.report.blocks
-        calls = each.graph_module.graph.find_nodes(op="call_function", target=aten.linear.default)
+    for attempt in seen[1:]:
+        assert not attempt.report.blocks
+        calls = attempt.graph_module.graph.find_nodes(
+            op="call_function", target=aten.linear.default
+        )
         assert [node.meta["val"].dtype for node in calls] == [torch.bfloat16]
     torch.testing.assert_close(seen[1](X), expected, rtol=0.01, atol=0.01)
 

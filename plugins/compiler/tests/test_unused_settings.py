@@ -19,7 +19,7 @@ def told(**settings):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torchtrt.compile(MODEL, [X], min_block_size=1, **settings)
-    return [str(each.message) for each in caught if each.category is SettingsWarning]
+    return [str(warning.message) for warning in caught if warning.category is SettingsWarning]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_autocast_leaves_out_the_op_that_replaces_a_write():
             autocast_excluded_ops={"aten.mul", "aten.mul_"},
         )
 
-    (text,) = (str(each.message) for each in caught if each.category is SettingsWarning)
+    (text,) = (str(warning.message) for warning in caught if warning.category is SettingsWarning)
     assert text.count("names") == 1
     assert "names aten.mul_, which lowering replaces by others" in text
 

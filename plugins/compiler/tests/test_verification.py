@@ -44,7 +44,7 @@ def test_what_this_machine_cannot_run_is_compared_at_the_limits_of_each_range():
         report = compiled(TwoResults(), [VARYING]).report
 
     rows = [(row.output, row.sizes) for row in report.verified]
-    expected = [(f"output {place}", ((batch, 8),)) for batch in (1, 3, 6) for place in (0, 1)]
+    expected = [(f"output {output}", ((batch, 8),)) for batch in (1, 3, 6) for output in (0, 1)]
     assert expected == rows
     assert {REFERENCE} == {row.tensorrt for row in report.verified}
     assert all(row.agrees for row in report.verified)

@@ -122,8 +122,8 @@ def test_a_refit_keeps_the_buffers_that_calls_write_to():
     fast, x = compiled(model), torch.rand(4, 3)
     with torch.no_grad():
         for _ in range(3):
-            for each in (model, eager):
-                each.linear.weight.mul_(0.5)
+            for module in (model, eager):
+                module.linear.weight.mul_(0.5)
             assert_near(fast(x, 2, 0.5), eager(x, 2, 0.5))
             torch.testing.assert_close(model.state, eager.state)
 
@@ -134,7 +134,7 @@ def test_gradients_and_steps_are_eagers():
     model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
     eager = copy.deepcopy(model)
     fast = compiled(model)
-    mine, theirs = (torch.optim.SGD(each.parameters(), 0.1) for each in (model, eager))
+    mine, theirs = (torch.optim.SGD(module.parameters(), 0.1) for module in (model, eager))
 
     for _ in range(3):
         x = torch.rand(4, 3, requires_grad=True)
@@ -294,13 +294,13 @@ def test_a_graph_without_engines_warns_once():
             y = (y + 1).relu()
         return y
 
-    fast, parted = (torch.compile(each, backend="torchtrt") for each in (small, broken))
+    fast, parted = (torch.compile(module, backend="torchtrt") for module in (small, broken))
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always", NoEngineWarning)
         for rows in (3, 4, 5, 6):
             assert_near(fast(torch.ones(rows)), small(torch.ones(rows)))
     assert 2 == len(shown)  # a graph for the first size, and one for any
-    assert all("can run 1 of its 2 ops" in str(each.message) for each in shown)
+    assert all("can run 1 of its 2 ops" in str(module.message) for module in shown)
 
     assert_near(parted(torch.ones(3)), broken(torch.ones(3)))
 

@@ -72,13 +72,13 @@ def test_scaling_and_merging_refit():
     programs = agree(model)
     assert 2 == len(programs)
     for change in (
-        lambda each: each.set_scale("one", 0.3),
-        lambda each: each.merge(),
-        lambda each: (each.unmerge(), each.set_scale("one", 2), each.merge()),
-        lambda each: each.unmerge(),
+        lambda adapters: adapters.set_scale("one", 0.3),
+        lambda adapters: adapters.merge(),
+        lambda adapters: (adapters.unmerge(), adapters.set_scale("one", 2), adapters.merge()),
+        lambda adapters: adapters.unmerge(),
     ):
         change(model[0])
-        assert {id(program) for program in programs} == {id(each) for each in agree(model)}
+        assert {id(program) for program in programs} == {id(adapters) for adapters in agree(model)}
 
 
 @pytest.mark.slow  # each state of the adapters is exported
@@ -91,17 +91,17 @@ def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs
     peft.inject_adapter_in_model(adapter(), model, "two")
     agree(model)
     for change in (
-        lambda each: each.set_adapter("two"),
-        lambda each: each.set_scale("two", 0.3),
-        lambda each: each.set_scale("two", 3),
-        lambda each: each.merge(),
-        lambda each: each.unmerge(),
-        lambda each: each.merge(safe_merge=True),
-        lambda each: (each.unmerge(), each.set_scale("two", 0.5), each.merge()),
-        lambda each: (each.unmerge(), each.set_adapter("one"), each.merge()),
-        lambda each: (each.unmerge(), each.enable_adapters(False)),
-        lambda each: each.enable_adapters(True),
-        lambda each: (each.merge(), each.set_scale("one", 2), each.unmerge()),
+        lambda adapters: adapters.set_adapter("two"),
+        lambda adapters: adapters.set_scale("two", 0.3),
+        lambda adapters: adapters.set_scale("two", 3),
+        lambda adapters: adapters.merge(),
+        lambda adapters: adapters.unmerge(),
+        lambda adapters: adapters.merge(safe_merge=True),
+        lambda adapters: (adapters.unmerge(), adapters.set_scale("two", 0.5), adapters.merge()),
+        lambda adapters: (adapters.unmerge(), adapters.set_adapter("one"), adapters.merge()),
+        lambda adapters: (adapters.unmerge(), adapters.enable_adapters(False)),
+        lambda adapters: adapters.enable_adapters(True),
+        lambda adapters: (adapters.merge(), adapters.set_scale("one", 2), adapters.unmerge()),
     ):
         for layer in layers(model):
             change(layer)
@@ -123,8 +123,8 @@ def test_switching_back_exports_nothing(monkeypatch):
         before = agree(model)
     assert 2 == len(exported)
     assert 1 == len(before)
-    for each in layers(model):
-        each._active_adapter.append("two")
+    for index in layers(model):
+        index._active_adapter.append("two")
     agree(model)
     assert 3 == len(exported)
 
@@ -133,14 +133,14 @@ def test_weights_of_an_adapter_are_enough():
     """A state dict of the adapter alone, active or merged."""
     model = followed("one")
     before = agree(model)
-    weights = {name: each * 0.5 for name, each in model.state_dict().items() if "lora_" in name}
+    weights = {name: index * 0.5 for name, index in model.state_dict().items() if "lora_" in name}
     model.load_state_dict(weights, strict=False)
     assert before == agree(model)
-    for each in layers(model):
-        each.merge()
+    for index in layers(model):
+        index.merge()
     agree(model)
-    for each in layers(model):
-        each.unmerge()
+    for index in layers(model):
+        index.unmerge()
     model.load_state_dict({name: weight * 3 for name, weight in weights.items()}, strict=False)
     for layer in layers(model):
         layer.merge()
@@ -152,11 +152,11 @@ def test_other_ranks_and_several_adapters_are_other_programs():
     model = followed("one")
     agree(model)
     peft.inject_adapter_in_model(adapter(rank=2), model, "small")
-    for each in layers(model):
-        each.set_adapter("small")
+    for index in layers(model):
+        index.set_adapter("small")
     assert 2 == len(agree(model))
-    for each in layers(model):
-        each.set_adapter(["one", "small"])
+    for index in layers(model):
+        index.set_adapter(["one", "small"])
     assert 3 == len(agree(model))
     dora = followed("one", use_dora=True)
     agree(dora)
@@ -195,7 +195,9 @@ def test_hotswapping_an_adapter_refits_after_a_refresh():
     model = torchtrt.follow(wrapped, min_block_size=1)
     before = agree(model)
     for alpha in (8, 3):  # the scale stays as it is, and changes
-        state = {name: each * 2 for name, each in wrapped.state_dict().items() if "lora_" in name}
+        state = {
+            name: weight * 2 for name, weight in wrapped.state_dict().items() if "lora_" in name
+        }
         swapping.hotswap_adapter_from_state_dict(
             wrapped, state, "default", adapter(targets=targets, lora_alpha=alpha)
         )

@@ -145,9 +145,9 @@ def test_programs_that_no_call_has_used_are_saved_again(folder, tmp_path, export
     again = followed(seed=1)
     again.torchtrt.load(tmp_path / "again")
     assert 2 == len(again.torchtrt.programs)
-    for each in (model, again):
-        agree(each, X)
-        agree(each, X, torch.rand(3, 1))
+    for module in (model, again):
+        agree(module, X)
+        agree(module, X, torch.rand(3, 1))
     assert [] == exported
 
 
@@ -272,17 +272,17 @@ def test_a_file_that_was_not_saved_with_the_others_is_refused(folder, name):
 def test_a_description_that_was_changed_is_refused(folder, key):
     file = folder / "followed.json"
     content = json.loads(file.read_text())
-    for changed in ({**content, key: []}, {n: each for n, each in content.items() if n != key}):
+    for changed in ({**content, key: []}, {n: entry for n, entry in content.items() if n != key}):
         file.write_text(json.dumps(changed))
         with pytest.raises(UnreadableFileError, match="its checksum is another"):
             followed().torchtrt.load(folder)
 
 
-@pytest.mark.parametrize("place", [None, 5, b"folder"])
-def test_a_folder_is_a_path(saved, place):
+@pytest.mark.parametrize("position", [None, 5, b"folder"])
+def test_a_folder_is_a_path(saved, position):
     for method in (followed().torchtrt.save, followed().torchtrt.load):
         with pytest.raises(InputError, match="The folder comes as a path"):
-            method(place)
+            method(position)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(folder, tmp_path):

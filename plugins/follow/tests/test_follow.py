@@ -265,7 +265,9 @@ def test_first_calls_in_several_threads_compile_once_and_eager_calls_go_on():
         except Exception as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=call, args=(each,)) for each in (follower, follower, model)]
+    threads = [
+        threading.Thread(target=call, args=(module,)) for module in (follower, follower, model)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

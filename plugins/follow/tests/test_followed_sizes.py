@@ -20,7 +20,7 @@ def test_sizes_that_differ_vary_from_the_second_on():
         agree(follower, model, torch.rand(rows, 4))
         seen.append(programs(follower)[-1])
     assert 1 == len(programs(follower))
-    assert 4 == len({id(each) for each in seen})  # 3, 2 to 8, to 16, and from 1
+    assert 4 == len({id(program_) for program_ in seen})  # 3, 2 to 8, to 16, and from 1
 
 
 def test_declared_sizes_are_compiled_once():

@@ -210,15 +210,19 @@ def test_buffers_that_calls_write_to_are_the_models_own_also_after_a_refit():
     model = made(Counting)
     other = copy.deepcopy(model)
     follower = followed(model)
-    for change in (lambda each: None, lambda each: each.linear.weight.mul_(0.5), lambda each: None):
+    for change in (
+        lambda module: None,
+        lambda module: module.linear.weight.mul_(0.5),
+        lambda module: None,
+    ):
         with torch.no_grad():
-            for each in (model, other):
-                change(each)
+            for module in (model, other):
+                change(module)
         agree(follower, other, X)
         torch.testing.assert_close(model.total, other.total)
     assert 1 == len(programs(follower))
-    for each in (model, other):
-        each.total = torch.ones(4)
+    for module in (model, other):
+        module.total = torch.ones(4)
     for _ in range(2):
         agree(follower, other, X)
         torch.testing.assert_close(model.total, other.total)
@@ -284,10 +288,10 @@ def test_statistics_of_training_are_followed():
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
     follower, images = followed(model), torch.rand(2, 3, 5, 5)
     agree(follower, model, images)
-    for each in (follower, model):
-        each.train()
-        each(images)
-        each.eval()
+    for module in (follower, model):
+        module.train()
+        module(images)
+        module.eval()
         agree(follower, model, images)
     assert 1 == len(programs(follower))
 
@@ -335,8 +339,8 @@ def test_while_weights_change_other_threads_have_those_from_before_or_wait():
     follower = followed(model)
     agree(follower, model, X)
     agree(follower, model, X, as_dict=True)
-    for each in (model, before):
-        _write(each)
+    for module in (model, before):
+        _write(module)
     agree(follower, model, X)
     results = {}
 
@@ -344,7 +348,9 @@ def test_while_weights_change_other_threads_have_those_from_before_or_wait():
         with torch.no_grad():
             results[bool(options)] = follower(X, **options)
 
-    threads = [threading.Thread(target=call, kwargs=each) for each in ({}, {"as_dict": True})]
+    threads = [
+        threading.Thread(target=call, kwargs=options_) for options_ in ({}, {"as_dict": True})
+    ]
     with follower.torchtrt.changing():
         _write(model)
         for thread in threads:

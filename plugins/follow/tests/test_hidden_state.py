@@ -136,7 +136,7 @@ UNWATCHED = {
         lambda model: model.part.extend(b"c") or model.part.reverse(),
     ),
     "argument of a partial": (
-        lambda: functools.partial(lambda known, x: x * known["gain"], {"gain": 2.0}),
+        lambda: functools.partial(lambda scales, x: x * scales["gain"], {"gain": 2.0}),
         lambda part, x: part(x),
         lambda model: model.part.args[0].update(gain=3.0),
     ),
@@ -179,7 +179,7 @@ class Registry:
         self.owner = owner
 
 
-@pytest.mark.parametrize("wrap", [lambda each: [each], Registry], ids=["list", "object"])
+@pytest.mark.parametrize("wrap", [lambda model_: [model_], Registry], ids=["list", "object"])
 def test_a_model_may_refer_to_what_follows_it(monkeypatch, wrap):
     """The follower shares its attributes, and keeps programs, which change with the calls."""
     model = made(None, lambda _, x: x.relu())
@@ -240,7 +240,7 @@ def test_a_weight_with_other_strides_is_another_structure():
 
 
 class Counting(nn.Module):
-    """A buffer that each call writes to, and another one."""
+    """A buffer that model_ call writes to, and another one."""
 
     def __init__(self):
         super().__init__()
@@ -274,11 +274,11 @@ def test_a_written_buffer_that_comes_to_share_memory_is_no_refit(through_data):
     reference = copy.deepcopy(model)
     follower = torchtrt.follow(model, min_block_size=1)
     agree(follower, reference)
-    for each in (model, reference):
+    for module in (model, reference):
         if through_data:
-            each.sums.data = each.other.data
+            module.sums.data = module.other.data
         else:
-            each.other = each.sums[:]
+            module.other = module.sums[:]
     with pytest.warns(FollowWarning, match="shares memory"):
         agree(follower, reference)
     agree(follower, reference)

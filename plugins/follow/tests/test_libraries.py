@@ -97,9 +97,9 @@ def test_a_controlnet_and_its_unet_are_followed():
         call = {"timestep": 7, "encoder_hidden_states": torch.rand(batch, 3, 8)}
         sample, image = torch.rand(batch, 4, size, size), torch.rand(batch, 3, 2 * size, 2 * size)
         results = []
-        for each, model in (followed, (control, eager)):
+        for net, model in (followed, (control, eager)):
             with torch.no_grad():
-                down, middle = each(sample, controlnet_cond=image, return_dict=False, **call)
+                down, middle = net(sample, controlnet_cond=image, return_dict=False, **call)
                 added = {
                     "down_block_additional_residuals": down,
                     "mid_block_additional_residual": middle,

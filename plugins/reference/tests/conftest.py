@@ -38,9 +38,9 @@ class Bench:
 
         self.logger = Collecting()
         self.builder = trt.Builder(self.logger)
-        known = trt.NetworkDefinitionCreationFlag.__members__
+        members = trt.NetworkDefinitionCreationFlag.__members__
         self.net = self.builder.create_network(
-            sum(1 << int(known[name]) for name in flags if name in known)
+            sum(1 << int(members[name]) for name in flags if name in members)
         )
         self.config = self.builder.create_builder_config()
         self.profile = self.builder.create_optimization_profile()
@@ -50,7 +50,7 @@ class Bench:
         """An input with a value; -1 in ``shape`` makes a dimension dynamic."""
         tensor = torch.as_tensor(value)
         name = f"i{len(self.values)}"
-        dtype = next(key for key, each in TORCH_OF.items() if each is tensor.dtype)
+        dtype = next(key for key, dtype_ in TORCH_OF.items() if dtype_ is tensor.dtype)
         wanted = tuple(tensor.shape) if shape is None else shape
         made = self.net.add_input(name, getattr(self.trt.DataType, dtype), wanted)
         self.values[name] = tensor.contiguous()

@@ -17,7 +17,7 @@ def test_attention_is_softmax_of_products(new: str, causal: bool, bench: Any) ->
     """There is no scaling; grouped heads are repeated; the mask is causal from the upper left."""
     n = bench(new)
     q, k, v = rand(2, 4, 3, 8), rand(2, 2, 5, 8), rand(2, 2, 5, 8)
-    inputs = [n.input(each) for each in (q, k, v)]
+    inputs = [n.input(tensor) for tensor in (q, k, v)]
     attention = n.net.add_attention(*inputs, n.trt.AttentionNormalizationOp.SOFTMAX, causal)
     attention.decomposable = True
     assert attention.causal is causal
@@ -35,7 +35,7 @@ def test_attention_masks_and_causality_exclude_each_other(bench: Any) -> None:
         n = bench("11.4.0")
         q, k, mask = rand(1, 2, 3, 4), rand(1, 2, 5, 4), torch.rand(1, 1, 3, 5) > 0.3
         mask[..., 0] = True
-        inputs = [n.input(each) for each in (q, k, k)]
+        inputs = [n.input(tensor) for tensor in (q, k, k)]
         normalization = n.trt.AttentionNormalizationOp.SOFTMAX
         attention = n.net.add_attention_v2(
             *inputs, normalization, getattr(n.trt.CausalMaskKind, kind)
@@ -93,7 +93,9 @@ def test_a_mixture_of_experts_weighs_what_its_experts_compute(
     scores = rand(2, 3, 2).softmax(-1)
     chosen = torch.tensor([[[0, 4], [1, 2], [3, 0]], [[2, 2], [4, 1], [0, 3]]], dtype=torch.int32)
     layer = n.net.add_moe(n.input(hidden), n.input(chosen), n.input(scores))
-    layer.set_gated_weights(*[n.const(each) for each in (gate, up, down)], n.trt.MoEActType.SILU)
+    layer.set_gated_weights(
+        *[n.const(tensor) for tensor in (gate, up, down)], n.trt.MoEActType.SILU
+    )
     if biased:
         layer.set_gated_biases(*[n.const(bias) for bias in biases])
     expected = torch.zeros_like(hidden)
@@ -137,7 +139,11 @@ def test_packed_attention_is_attention_of_each_sequence(
     queries = [rand(length, 4, 8) for length in lengths]
     keys = [rand(length, 2, 8) * 0.7 for length in key_lengths]
     values = [rand(length, 2, 8) + 1 for length in key_lengths]
-    join = torch.cat if packed_keys else lambda each: torch.stack(each).transpose(1, 2).contiguous()
+    join = (
+        torch.cat
+        if packed_keys
+        else lambda tensors: torch.stack(tensors).transpose(1, 2).contiguous()
+    )
     layer = n.net.add_attention_v2(
         n.input(torch.cat(queries)),
         n.input(join(keys)),

@@ -26,12 +26,12 @@ def backends(count: int) -> list[Any]:
             pool.submit(torch.distributed.ProcessGroupGloo, store, rank, count, limit)
             for rank in range(count)
         ]
-    return [each.result() for each in made]
+    return [result.result() for result in made]
 
 
-def collective(n: Any, x: Any, kind: str, reduction: str = "NONE", **given: Any) -> Any:
+def collective(n: Any, x: Any, kind: str, reduction: str = "NONE", **options: Any) -> Any:
     """A layer of this kind."""
-    arguments = {"root": -1, "groups": None, "ranks": 1, **given}
+    arguments = {"root": -1, "groups": None, "ranks": 1, **options}
     layer = n.net.add_dist_collective(
         x,
         getattr(n.trt.CollectiveOperation, kind),
@@ -99,10 +99,10 @@ def test_two_ranks_exchange_tensors(
         x = n.input((A, B)[rank], (-1, 2) if varies else None)
         return collective(n, x, kind, reduction, root=root, ranks=2).get_output(0)
 
-    for found, expected in zip(
+    for actual, expected in zip(
         run_ranks(benches, build), RESULTS[kind, reduction, root], strict=True
     ):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.int64])
@@ -113,8 +113,8 @@ def test_ranks_exchange_other_types(dtype: torch.dtype, bench: Any) -> None:
     def build(n: Any, rank: int) -> Any:
         return collective(n, n.input(values[rank]), "ALL_REDUCE", "SUM", ranks=2).get_output(0)
 
-    for found in run_ranks([bench("11.4.0"), bench("11.4.0")], build):
-        torch.testing.assert_close(found, values[0] + values[1], rtol=0, atol=0)
+    for result in run_ranks([bench("11.4.0"), bench("11.4.0")], build):
+        torch.testing.assert_close(result, values[0] + values[1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("groups", [[0, 2], np.array([0, 2])])
@@ -128,9 +128,9 @@ def test_a_group_leaves_the_other_ranks_alone(groups: Any, bench: Any) -> None:
             n, x, "ALL_GATHER", groups=None if alone else groups, ranks=1 if alone else 2
         ).get_output(0)
 
-    found = run_ranks([bench("11.4.0") for _ in range(3)], build)
+    results = run_ranks([bench("11.4.0") for _ in range(3)], build)
 
-    assert [[0.0, 2.0], [1.0], [0.0, 2.0]] == [each.tolist() for each in found]
+    assert [[0.0, 2.0], [1.0], [0.0, 2.0]] == [result.tolist() for result in results]
 
 
 def test_scalars_and_empty_tensors_are_exchanged(bench: Any) -> None:
@@ -140,8 +140,8 @@ def test_scalars_and_empty_tensors_are_exchanged(bench: Any) -> None:
         def build(n: Any, rank: int, x: Tensor = value) -> Any:
             return collective(n, n.input(x), "ALL_REDUCE", "SUM", ranks=2).get_output(0)
 
-        for found in run_ranks([bench("11.4.0"), bench("11.4.0")], build):
-            torch.testing.assert_close(found, value * 2)
+        for result in run_ranks([bench("11.4.0"), bench("11.4.0")], build):
+            torch.testing.assert_close(result, value * 2)
 
 
 def test_ranks_with_other_sizes_fail(bench: Any) -> None:
@@ -176,7 +176,7 @@ def test_an_engine_of_several_ranks_needs_a_communicator(bench: Any) -> None:
 
 @pytest.mark.parametrize("new", NEWER)
 @pytest.mark.parametrize(
-    ("kind", "reduction", "given", "reason"),
+    ("kind", "reduction", "options", "reason"),
     [
         ("ALL_REDUCE", "NONE", {}, "needs a reduce_op"),
         ("ALL_GATHER", "SUM", {}, "takes no reduce_op"),
@@ -188,12 +188,12 @@ def test_an_engine_of_several_ranks_needs_a_communicator(bench: Any) -> None:
     ],
 )
 def test_what_no_collective_is_gets_refused_when_it_is_added(
-    new: str, kind: str, reduction: str, given: Any, reason: str, bench: Any
+    new: str, kind: str, reduction: str, options: Any, reason: str, bench: Any
 ) -> None:
     """The method returns None, and the log has the rule."""
     n = bench(new)
 
-    assert collective(n, n.input(torch.zeros(2)), kind, reduction, **given) is None
+    assert collective(n, n.input(torch.zeros(2)), kind, reduction, **options) is None
     assert reason in n.errors[-1]
 
 

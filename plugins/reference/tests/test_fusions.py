@@ -187,7 +187,7 @@ def test_a_scale_per_channel_disappears_in_its_convolution(
     size = (3, 3) if two_dimensional else (2, 2, 2)
     x, kernel, bias = rand(1, 2, *[5] * len(size)), rand(4, 2, *size), rand(4)
     scale, shift = rand(4).abs(), rand(4)
-    weights = [n.trt.Weights(each.numpy()) for each in (kernel, bias, shift, scale)]
+    weights = [n.trt.Weights(tensor.numpy()) for tensor in (kernel, bias, shift, scale)]
     layer = n.net.add_convolution_nd(n.input(x), 4, size, weights[0], weights[1])
     scaled = n.net.add_scale_nd(
         layer.get_output(0), n.trt.ScaleMode.CHANNEL, weights[2], weights[3], n.trt.Weights(), 1

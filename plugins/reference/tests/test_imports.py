@@ -100,7 +100,7 @@ def test_every_file_under_operations_is_a_family() -> None:
 
     assert families == listed.keys()
     assert [] == [name for name, operations_of_it in listed.items() if not operations_of_it]
-    assert {each.name for family in listed.values() for each in family} == set(
+    assert {operation.name for family in listed.values() for operation in family} == set(
         operations.OPERATIONS
     )
 
@@ -112,11 +112,11 @@ def test_a_new_file_is_a_new_family(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     name = f"{operations.__name__}.a_new_family"
     monkeypatch.delitem(sys.modules, name, raising=False)
 
-    found = operations.families()
+    families = operations.families()
     monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(operations, "a_new_family")
 
-    assert name in {family.__name__ for family in found}
+    assert name in {family.__name__ for family in families}
 
 
 def test_every_version_has_rules_and_a_description() -> None:

@@ -85,14 +85,14 @@ def test_every_function_is_there(version: str) -> None:
 def test_what_is_not_implemented_is_listed(version: str) -> None:
     """Only interfaces for users, plugins, algorithm selection, calibration and parsers have methods without a body."""
     trt = reference.load(version)
-    found = set()
+    names = set()
     for name, spec in description(version)["classes"].items():
         made = find(trt, name)
         bodies = [getattr(getattr(made, member), "__doc__", "") for member in spec["methods"]]
         if "To be overridden." in bodies and not name.startswith(LEFT_OUT):
-            found.add(name)
-    parsers = {name for name in found if name.endswith(("Parser", "ParserRefitter"))}
-    assert found - INTERFACES - parsers - {"IBlobNameToTensor", "ILogger"} == set()
+            names.add(name)
+    parsers = {name for name in names if name.endswith(("Parser", "ParserRefitter"))}
+    assert names - INTERFACES - parsers - {"IBlobNameToTensor", "ILogger"} == set()
 
 
 def test_every_method_takes_the_listed_arguments(version: str) -> None:
@@ -126,8 +126,8 @@ def test_what_is_settable_has_a_setter(version: str) -> None:
     for name, spec in description(version)["classes"].items():
         made = find(trt, name)
         for member, (is_settable, _) in spec["properties"].items():
-            found = getattr(made, member)
-            if not issubclass(made, Interface) and (found.fset is not None) is not is_settable:
+            attribute = getattr(made, member)
+            if not issubclass(made, Interface) and (attribute.fset is not None) is not is_settable:
                 wrong.append(f"{name}.{member}")
     assert wrong == []
 
@@ -406,12 +406,12 @@ def test_plugin_creators_can_be_registered_and_found(version: str) -> None:
 
     creator = Creator.__new__(Creator)
     Creator.__init__(creator)
-    found = "get_plugin_creator" if version == "8.6.0" else "get_creator"
+    getter = "get_plugin_creator" if version == "8.6.0" else "get_creator"
     every = "plugin_creator_list" if version == "8.6.0" else "all_creators"
     assert registry.register_creator(creator, "")
     assert not registry.register_creator(creator, "")
     try:
-        assert getattr(registry, found)("made up", "1", "") is creator
+        assert getattr(registry, getter)("made up", "1", "") is creator
         assert getattr(registry, every) == [creator]
     finally:
         assert registry.deregister_creator(creator)

@@ -17,9 +17,9 @@ def test_what_follows_a_data_dependent_shape_is_computed_at_run_time(
     """Transposed, gathered and counted: every layer after a NonZero sees its real shape."""
     n = bench(version)
     x = torch.tensor([[1.0, 0, 2], [0, 3, 0]])
-    found = only(n.net.add_non_zero(n.input(x)))
-    assert found.shape == (2, -1)
-    shuffle = n.net.add_shuffle(found)
+    positions = only(n.net.add_non_zero(n.input(x)))
+    assert positions.shape == (2, -1)
+    shuffle = n.net.add_shuffle(positions)
     shuffle.first_transpose = (1, 0)
     taken = n.net.add_gather_v2(n.input(x), only(shuffle), n.trt.GatherMode.ND)
     total = n.net.add_reduce(only(taken), n.trt.ReduceOperation.SUM, 1, False)
@@ -31,8 +31,8 @@ def test_what_follows_a_data_dependent_shape_is_computed_at_run_time(
 def test_the_shape_of_a_result_of_data_is_no_shape_for_8_6(version: str, bench: Any) -> None:
     """The Shape layer takes what NonZero makes from TensorRT 10 on."""
     n = bench(version)
-    found = only(n.net.add_non_zero(n.input(torch.tensor([[1.0, 0, 2], [0, 3, 0]]))))
-    shape = only(n.net.add_shape(found))
+    result = only(n.net.add_non_zero(n.input(torch.tensor([[1.0, 0, 2], [0, 3, 0]]))))
+    shape = only(n.net.add_shape(result))
     if version == "8.6.0":
         assert n.plan(shape) is None
         assert "depend on data" in n.errors[-1]

@@ -46,7 +46,7 @@ def double(trt: Any, **changes: Any) -> tuple[Any, Any]:
 
         def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
             shape = trt.DimsExprs(inputs[0])
-            calls.append(("shapes", [each.is_constant() for each in shape]))
+            calls.append(("shapes", [size.is_constant() for size in shape]))
             more = builder.constant(self.rows)
             shape[0] = builder.operation(trt.DimensionOperation.SUM, shape[0], more)
             return [shape]
@@ -72,9 +72,9 @@ def double(trt: Any, **changes: Any) -> tuple[Any, Any]:
             calls.append(("shape", tuple(inputs[0].dims), tuple(outputs[0].dims)))
 
         def enqueue(self, *arguments: Any) -> None:
-            (given,), (made,), (source,), (target,), _, stream = arguments
+            (address,), (made,), (source,), (target,), _, stream = arguments
             calls.append(("enqueue", stream, self.torch_device.type))
-            values = _floats(source, given)
+            values = _floats(source, address)
             result = _floats(target, made)
             result[...] = 0
             result[: len(values)] = 2 * values

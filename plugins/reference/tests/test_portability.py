@@ -92,8 +92,8 @@ def test_weights_stream_by_a_budget_that_is_set_before_contexts(streaming: str, 
     size = engine.streamable_weights_size
     assert size == 32 == engine.weight_streaming_budget_v2
     assert 0 <= engine.get_weight_streaming_automatic_budget() <= size
-    for given, expected in ((16, 16), (0, 0), (1000, size)):
-        engine.weight_streaming_budget_v2 = given
+    for budget, expected in ((16, 16), (0, 0), (1000, size)):
+        engine.weight_streaming_budget_v2 = budget
         assert engine.weight_streaming_budget_v2 == expected
     engine.weight_streaming_budget_v2 = -1
     assert "0 or more" in n.errors[-1]

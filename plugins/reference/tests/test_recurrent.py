@@ -79,17 +79,17 @@ def test_an_rnn_is_that_of_pytorch(
     x = torch.randn(BATCH, STEPS, DATA)
     states = [torch.randn(BATCH, layers * directions, HIDDEN) for _ in range(2)]
     layer = add(n, n.input(x), source, kind)
-    given: Any = None
+    inputs: Any = None
     if starts:
         layer.hidden_state = n.input(states[0])
-        given = states[0].transpose(0, 1).contiguous()
+        inputs = states[0].transpose(0, 1).contiguous()
         if kind == "LSTM":
             layer.cell_state = n.input(states[1])
-            given = (given, states[1].transpose(0, 1).contiguous())
+            inputs = (inputs, states[1].transpose(0, 1).contiguous())
     with torch.inference_mode():
-        y, last = source(x, given)
+        y, last = source(x, inputs)
     got = n.run(*outputs_of(layer))
-    assert [each.shape for each in got] == [each.shape for each in (y, *states_of(last))]
+    assert [tensor.shape for tensor in got] == [tensor.shape for tensor in (y, *states_of(last))]
     for mine, theirs in zip(got, (y, *states_of(last)), strict=True):
         torch.testing.assert_close(mine, theirs)
 
@@ -198,8 +198,8 @@ def test_a_wrong_rnn_does_not_build(bench: Any, what: str, message: str) -> None
     n, source = bench("8.6.0"), module("TANH", 1, 1)
     x = torch.randn(BATCH, STEPS, DATA)
     x = x.int() if what == "integers" else x
-    given = n.input(x, (BATCH, STEPS, -1) if what == "varying" else None)
-    layer = add(n, given, source, "TANH")
+    state = n.input(x, (BATCH, STEPS, -1) if what == "varying" else None)
+    layer = add(n, state, source, "TANH")
     gate = n.trt.RNNGateType.INPUT
     if what == "steps":
         layer.set_input(0, n.input(x[:, 1:]))

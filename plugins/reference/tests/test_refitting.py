@@ -36,15 +36,15 @@ def test_named_weights_can_be_refitted(version: str, bench: Any) -> None:
     assert refitter.set_named_weights("weight", n.trt.Weights(2 * n.weight))
     assert refitter.refit_cuda_engine()
     reloaded = n.trt.Runtime(n.logger).deserialize_cuda_engine(bytes(engine.serialize()))
-    for each in (engine, reloaded):
-        assert_doubles(each, 5)
+    for candidate in (engine, reloaded):
+        assert_doubles(candidate, 5)
 
 
 def test_weights_can_be_refitted_by_layer_and_role(version: str, bench: Any) -> None:
     """A convolution has a kernel and a bias, a constant layer its values."""
     n = bench(version)
     kernel, bias, shift = np.ones((1, 1, 1, 1)), np.zeros(1), np.full((1, 1, 1, 1), 3)
-    kernel, bias, shift = (each.astype(np.float32) for each in (kernel, bias, shift))
+    kernel, bias, shift = (tensor.astype(np.float32) for tensor in (kernel, bias, shift))
     x = n.input(torch.ones(1, 1, 2, 2))
     convolution = n.net.add_convolution_nd(x, 1, (1, 1), kernel, bias)
     constant = n.net.add_constant(shift.shape, shift)
@@ -55,8 +55,8 @@ def test_weights_can_be_refitted_by_layer_and_role(version: str, bench: Any) -> 
     n.config.set_flag(n.trt.BuilderFlag.REFIT)
     context = n.context(y)
     refitter, role = n.trt.Refitter(context.engine, n.logger), n.trt.WeightsRole
-    places = dict.fromkeys(zip(*refitter.get_all(), strict=True), True)
-    assert set(places) == {
+    positions = dict.fromkeys(zip(*refitter.get_all(), strict=True), True)
+    assert set(positions) == {
         ("convolution", role.KERNEL),
         ("convolution", role.BIAS),
         ("constant", role.CONSTANT),
@@ -110,8 +110,8 @@ def test_a_stripped_engine_runs_only_after_a_refit(flags: list[str], bench: Any)
     assert again.create_execution_context() is None
     config.clear_flag(n.trt.SerializationFlag.EXCLUDE_WEIGHTS)
     whole = runtime.deserialize_cuda_engine(bytes(engine.serialize_with_config(config)))
-    for each in (engine, whole):
-        assert_doubles(each, 1)
+    for candidate in (engine, whole):
+        assert_doubles(candidate, 1)
 
 
 def test_a_stripped_plan_keeps_weights_that_cannot_be_replaced(bench: Any) -> None:

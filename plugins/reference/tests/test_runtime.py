@@ -223,8 +223,8 @@ def streams(trt: Any, interface: str) -> Any:
 def test_data_dependent_outputs_have_a_bound(version: str, bench: Any) -> None:
     """At most every element is not zero."""
     n = bench(version)
-    found = n.net.add_non_zero(n.input(torch.ones(2, 3), (-1, 3))).get_output(0)
-    moved = n.net.add_shuffle(found)
+    positions = n.net.add_non_zero(n.input(torch.ones(2, 3), (-1, 3))).get_output(0)
+    moved = n.net.add_shuffle(positions)
     moved.first_transpose = (1, 0)
     context = n.context(moved.get_output(0))
     assert context.get_tensor_shape("o0") == (-1, 2)

@@ -317,9 +317,9 @@ def test_8_6_gathers_by_no_mask_that_the_network_is_given(computed: bool, bench:
         rows, mask = n.input(torch.rand(3, 2)), n.input(torch.tensor([True, False, True]))
         if computed:
             mask = only(n.net.add_cast(only(n.net.add_cast(mask, n.trt.int32)), n.trt.bool))
-        places = n.net.add_shuffle(only(n.net.add_non_zero(mask)))
-        places.first_transpose = (1, 0)
-        gather = n.net.add_gather_v2(rows, only(places), n.trt.GatherMode.ND)
+        positions = n.net.add_shuffle(only(n.net.add_non_zero(mask)))
+        positions.first_transpose = (1, 0)
+        gather = n.net.add_gather_v2(rows, only(positions), n.trt.GatherMode.ND)
         n.net.mark_output(only(gather))
 
         plan = n.builder.build_serialized_network(n.net, n.builder.create_builder_config())

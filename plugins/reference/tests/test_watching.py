@@ -82,8 +82,8 @@ def test_a_debug_listener_sees_inner_tensors(new: str, bench: Any) -> None:
     seen: list[Any] = []
 
     class Listener(n.trt.IDebugListener):
-        def process_debug_tensor(self, *given: Any) -> None:
-            address, _, dtype, shape, name, _ = given
+        def process_debug_tensor(self, *args: Any) -> None:
+            address, _, dtype, shape, name, _ = args
             cpu = torch.device("cpu")
             value = dtypes.tensor_at(address, dtypes.TORCH[dtype.name], tuple(shape), cpu)
             seen.append((name, value.clone()))

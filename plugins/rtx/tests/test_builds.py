@@ -46,13 +46,13 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 def sample():
     """Returns the first case of each family and one from its middle, and those that were refused once."""
-    found = {}
+    cases_of = {}
     for family in (family for pack in PACKS for family in families_of(pack).values()):
         cases = [case for case in family if not case.rejected]
         chosen = [cases[0], cases[len(cases) // 2]]
         chosen += [case for case in cases if case.label in ALWAYS]
-        found |= {case.label: case for case in chosen}
-    return found
+        cases_of |= {case.label: case for case in chosen}
+    return cases_of
 
 
 def rows():

@@ -39,7 +39,7 @@ def engine_of(model):
 @pytest.fixture
 def configured(monkeypatch):
     """Collects the builder configurations that engines are built with."""
-    found = []
+    configurations = []
     real = trt.Builder
 
     with torchtrt.use_tensorrt("rtx") as module:
@@ -55,11 +55,11 @@ def configured(monkeypatch):
                 for name, flag in module.BuilderFlag.__members__.items()
                 if config.get_flag(flag)
             ]
-            found.append((targets, flags))
+            configurations.append((targets, flags))
             return build(builder, network, config)
 
         monkeypatch.setattr(module.Builder, "build_serialized_network", recorded)
-        yield found
+        yield configurations
     assert real is not None
 
 
@@ -80,7 +80,7 @@ def test_an_engine_is_built_for_the_gpus_that_are_asked_for(
     """The builder gets them, and the report and the engine name them."""
     model = compiled(target_compute_capabilities=targets)
 
-    assert [set_targets] == [found for found, _ in configured]
+    assert [set_targets] == [target for target, _ in configured]
     assert (
         wanted == model.report.compute_capabilities == list(engine_of(model).compute_capabilities)
     )
@@ -215,7 +215,7 @@ def test_a_saved_model_keeps_the_runtime_settings(rtx, tmp_path, capsys):
     assert stated == model.runtime_settings == loaded.runtime_settings
     assert stated == engine_of(loaded).runtime_settings
     assert "GPUs of compute capability 8.6, 12.0" in shown
-    assert [["8.6", "12.0"]] == [each["compute_capabilities"] for each in data["engines"]]
+    assert [["8.6", "12.0"]] == [engine["compute_capabilities"] for engine in data["engines"]]
     assert "eager" == data["settings"]["kernel_specialization"]
 
 

@@ -27,16 +27,16 @@ def test_parts_of_a_buffer_are_written_by_a_graph():
             super().__init__()
             self.register_buffer("cache", torch.zeros(8, 3))
 
-        def forward(self, x, place):
-            self.cache.index_copy_(0, place, x)
+        def forward(self, x, position):
+            self.cache.index_copy_(0, position, x)
             self.cache[:1, 1:] = x[:, 1:]
             return self.cache.sum(0) + x
 
     model, compiled = compiled_model(Cache(), [torch.randn(1, 3), torch.tensor([1])])
     eager = copy.deepcopy(model)
-    x, place = torch.randn(1, 3), torch.tensor([1])
+    x, position = torch.randn(1, 3), torch.tensor([1])
     for number in range(6):
-        check(compiled, eager, x.normal_(), place.fill_(number))
+        check(compiled, eager, x.normal_(), position.fill_(number))
         torch.testing.assert_close(model.cache, eager.cache)
     assert Tape.made == 1
 

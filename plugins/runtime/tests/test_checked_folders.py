@@ -58,9 +58,9 @@ def test_no_changed_byte_is_read(folder, name):
     """Wherever it is: among weights, names and what is not read."""
     part = folder / name
     whole = part.read_bytes()
-    for place in [*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1]:
+    for offset in [*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1]:
         changed = bytearray(whole)
-        changed[place] ^= 1
+        changed[offset] ^= 1
         part.write_bytes(changed)
         with pytest.raises(UnreadableFileError, match=rf"{name} is not the file that was saved"):
             read(folder)
@@ -121,17 +121,20 @@ def test_a_reader_never_gets_files_of_two_writers(tmp_path, turns):
     """In any order in which they write their two files and the description: all of one writer, or an error."""
     file = tmp_path / "all.json"
     writers = {name: NewFolder(file) for name in "ab"}
-    places = {name: iter("12") for name in "ab"}
+    positions = {name: iter("12") for name in "ab"}
     for name in turns:
-        with writers[name].part(next(places[name])) as path:
+        with writers[name].part(next(positions[name])) as path:
             path.write_text(name)
     for name in "ab":
         writers[name].describe({"of": name}, 1)
         saved = read_description(file, 1, "")
         for part in "12":
-            found = (tmp_path / part).read_text()
+            content = (tmp_path / part).read_text()
             refused = pytest.raises(UnreadableFileError, match="is not the file that was saved")
-            with contextlib.nullcontext() if found == name else refused, saved.open(part) as stream:
+            with (
+                contextlib.nullcontext() if content == name else refused,
+                saved.open(part) as stream,
+            ):
                 assert name == stream.read().decode()
 
 

@@ -25,8 +25,8 @@ WRITER = (
 def age(folder):
     """Makes a folder and its files an hour old."""
     past = time.time() - HOUR
-    for each in (*folder.iterdir(), folder):
-        os.utime(each, (past, past))
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (past, past))
 
 
 def write(path):
@@ -77,8 +77,8 @@ def test_folders_that_no_writer_made_are_kept(tmp_path):
     other = tmp_path / ".other.pt2.12345678"
     other.mkdir()
     (other / files._LOCK).touch()
-    for each in (own, other):
-        age(each)
+    for folder_ in (own, other):
+        age(folder_)
 
     write(tmp_path / "model.pt2")
 

@@ -187,7 +187,7 @@ def test_a_result_that_is_an_input_is_not_captured():
     message = "the model runs without, because a result is an input"
     with pytest.warns(UserWarning, match=message) as warned:
         check(compiled, model, x)
-    assert [check.__code__.co_filename] == [each.filename for each in warned]
+    assert [check.__code__.co_filename] == [warning.filename for warning in warned]
     for _ in range(4):
         x = torch.randn(2, 3)
         results = check(compiled, model, x)
@@ -342,10 +342,10 @@ def test_results_are_overwritten_where_that_is_asked_for():
     for _ in range(2):
         check(compiled, model, x, y)
     first = check(compiled, model, x, y)
-    seen = [each.clone() for each in first]
+    seen = [tensor.clone() for tensor in first]
     second = check(compiled, model, x.normal_(), y.normal_())
     assert Tape.made == 1
-    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
+    assert [tensor.data_ptr() for tensor in first] == [tensor.data_ptr() for tensor in second]
     torch.testing.assert_close(first, second)
     assert not torch.equal(seen[0], first[0])
     held = [check(compiled, model, torch.randn(2, 4), y) for _ in range(4)]
@@ -365,9 +365,9 @@ def test_copies_and_files_keep_what_was_asked_for(wanted, tmp_path):
         pickle.loads(pickle.dumps(compiled)),
         torchtrt.load(tmp_path / "model.pt2"),
     ]
-    for each in (compiled, *others):
-        assert each.settings.cuda_graphs == wanted
-        assert each.executor._overwrites == (wanted == "overwrite")
+    for module in (compiled, *others):
+        assert module.settings.cuda_graphs == wanted
+        assert module.executor._overwrites == (wanted == "overwrite")
 
 
 @pytest.mark.parametrize("wrong", ["yes", 1, None])

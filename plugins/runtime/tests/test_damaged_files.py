@@ -84,12 +84,12 @@ def edited(pattern, replacement):
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_an_error_or_makes_no_difference(saved, tmp_path, place, bit):
+@given(fraction=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_an_error_or_makes_no_difference(saved, tmp_path, fraction, bit):
     """No damage gives other results, nor another kind of error than one that says the file is damaged."""
     path, _, expected = saved
     data = bytearray(path.read_bytes())
-    data[int(place * len(data))] ^= 1 << bit
+    data[int(fraction * len(data))] ^= 1 << bit
     damaged = tmp_path / "damaged.pt2"
     damaged.write_bytes(data)
 
@@ -235,9 +235,9 @@ class Bomb:
 
 def _signatures(program):
     """Yields how the calls of a program's modules nest."""
-    for each in program.get("graph_module", {}).get("module_call_graph", ()):
-        if each["signature"] is not None:
-            yield each["signature"]
+    for call in program.get("graph_module", {}).get("module_call_graph", ()):
+        if call["signature"] is not None:
+            yield call["signature"]
 
 
 def test_nothing_in_a_file_is_executed(saved, tmp_path, monkeypatch):

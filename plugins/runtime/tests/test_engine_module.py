@@ -84,8 +84,8 @@ def test_zeros_without_memory_are_read_as_zeros():
     """As PyTorch makes them in forward mode: their address is null."""
     x, zeros = torch.rand(1000), torch._efficientzerotensor(1000)
     compiled = torchtrt.compile(Sum().eval(), [x, x], require_full_compilation=True)
-    for each in (zeros, x, zeros):
-        torch.testing.assert_close(compiled(x, each), x + each)
+    for tensor in (zeros, x, zeros):
+        torch.testing.assert_close(compiled(x, tensor), x + tensor)
 
 
 def test_zeros_without_memory_overlap_with_nothing():

@@ -37,8 +37,8 @@ def test_a_loaded_model_keeps_its_texts_unless_it_gets_others(compiled, tmp_path
     """Others take the place of all of them."""
     torchtrt.save(compiled, tmp_path / "model.pt2", extra_files=TEXTS)
     loaded = torchtrt.load(tmp_path / "model.pt2")
-    for given, expected in ((None, TEXTS), ({"a": "b"}, {"a": "b"}), ({}, {})):
-        torchtrt.save(loaded, tmp_path / "again.pt2", extra_files=given)
+    for extra, expected in ((None, TEXTS), ({"a": "b"}, {"a": "b"}), ({}, {})):
+        torchtrt.save(loaded, tmp_path / "again.pt2", extra_files=extra)
         assert expected == torchtrt.load(tmp_path / "again.pt2").extra_files
 
 

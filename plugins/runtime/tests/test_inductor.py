@@ -175,15 +175,15 @@ def test_copies_and_files_compile_their_own(compilations, tmp_path):
     model, x = Model().eval(), torch.rand(3, 6)
     fast = compiled(model)
     torchtrt.save(fast, tmp_path / "model.pt2")
-    for each in (
+    for module in (
         copy.deepcopy(fast),
         pickle.loads(pickle.dumps(fast)),
         torchtrt.load(tmp_path / "model.pt2"),
     ):
         before = len(compilations)
-        torch.testing.assert_close(each(x), model(x))
-        assert each.settings.inductor
-        assert each.report.inductor
+        torch.testing.assert_close(module(x), model(x))
+        assert module.settings.inductor
+        assert module.report.inductor
         assert len(compilations) == before + 1
 
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_compiled_runs_op_by_op(monkeypatch):
     with pytest.warns(UserWarning, match="no compiler is installed") as warned:
         torch.testing.assert_close(fast(x), model(x))
     assert len(failed) == 2
-    assert [each.filename for each in warned] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
     torch.testing.assert_close(fast(x), model(x))
 
 

@@ -69,8 +69,8 @@ def test_a_plan_has_its_names_and_computes_what_the_model_does(every_tensorrt, t
     assert names_in(plan, every_tensorrt) == ["x 0", "ключ", "ids:0", "scores"]
     x, ids = torch.rand(5, 4), torch.arange(3)
     expected = model(x, ids, None)
-    for found in (module(x, ids), module(x, **{"ключ": ids}), module(**{"ключ": ids, "x 0": x})):
-        torch.testing.assert_close(found, expected)
+    for actual in (module(x, ids), module(x, **{"ключ": ids}), module(**{"ключ": ids, "x 0": x})):
+        torch.testing.assert_close(actual, expected)
     described = json.loads((tmp_path / "m.plan.json").read_text())
     assert described["unread_inputs"] == ["unread"]
     assert described["tensorrt"] == every_tensorrt
@@ -83,8 +83,8 @@ def test_without_settings_the_names_are_the_models(tmp_path):
     )
     described = json.loads((tmp_path / "m.plan.json").read_text())
 
-    assert [each["name"] for each in described["inputs"]] == ["input", "ids"]
-    assert [each["name"] for each in described["outputs"]] == ["output_0", "output_1"]
+    assert [input_["name"] for input_ in described["inputs"]] == ["input", "ids"]
+    assert [input_["name"] for input_ in described["outputs"]] == ["output_0", "output_1"]
 
 
 @pytest.mark.parametrize(
@@ -332,8 +332,8 @@ def test_a_plan_of_another_tool_is_read_from_its_engine(every_tensorrt, tmp_path
         x, shift = torch.randn(rows, 3), torch.tensor(0.5)
         together.wait()
         try:
-            found = module(shift=shift, data=x)
-            torch.testing.assert_close(found, {"above": x > shift, "sum": x + shift})
+            actual = module(shift=shift, data=x)
+            torch.testing.assert_close(actual, {"above": x > shift, "sum": x + shift})
         except Exception as error:
             failed.append(error)
 
@@ -362,8 +362,8 @@ def test_sizes_that_depend_on_data_are_found_without_a_description(every_tensorr
         module = torchtrt.engine_module(plan, description=described)
         for _ in range(2):
             x = torch.randn(4, 3)
-            (found,) = module(x)
-            torch.testing.assert_close(found, model(x), check_dtype=described)
+            (actual,) = module(x)
+            torch.testing.assert_close(actual, model(x), check_dtype=described)
 
 
 def test_a_loaded_model_and_one_of_a_single_size_are_exported(one, tmp_path):

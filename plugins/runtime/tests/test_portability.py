@@ -137,9 +137,9 @@ def test_the_cache_knows_engines_of_other_settings_apart(tmp_path, setting):
     """Each changes the engine."""
     hits = []
     for value in (None, SETTINGS[setting], SETTINGS[setting]):
-        given = {} if value is None else {setting: value}
+        settings = {} if value is None else {setting: value}
         torch.manual_seed(0)
-        made = compiled(Model().eval(), engine_cache=tmp_path, **given)
+        made = compiled(Model().eval(), engine_cache=tmp_path, **settings)
         hits.append({block.cached for block in made.report.blocks})
         made(X)
 
@@ -160,9 +160,9 @@ def test_files_say_it_and_run(every_tensorrt, tmp_path, capsys):
     torchtrt.save(loaded, path)
 
     assert 0 == main(["inspect", str(path), "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert [["version", "hardware"]] * 2 == [each["compatible"] for each in found["engines"]]
-    assert found["settings"]["version_compatible"]
+    answer = json.loads(capsys.readouterr().out)
+    assert [["version", "hardware"]] * 2 == [row["compatible"] for row in answer["engines"]]
+    assert answer["settings"]["version_compatible"]
     assert 0 == main(["inspect", str(path)])
     text = capsys.readouterr().out
     assert "run in later TensorRTs too" in text
@@ -198,9 +198,9 @@ H200 = "NVIDIA H200 (9.0)"
 def test_an_engine_loads_where_it_runs(monkeypatch, version, capability, compatible):
     """In the version and on the GPU that it is for, and where it is compatible."""
     real(monkeypatch, version, capability)
-    found = tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
+    tensorrt = tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
 
-    assert version == found.__version__
+    assert version == tensorrt.__version__
 
 
 @pytest.mark.parametrize(

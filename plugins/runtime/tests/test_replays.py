@@ -58,12 +58,12 @@ def test_inputs_of_other_kinds_have_graphs_of_their_own():
     turned, negative = x.t(), torch.complex(x, -x).conj().imag
     assert negative.is_neg()
     for _ in range(3):
-        for given in (x, turned, negative, x):
-            check(compiled, model, given, y)
+        for tensor in (x, turned, negative, x):
+            check(compiled, model, tensor, y)
     assert len(compiled.executor._captures["a stream"].entries) == 3
     captured = Tape.made
-    for given in (x, turned, negative):
-        check(compiled, model, given, y)
+    for tensor in (x, turned, negative):
+        check(compiled, model, tensor, y)
     assert Tape.made == captured
 
 

@@ -48,9 +48,9 @@ def test_a_printed_report_says_everything(compiled, monkeypatch):
         "Converted",
         "Time",
     ]
-    places = [text.index(part) for part in parts]
-    assert sorted(places) == places
-    in_torch = " ".join(re.sub("[│┃]", " ", text[places[4] : places[5]]).split())
+    positions = [text.index(part) for part in parts]
+    assert sorted(positions) == positions
+    in_torch = " ".join(re.sub("[│┃]", " ", text[positions[4] : positions[5]]).split())
     assert "aten.gelu.default 1 torch_executed_ops keeps this op in PyTorch File" in in_torch
     assert "test_report.py" in in_torch
     line = inspect.getsourcelines(Parts.forward)[1] + 1

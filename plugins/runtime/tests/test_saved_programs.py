@@ -96,8 +96,8 @@ def compiled_model(source: str, front_end: str, path: Any) -> Any:
     )
     try:
         if front_end == "script":
-            given = [torchtrt.Input(min_shape=(4, 3), opt_shape=(5, 6), max_shape=(16, 12))]
-            return torchtrt.compile(torch.jit.script(model), given, min_block_size=1)
+            declared = [torchtrt.Input(min_shape=(4, 3), opt_shape=(5, 6), max_shape=(16, 12))]
+            return torchtrt.compile(torch.jit.script(model), declared, min_block_size=1)
         program = torch.export.export(
             model,
             (inputs((5, 6)),),

@@ -26,16 +26,16 @@ COLUMNS = {1: Dim("n", min=2, max=16)}
 def expressions_in(path):
     """Returns the texts of sizes in a saved program."""
     with zipfile.ZipFile(path) as file:
-        (name,) = (each for each in file.namelist() if each.endswith("models/model.json"))
-        waiting, found = [json.loads(file.read(name))], set()
+        (name,) = (member for member in file.namelist() if member.endswith("models/model.json"))
+        waiting, expressions = [json.loads(file.read(name))], set()
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
-            found |= {value["expr_str"]} if "expr_str" in value else set()
+            expressions |= {value["expr_str"]} if "expr_str" in value else set()
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return found
+    return expressions
 
 
 def check_saved(model, compiled, path, *calls):
@@ -156,7 +156,11 @@ def test_numbers_that_pytorch_does_not_read_are_loaded(tmp_path, call):
 
     calls = [torch.rand(3, size) for size in (9, 4, 3, 10, 11)]
     check_saved(model, compiled, tmp_path / "model.pt2", *calls)
-    assert not [each for each in expressions_in(tmp_path / "model.pt2") if "Opaque" in each]
+    assert not [
+        expression
+        for expression in expressions_in(tmp_path / "model.pt2")
+        if "Opaque" in expression
+    ]
 
 
 def test_a_condition_with_a_square_root_is_checked_after_loading(tmp_path):

@@ -185,8 +185,8 @@ def test_a_model_with_a_saved_one_inside_is_saved(tmp_path):
     for _ in range(2):
         torchtrt.save(compiled, tmp_path / "outer.pt2")
         compiled = torchtrt.load(tmp_path / "outer.pt2")
-        for each in (compiled, torch.export.load(tmp_path / "outer.pt2").module()):
-            same(inner(x), each(x))
+        for module in (compiled, torch.export.load(tmp_path / "outer.pt2").module()):
+            same(inner(x), module(x))
 
 
 def test_what_was_pickled_says_why_it_is_not_saved(tmp_path):
@@ -206,9 +206,9 @@ def test_a_loaded_model_is_copied_pickled_and_called_by_threads(tmp_path):
     inputs = [torch.rand(3, 3) for _ in range(16)]
     expected = [model(x) for x in inputs]
     pickled = pickle.loads(pickle.dumps(loaded))
-    for each in (loaded, copy.deepcopy(loaded), pickled, again):
+    for module in (loaded, copy.deepcopy(loaded), pickled, again):
         with ThreadPoolExecutor(len(inputs)) as threads:
-            same(expected, list(threads.map(each, inputs)))
+            same(expected, list(threads.map(module, inputs)))
 
 
 def test_a_loaded_model_is_called_by_forks(tmp_path):
@@ -261,14 +261,14 @@ def test_a_saved_program_is_compiled_by_pytorch_in_turn(tmp_path):
         dynamic_shapes=({0: torch.export.Dim("n", min=2, max=16)},),
     )
     (result,) = again.graph_module.graph.find_nodes(op="output")[0].args[0]
-    given = next(
+    input_ = next(
         node.meta["val"]
         for node in again.graph.find_nodes(op="placeholder")
         if node.meta["val"].dtype is torch.float32
     )
 
     assert isinstance(size, torch.SymInt)
-    assert result.meta["val"].shape[0].node.expr == given.shape[0].node.expr * 4
+    assert result.meta["val"].shape[0].node.expr == input_.shape[0].node.expr * 4
     same(model(torch.ones(7, 6)), again.module()(torch.ones(7, 6)))
 
 

@@ -65,12 +65,12 @@ def test_cuda_graphs_are_switched_on_after_loading(compiled, model, tmp_path):
     torchtrt.export_engine(compiled, tmp_path / "model.plan")
     loaded = torchtrt.load(tmp_path / "model.pt2")
     plan = torchtrt.engine_module(tmp_path / "model.plan")
-    for each in (loaded, plan):
-        each.runtime_settings = ON_TAPE
-        assert 1 == captured_by(each, model)
-    for each in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
-        assert ON_TAPE == each.runtime_settings
-        assert isinstance(each.executor, CudaGraphs)
+    for module in (loaded, plan):
+        module.runtime_settings = ON_TAPE
+        assert 1 == captured_by(module, model)
+    for module in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert ON_TAPE == module.runtime_settings
+        assert isinstance(module.executor, CudaGraphs)
 
 
 def test_other_settings_drop_what_was_captured(compiled, model):
@@ -97,13 +97,13 @@ def test_settings_hold_for_a_block_of_with(compiled, model):
 
 def test_what_cannot_be_set_is_refused(compiled, model):
     """Before the block, with the names that there are."""
-    for given, changes, error, message in (
+    for value, changes, error, message in (
         (model, {}, InputError, "takes what torchtrt.compile"),
         (compiled, {"cuda_graph": True}, SettingsError, "Did you mean 'cuda_graphs'"),
         (compiled, {"cuda_graphs": "all"}, SettingsError, "'overwrite' or 'runtime'"),
         (compiled, {"cuda_graphs": "runtime"}, SettingsError, "TensorRT for RTX"),
     ):
-        with pytest.raises(error, match=message), torchtrt.runtime_settings(given, **changes):
+        with pytest.raises(error, match=message), torchtrt.runtime_settings(value, **changes):
             pass
     assert RuntimeSettings() == compiled.runtime_settings
 

@@ -24,11 +24,11 @@ class Processes:
         self.count = count
         self.barrier = threading.Barrier(count, timeout=30)
         self.memory = {}
-        self.place = threading.local()
+        self.position = threading.local()
 
     def buffer(self, size, device, group):
         """Returns the buffer of this thread's process."""
-        return Buffer(self, self.place.rank, size)
+        return Buffer(self, self.position.rank, size)
 
 
 class Buffer:
@@ -79,27 +79,27 @@ def test_each_process_receives_what_the_one_behind_it_passes(count, no_gpu, monk
     monkeypatch.setattr(shifts, "SharedBuffer", processes.buffer)
     monkeypatch.setattr(shifts.weakref, "ref", lambda group: lambda: group)
     inputs = [torch.rand(4, 3), torch.rand(4, 3), torch.arange(5), torch.rand(2, 3).half()]
-    found = [[] for _ in range(count)]
+    received_by = [[] for _ in range(count)]
 
     def run(rank):
-        processes.place.rank = rank
+        processes.position.rank = rank
         buffers = shifts._Buffers("group", CPU)
         for distance in range(1, count):
             for input_ in inputs:
                 passed = input_ + rank
-                found[rank].append((distance, input_, buffers.shift(passed, distance)))
+                received_by[rank].append((distance, input_, buffers.shift(passed, distance)))
         assert len(buffers._buffers) == 3
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
-    for each in threads:
-        each.start()
+    for worker in threads:
+        worker.start()
     for thread in threads:
         thread.join()
 
     for rank in range(count):
-        assert len(found[rank]) == 4 * (count - 1)
-        for distance, given, received in found[rank]:
-            assert torch.equal(received, given + (rank + distance) % count)
+        assert len(received_by[rank]) == 4 * (count - 1)
+        for distance, sent, received in received_by[rank]:
+            assert torch.equal(received, sent + (rank + distance) % count)
 
 
 def test_a_buffer_is_not_made_while_a_graph_is_recorded(no_gpu, monkeypatch):

@@ -44,19 +44,19 @@ def ranges(tensor, *bounds):
 def test_a_size_is_bounded_by_its_symbols(symbolic, expression, expected):
     """Minimum, optimal and maximum hold for growing, shrinking and other expressions, where they have a value."""
     s, t = symbolic.shape
-    known = ranges(symbolic, (1, 4, 8), (2, 10, 20))
+    bounds = ranges(symbolic, (1, 4, 8), (2, 10, 20))
 
-    assert expected == size_bounds(expression(s, t), known)
+    assert expected == size_bounds(expression(s, t), bounds)
 
 
 def test_bounds_of_wide_ranges_are_near(symbolic):
     """A remainder changes from each size to the next."""
     s, t = symbolic.shape
-    known = ranges(symbolic, (1, 4, 8192), (2, 10, 8192))
+    bounds = ranges(symbolic, (1, 4, 8192), (2, 10, 8192))
 
-    assert (3, 7, 10) == size_bounds(s % 8 + 3, known)
-    assert (1, 2, 4096) == size_bounds(s - s // 2, known)
-    assert size_bounds(s * t + s % 2, known).max >= 8192 * 8192
+    assert (3, 7, 10) == size_bounds(s % 8 + 3, bounds)
+    assert (1, 2, 4096) == size_bounds(s - s // 2, bounds)
+    assert size_bounds(s * t + s % 2, bounds).max >= 8192 * 8192
 
 
 def test_a_size_without_a_value_is_an_error(symbolic):

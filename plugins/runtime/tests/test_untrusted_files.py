@@ -65,7 +65,7 @@ def replacing(target, inputs, old):
     """Returns a change of a program: another call in place of an old one."""
 
     def change(data):
-        (call,) = (each for each in calls_in(data) if each["target"] == old)
+        (call,) = (node for node in calls_in(data) if node["target"] == old)
         call["target"] = target
         call["inputs"] = [{"name": name, "arg": arg, "kind": 1} for name, arg in inputs]
         return data

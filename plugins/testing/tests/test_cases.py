@@ -62,8 +62,8 @@ def test_a_case_is_tried_with_each_of_its_dtypes():
         "aten.add.Tensor", "3", TensorSpec("3", torch.int32), dtypes=(torch.float32, torch.float16)
     )
 
-    names = [str(each) for each in case.each_dtype()]
-    dtypes = [[tensor.dtype for tensor in each.inputs(1)] for each in case.each_dtype()]
+    names = [str(variant) for variant in case.each_dtype()]
+    dtypes = [[tensor.dtype for tensor in variant.inputs(1)] for variant in case.each_dtype()]
     assert names == ["aten.add.Tensor-float32", "aten.add.Tensor-float16"]
     assert dtypes == [[torch.float32, torch.int32], [torch.float16, torch.int32]]
 

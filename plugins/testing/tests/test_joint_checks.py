@@ -77,9 +77,9 @@ def test_cases_that_agree_pass_together():
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_a_case_that_does_not_agree_leaves_the_others(bad):
     """Those that are not next to it pass without a check of their own, even if PyTorch cannot export it."""
-    found = agreeing([bad, *GOOD], True, {}, without_faults)
+    agreeing_cases = agreeing([bad, *GOOD], True, {}, without_faults)
 
-    assert {*GOOD[2:]} <= found <= {*GOOD}
+    assert {*GOOD[2:]} <= agreeing_cases <= {*GOOD}
 
 
 def test_an_interrupted_run_ends():

@@ -114,9 +114,9 @@ def tried(site, tmp_path):
             libraries=TESTING, **variables,
         )  # fmt: skip
         assert "INTERNALERROR" not in done.stdout, done.stdout
-        found = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
+        tests = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
         return {
-            outcome: {test for kind, test in found if kind == outcome}
+            outcome: {test for kind, test in tests if kind == outcome}
             for outcome in ("PASSED", "FAILED", "ERROR")
         }, done.stdout
 

@@ -79,11 +79,11 @@ def test_absolute_paths_are_their_last_part(text, shown):
 def test_ops_are_chosen_by_patterns_in_any_spelling():
     """Of cases and of PyTorch's samples."""
     spellings = ("aten.logaddexp", "aten::logaddexp", "logaddexp", "aten.logaddexp.default")
-    found = [set(chosen([CASES], patterns=[spelling])) for spelling in spellings]
+    choices = [set(chosen([CASES], patterns=[spelling])) for spelling in spellings]
 
-    assert found[0]
-    assert found == [found[0]] * 4
-    assert all("aten.logaddexp.default" in item for item in found[0])
+    assert choices[0]
+    assert choices == [choices[0]] * 4
+    assert all("aten.logaddexp.default" in item for item in choices[0])
     (first, *_) = chosen([SAMPLES], patterns=["aten.logaddexp"])
     assert first == "samples:logaddexp float32"
     assert set(chosen([SAMPLES], patterns=["nn.functional.gelu"])) == set(

@@ -54,11 +54,11 @@ def with_second(items, name, function):
 
 def test_samples_become_one_engine(engines):
     """Also random ones and those that write to their inputs; what stays in PyTorch is not compared."""
-    found = check(items_of("add", "bernoulli", "fill", "index_put", "nextafter", "median"))
+    verdicts = check(items_of("add", "bernoulli", "fill", "index_put", "nextafter", "median"))
 
     agree = dict.fromkeys(["add", "bernoulli", "fill", "index_put", "median"], [AGREES] * 2)
-    assert kinds(found) == {**agree, "nextafter": [IN_PYTORCH] * 2}
-    assert "nextafter" in found["nextafter"][0].message
+    assert kinds(verdicts) == {**agree, "nextafter": [IN_PYTORCH] * 2}
+    assert "nextafter" in verdicts["nextafter"][0].message
     assert len(engines) == 1
 
 
@@ -69,11 +69,11 @@ def test_a_wrong_sample_is_named_and_the_others_are_right(engines):
         result = torch.mul(input, *others)
         return result + 1 if torch.compiler.is_exporting() else result
 
-    found = check(with_second(items_of("sub", "mul", "add"), "mul", exported_as_another))
+    verdicts = check(with_second(items_of("sub", "mul", "add"), "mul", exported_as_another))
 
     right = [AGREES] * 2
-    assert kinds(found) == {"sub": right, "mul": [AGREES, DIFFERS], "add": right}
-    assert found["mul"][1].message.startswith("result 0")
+    assert kinds(verdicts) == {"sub": right, "mul": [AGREES, DIFFERS], "add": right}
+    assert verdicts["mul"][1].message.startswith("result 0")
     assert len(engines) == 2
 
 
@@ -84,19 +84,19 @@ def test_an_input_that_is_written_wrongly_is_wrong():
         input.add_(2 if torch.compiler.is_exporting() else 1)
         return torch.mul(input, 0)
 
-    found = check(with_second(items_of("mul", "add"), "mul", writes))
+    verdicts = check(with_second(items_of("mul", "add"), "mul", writes))
 
-    assert kinds(found) == {"mul": [AGREES, DIFFERS], "add": [AGREES] * 2}
-    assert found["mul"][1].message.startswith("result 1")
+    assert kinds(verdicts) == {"mul": [AGREES, DIFFERS], "add": [AGREES] * 2}
+    assert verdicts["mul"][1].message.startswith("result 1")
 
 
 def test_what_fails_together_is_tried_in_halves(engines):
     """A build that fails for all may succeed for some."""
     engines.append(RuntimeError("not these"))
 
-    found = check(items_of("sub", "mul", "add", "pow"))
+    verdicts = check(items_of("sub", "mul", "add", "pow"))
 
-    assert kinds(found) == dict.fromkeys(["sub", "mul", "add", "pow"], [AGREES] * 2)
+    assert kinds(verdicts) == dict.fromkeys(["sub", "mul", "add", "pow"], [AGREES] * 2)
     assert len(engines) == 2
 
 
@@ -111,10 +111,10 @@ def test_what_is_wrong_only_together_is_reported():
         exports.append(input)
         return result + len(exports) - 1
 
-    found = check(with_second(items_of("mul", "add"), "mul", wrong_later))
+    verdicts = check(with_second(items_of("mul", "add"), "mul", wrong_later))
 
-    assert kinds(found) == {"mul": [AGREES, DIFFERS], "add": [AGREES] * 2}
-    assert "in an engine with other samples, and not alone" in found["mul"][1].message
+    assert kinds(verdicts) == {"mul": [AGREES, DIFFERS], "add": [AGREES] * 2}
+    assert "in an engine with other samples, and not alone" in verdicts["mul"][1].message
 
 
 def test_what_pytorch_does_not_run_is_not_applicable():
@@ -123,6 +123,6 @@ def test_what_pytorch_does_not_run_is_not_applicable():
     def refuses(input, *others, **settings):
         raise NotImplementedError
 
-    found = check(with_second(items_of("mul"), "mul", refuses))
+    verdicts = check(with_second(items_of("mul"), "mul", refuses))
 
-    assert kinds(found) == {"mul": [AGREES, NOT_APPLICABLE]}
+    assert kinds(verdicts) == {"mul": [AGREES, NOT_APPLICABLE]}

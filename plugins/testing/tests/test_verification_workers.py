@@ -50,9 +50,9 @@ def run(tmp_path):
         left = groups([f"fake:{name}" for name in names], PARTS)
         options = {"jobs": 1, "seconds": 60.0, **options}
         rows = list(outcomes(left, command(log), **options))
-        found = {row["item"].removeprefix("fake:"): row for row in rows}
-        assert len(found) == len(rows)
-        return found, log.read_text().splitlines()
+        rows_of = {row["item"].removeprefix("fake:"): row for row in rows}
+        assert len(rows_of) == len(rows)
+        return rows_of, log.read_text().splitlines()
 
     return run
 
@@ -62,35 +62,35 @@ def command(log):
     return sys.executable, "-c", WORKER, str(log)
 
 
-def kinds(found):
+def kinds(rows):
     """Returns the outcome of each item."""
-    return {name: row["outcome"] for name, row in found.items()}
+    return {name: row["outcome"] for name, row in rows.items()}
 
 
 def test_items_are_asked_for_together_and_each_has_a_row(run):
     """Four at once, the most of this part, whatever the worker prints. An error of the part is one of its items."""
-    found, asked = run(["a", "b", "c", "raising", "e"])
+    rows, asked = run(["a", "b", "c", "raising", "e"])
 
-    assert kinds(found) == {**dict.fromkeys("abce", AGREES), "raising": FAILED}
-    assert found["raising"]["message"] == "ValueError: of this one"
+    assert kinds(rows) == {**dict.fromkeys("abce", AGREES), "raising": FAILED}
+    assert rows["raising"]["message"] == "ValueError: of this one"
     assert asked == ["a b c raising", "e"]
 
 
 def test_a_crash_costs_the_item_that_crashes(run):
     """The rows before it are kept, and the others are asked for in halves."""
-    found, asked = run(["a", "b", "crashing", "d"])
+    rows, asked = run(["a", "b", "crashing", "d"])
 
-    assert kinds(found) == {"a": AGREES, "b": AGREES, "crashing": CRASHED, "d": AGREES}
-    assert found["crashing"]["message"] == "exit status 3: a failed assertion"
+    assert kinds(rows) == {"a": AGREES, "b": AGREES, "crashing": CRASHED, "d": AGREES}
+    assert rows["crashing"]["message"] == "exit status 3: a failed assertion"
     assert asked == ["a b crashing d", "crashing", "d"]
 
 
 def test_a_hang_ends_at_its_time_limit_and_leaves_no_process(run):
     """The worker and its children are ended."""
-    found, asked = run(["hanging"], seconds=2.0, first=0.0)
+    rows, asked = run(["hanging"], seconds=2.0, first=0.0)
 
-    assert kinds(found) == {"hanging": LATE}
-    assert found["hanging"]["message"] == "after 2 s"
+    assert kinds(rows) == {"hanging": LATE}
+    assert rows["hanging"]["message"] == "after 2 s"
     assert_ended(*map(int, asked[-1].split()[1:]))
 
 
@@ -116,9 +116,9 @@ def is_running(process):
 
 def test_a_worker_whose_gpu_is_lost_is_replaced(run):
     """The item that lost it has its row; the next ones are asked of another process."""
-    found, asked = run(["losing", "c"])
+    rows, asked = run(["losing", "c"])
 
-    assert kinds(found) == dict.fromkeys(["losing", "c"], AGREES)
+    assert kinds(rows) == dict.fromkeys(["losing", "c"], AGREES)
     assert asked == ["losing c", "c"]
 
 
@@ -153,13 +153,13 @@ def test_items_of_one_kind_are_asked_for_together():
     parts = {"samples": Part(list, lambda names: iter(()), 8, lambda name: name.split()[-1])}
     items = [f"samples:{op} {dtype}" for op in "abcdefghi" for dtype in ("float32", "float16")]
 
-    found = groups(items, parts)
+    grouped = groups(items, parts)
 
-    assert [len(group) for group in found] == [8, 8, 1, 1]
-    assert [{item.split()[-1] for item in group} for group in found] == [
+    assert [len(group) for group in grouped] == [8, 8, 1, 1]
+    assert [{item.split()[-1] for item in group} for group in grouped] == [
         {"float32"}, {"float16"}, {"float32"}, {"float16"},
     ]  # fmt: skip
-    assert sorted(item for group in found for item in group) == sorted(items)
+    assert sorted(item for group in grouped for item in group) == sorted(items)
 
 
 def test_an_unfinished_line_of_a_file_is_no_row(tmp_path):

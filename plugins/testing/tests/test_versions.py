@@ -58,12 +58,12 @@ def run_again(tmp_path_factory):
             cwd=folder,
             libraries=TESTING,
         )
-        found = {}
+        versions_of = {}
         for name, parameters in re.findall(r"^PASSED .*::test_(\w+)(.*)$", done.stdout, re.M):
             version = re.search(r"\d+\.\d+\.\d+", parameters)
             test = name + parameters.replace(version[0] if version else "", "")
-            found.setdefault(test, []).append(version and version[0])
-        return found, done
+            versions_of.setdefault(test, []).append(version and version[0])
+        return versions_of, done
 
     return run
 
@@ -76,53 +76,53 @@ def ran(run_again):
 
 def test_every_version_is_the_default(ran):
     """Authors of packs test on all of them."""
-    found, _ = ran()
+    versions, _ = ran()
 
-    assert ran("--tensorrt=all")[0] == found
-    assert all(found[f"op[{op}-reference@]"] == list(VERSIONS) for op in range(12))
-    assert len(found["modern[reference@]"]) == 2
+    assert ran("--tensorrt=all")[0] == versions
+    assert all(versions[f"op[{op}-reference@]"] == list(VERSIONS) for op in range(12))
+    assert len(versions["modern[reference@]"]) == 2
 
 
 def test_one_is_another_version_for_each_test(ran, run_again):
     """So that together the tests run on all of them, and each time on the same ones."""
     everything, _ = ran()
-    found, done = ran("--tensorrt=one")
+    by_test, done = ran("--tensorrt=one")
 
-    assert set(everything) == set(found)
-    assert {len(versions) for test, versions in found.items() if "difference" not in test} == {1}
-    assert set(VERSIONS) == {found[f"op[{op}-reference@]"][0] for op in range(12)}
-    assert list(VERSIONS) == found["difference[]"]
+    assert set(everything) == set(by_test)
+    assert {len(versions) for test, versions in by_test.items() if "difference" not in test} == {1}
+    assert set(VERSIONS) == {by_test[f"op[{op}-reference@]"][0] for op in range(12)}
+    assert list(VERSIONS) == by_test["difference[]"]
     assert "deselected" in done.stdout
-    assert run_again("--tensorrt=one")[0] == found
+    assert run_again("--tensorrt=one")[0] == by_test
 
 
 def test_some_are_the_weakly_typed_version_and_one_of_the_others(ran):
     """TensorRT 8 differs from the others in most converters."""
     everything, _ = ran()
-    found, _ = ran("--tensorrt=some")
+    versions, _ = ran("--tensorrt=some")
 
-    assert set(everything) == set(found)
+    assert set(everything) == set(versions)
     for op in range(12):
-        first, *others = found[f"op[{op}-reference@]"]
+        first, *others = versions[f"op[{op}-reference@]"]
         assert (first, len(others)) == (VERSIONS[0], 1)
-    assert len(found["modern[reference@]"]) == 1
+    assert len(versions["modern[reference@]"]) == 1
 
 
 def test_rows_that_differ_in_more_than_the_version_are_tests_of_their_own(ran):
     """A table of expectations for each version stays whole."""
-    found, _ = ran("--tensorrt=one")
+    versions, _ = ran("--tensorrt=one")
 
-    assert {"table[reference@-3]", "table[reference@-2]"} <= set(found)
+    assert {"table[reference@-3]", "table[reference@-2]"} <= set(versions)
 
 
 def test_a_version_is_chosen_by_its_number(ran):
     """Tests without versions run too."""
-    found, _ = ran("--tensorrt=11.4.0")
+    versions, _ = ran("--tensorrt=11.4.0")
 
     assert {"11.4.0", None} == {
-        each for test in set(found) - {"difference[]"} for each in found[test]
+        version for test in set(versions) - {"difference[]"} for version in versions[test]
     }
-    assert [None] == found["plain"]
+    assert [None] == versions["plain"]
 
 
 def test_a_misspelt_choice_is_an_error_that_lists_the_choices(ran):

@@ -102,19 +102,19 @@ def function_of(graph: torch._C.Graph) -> Any:
 
 def tensors_of(args: Sequence[Any]) -> list[torch.Tensor]:
     """Returns the tensors among arguments, in order."""
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in args:
         if isinstance(value, T):
-            found.append(value.make(len(found)))
+            tensors.append(value.make(len(tensors)))
             continue
         items = value.value if isinstance(value, Typed) else value
         if isinstance(items, (list, tuple)):
-            found += [
-                item.make(len(found) + index)
+            tensors += [
+                item.make(len(tensors) + index)
                 for index, item in enumerate(items)
                 if isinstance(item, T)
             ]
-    return found
+    return tensors
 
 
 def _kind(value: Any) -> str:

@@ -143,9 +143,9 @@ def test_a_branch_that_writes_to_one_of_two_views_is_an_error():
             y[0] = row
         return y
 
-    def write_by_data(x: Tensor, place: Tensor) -> Tensor:
+    def write_by_data(x: Tensor, position: Tensor) -> Tensor:
         y = x.clone()
-        row = y[int(place)]
+        row = y[int(position)]
         if bool(x.sum() > 0):
             y += row
         return y
@@ -172,13 +172,13 @@ def test_an_operator_takes_a_number_that_depends_on_data(version):
 def test_an_element_is_read_and_written_where_data_says(version):
     """The place is a number that is read out of a tensor; it may count from the end."""
 
-    def change(x: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+    def change(x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         y = x.clone()
-        y[int(place)] += 10.0
-        y[int(place), 1:] = 0.0
-        return y, x[int(place)]
+        y[int(index)] += 10.0
+        y[int(index), 1:] = 0.0
+        return y, x[int(index)]
 
-    assert_compiles(change, *((ONES, torch.tensor(place)) for place in (1, 2, -1)))
+    assert_compiles(change, *((ONES, torch.tensor(index)) for index in (1, 2, -1)))
 
 
 def test_a_number_that_depends_on_data_can_be_returned():

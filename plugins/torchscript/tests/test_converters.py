@@ -164,14 +164,14 @@ def test_a_converter_is_not_asked_for_a_part_of_another_call():
     schema = "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"
     torchscript.RegisterNodeConversionPatterns(HIGH).pattern(schema, lambda *_: False)
 
-    def element(x, place):
-        return x[int(place)] + 0
+    def element(x, position):
+        return x[int(position)] + 0
 
-    x, place = torch.randn(2, 3), torch.tensor(1)
+    x, position = torch.randn(2, 3), torch.tensor(1)
     scripted = script(element)
-    compiled = torchscript.compile(scripted, (x, place), require_full_compilation=True)
+    compiled = torchscript.compile(scripted, (x, position), require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(x, place), x[1])
+    torch.testing.assert_close(compiled(x, position), x[1])
 
 
 def test_a_schema_of_another_library_may_be_registered_before_the_library_is_there():
@@ -314,7 +314,7 @@ def test_arguments_answer_what_they_hold():
     }
     for kind, value in held.items():
         argument = Argument("it", value)
-        answers = {each for each in held if getattr(argument, f"is_{each}")()}
+        answers = {answer for answer in held if getattr(argument, f"is_{answer}")()}
         assert {kind} == answers
         assert value is getattr(argument, f"unwrap_to_{kind}")()
         assert value is getattr(Argument("it", None), f"unwrap_to_{kind}")(value)

@@ -144,7 +144,7 @@ def test_a_tensor_made_of_numbers_is_pytorchs(name):
 
 def test_everything_that_torch_tensorrt_evaluates_is_evaluated():
     """By an evaluator, by the structure of the graph, or because PyTorch has it as an operator."""
-    known = EVALUATORS.keys() | NODE_EVALUATORS.keys() | STRUCTURE.keys()
+    evaluated = EVALUATORS.keys() | NODE_EVALUATORS.keys() | STRUCTURE.keys()
     for name in names_in("torch_tensorrt_evaluators.txt"):
         kind = name.partition(".")[0]
-        assert kind in known or torch._C._jit_get_schemas_for_operator(kind), name
+        assert kind in evaluated or torch._C._jit_get_schemas_for_operator(kind), name

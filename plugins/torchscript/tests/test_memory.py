@@ -113,8 +113,8 @@ def test_an_element_at_a_place_that_depends_on_data_is_a_view():
 
     def elements(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         y = x * 2
-        place = int(x.argmax().item()) % 3
-        row, same, part = y[place], y[place], y[place][1]
+        position = int(x.argmax().item()) % 3
+        row, same, part = y[position], y[position], y[position][1]
         row += 1
         same *= 2
         part.fill_(7.0)
@@ -134,17 +134,17 @@ def test_an_element_at_a_place_that_depends_on_data_is_a_view():
 def test_a_part_at_a_place_that_depends_on_data_is_a_view():
     """As a trace takes it."""
 
-    def narrow(x, place):
+    def narrow(x, start):
         y = x * 2
-        part = y.narrow(0, place, 2)
+        part = y.narrow(0, start, 2)
         y += 1
         part *= 2
         return part, y
 
     traced = quiet(torch.jit.trace, narrow, (X, torch.tensor(1)))
-    for place in (0, 1):
+    for start in (0, 1):
         compiled = torchscript.compile(traced, (X, torch.tensor(1)), min_block_size=1)
-        torch.testing.assert_close(compiled(X, torch.tensor(place)), narrow(X, torch.tensor(place)))
+        torch.testing.assert_close(compiled(X, torch.tensor(start)), narrow(X, torch.tensor(start)))
 
 
 def test_a_number_read_out_of_a_tensor_is_what_the_tensor_held_then():

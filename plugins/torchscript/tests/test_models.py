@@ -28,7 +28,7 @@ class Encoder(nn.Module):
     def __init__(self, width: int = 16, heads: int = 2):
         super().__init__()
         self.heads = heads
-        self.tokens, self.places = nn.Embedding(30, width), nn.Embedding(16, width)
+        self.tokens, self.positions = nn.Embedding(30, width), nn.Embedding(16, width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Maps int64 tokens and a mask ``(N, L)`` to ``(N, L, width)``."""
         batch, length = ids.shape
-        x = self.tokens(ids) + self.places(torch.arange(length))
+        x = self.tokens(ids) + self.positions(torch.arange(length))
         parts = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         scores = parts[0] @ parts[1].transpose(-1, -2) / parts.shape[-1] ** 0.5
         hidden = mask[:, None, None, :] == 0
@@ -433,4 +433,4 @@ def test_a_front_end_is_asked_once_whether_it_takes_a_model(monkeypatch):
     scripted = script(Scaled())
     for model in (scripted, Scaled().eval()):
         torchtrt.compile(model, [torch.rand(2)], dryrun=True)
-        assert 1 == sum(each is model for each in asked)
+        assert 1 == sum(candidate is model for candidate in asked)

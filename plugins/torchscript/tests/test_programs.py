@@ -65,8 +65,8 @@ class Program:
             (matrices if "view" in form else rows).append(name)
             return [f"{name} = {form.format(source)}"]
         if kind == "element":
-            name, place = f"v{next(self.numbers)}", self.place(matrices)
-            line = f"{name} = {self.choice(matrices)}[{place}]"
+            name, position = f"v{next(self.numbers)}", self.place(matrices)
+            line = f"{name} = {self.choice(matrices)}[{position}]"
             rows.append(name)
             return [line]
         if kind == "write":
@@ -76,8 +76,8 @@ class Program:
             form = self.choice(forms if self.loops else [*forms, "{}.copy_({})"])
             return [form.format(target, self.choice(same))]
         if kind == "put":
-            place = self.choice([str(self.draw(st.integers(0, ROWS - 1))), self.place(matrices)])
-            return [f"{self.choice(matrices)}[{place}] = {self.choice(rows)}"]
+            position = self.choice([str(self.draw(st.integers(0, ROWS - 1))), self.place(matrices)])
+            return [f"{self.choice(matrices)}[{position}] = {self.choice(rows)}"]
         self.loops += kind == "loop"
         inside = self.block(matrices, rows, depth - 1, 3)
         self.loops -= kind == "loop"
@@ -94,7 +94,7 @@ class Program:
             return [f"for {count} in range(2):", *indented(inside)]
         return [f"for {count} in range({self.place(matrices)}):", *indented(inside)]
 
-    def place(self, matrices):
+    def position_of(self, matrices):
         """Returns a row's number, read out of a tensor."""
         return f"int({self.choice(matrices)}.argmax()) % 3"
 

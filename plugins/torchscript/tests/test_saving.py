@@ -66,8 +66,8 @@ def trace(module):
 @pytest.mark.parametrize(
     ("convert", "model"),
     [
-        *((script, each) for each in (Decomposed, Constant, Branches, Loop, Padded)),
-        *((trace, each) for each in (Decomposed, Constant, Padded)),
+        *((script, model) for model in (Decomposed, Constant, Branches, Loop, Padded)),
+        *((trace, model) for model in (Decomposed, Constant, Padded)),
     ],
 )
 def test_a_torchscript_model_is_saved_and_loaded(tmp_path, version, convert, model):

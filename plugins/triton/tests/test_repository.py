@@ -292,13 +292,15 @@ def test_outputs_have_the_names_of_their_containers(tmp_path, function, names):
     """With the characters of Python's names, each once."""
     path = saved(tmp_path / "model.pt2", function, torch.rand(2, 4))
 
-    found = [output.name for output in add_model(path, tmp_path / "repository").interface.outputs]
+    output_names = [
+        output.name for output in add_model(path, tmp_path / "repository").interface.outputs
+    ]
 
-    assert len({*found}) == len(found)
+    assert len({*output_names}) == len(output_names)
     if "___" in names:
-        assert all(name.isidentifier() and name.isascii() for name in found)
+        assert all(name.isidentifier() and name.isascii() for name in output_names)
     else:
-        assert names == found
+        assert names == output_names
 
 
 @pytest.mark.parametrize(
@@ -476,9 +478,9 @@ def test_the_command_adds_a_model(relu, tmp_path, capsys):
 
     flags = ["--name", "relu", "--version", "5", "--import", "colorsys", "--json"]
     assert 0 == main(["triton", str(relu), repository, *flags])
-    found = json.loads(capsys.readouterr().out)
-    assert found["folder"].endswith("/relu/5")
-    assert 16 == found["max_batch_size"]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["folder"].endswith("/relu/5")
+    assert 16 == answer["max_batch_size"]
     assert 2 == main(["triton", str(relu), repository])
     assert "such as 'my_model'" in capsys.readouterr().err
 

@@ -130,9 +130,9 @@ def server(folder, models, environment, tmp_path_factory):
         yield running
 
 
-def same(expected, found):
+def same(expected, actual):
     """Compares, NaN equal to NaN."""
-    torch.testing.assert_close(found, expected, equal_nan=True)
+    torch.testing.assert_close(actual, expected, equal_nan=True)
 
 
 def test_concurrent_requests_of_every_batch_size_get_their_own_rows(server, models):
@@ -143,10 +143,10 @@ def test_concurrent_requests_of_every_batch_size_get_their_own_rows(server, mode
         return x, server.infer("classifier", {"x": x}).outputs
 
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
-        for x, found in threads.map(call, [*range(1, 17)] * 6):
+        for x, answer in threads.map(call, [*range(1, 17)] * 6):
             expected = models["classifier"](x)
-            same(expected["logits"], found["logits"])
-            same(expected["best"].unsqueeze(-1), found["best"])
+            same(expected["logits"], answer["logits"])
+            same(expected["best"].unsqueeze(-1), answer["best"])
     statistics = json.loads(server.request("/v2/models/classifier/stats")[0])["model_stats"][0]
     assert 96 == statistics["inference_stats"]["success"]["count"]
     assert statistics["execution_count"] < 96
@@ -156,45 +156,45 @@ def test_requests_of_different_lengths_are_not_mixed(server, models):
     """Neither when they are on their way together."""
 
     def call(sizes):
-        given = {"ids": torch.randint(0, 50, sizes), "mask": torch.rand(sizes).round()}
-        return given, server.infer("words", given).outputs
+        arguments = {"ids": torch.randint(0, 50, sizes), "mask": torch.rand(sizes).round()}
+        return arguments, server.infer("words", arguments).outputs
 
     sizes = [(batch, length) for batch in (1, 3, 8) for length in (1, 5, 12)] * 4
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
-        for given, found in threads.map(call, sizes):
-            same(models["words"](**given), found["output_0"])
+        for arguments, answer in threads.map(call, sizes):
+            same(models["words"](**arguments), answer["output_0"])
 
 
 def test_every_dtype_comes_back(server, models):
     """As bytes; JSON has no BF16, and FP16 only as bytes too."""
-    given = {f"values_{name}": value for name, value in KINDS.items()}
+    values = {f"values_{name}": value for name, value in KINDS.items()}
     expected = models["kinds"](KINDS)
 
-    found = server.infer("kinds", given).outputs
+    answer = server.infer("kinds", values).outputs
 
-    assert {*expected} == {*found}
+    assert {*expected} == {*answer}
     for name, value in expected.items():
-        assert value.dtype == found[name].dtype
-        same(value, found[name])
+        assert value.dtype == answer[name].dtype
+        same(value, answer[name])
     with pytest.raises(Refused, match="via JSON is not supported"):
-        server.infer("kinds", given, binary=False)
+        server.infer("kinds", values, binary=False)
 
 
 def test_numbers_and_values_without_dimensions_have_one_element(server, models):
     """The names are those of the dictionary's keys; None is left out."""
     x, scale, extra = torch.randn(5, 4), torch.tensor(3.0), torch.rand(3)
-    given = {"x": x, "scale": scale.reshape(1), "extra": extra}
+    arguments = {"x": x, "scale": scale.reshape(1), "extra": extra}
 
     for binary in (True, False):
-        found = server.infer("numbers", given, binary=binary).outputs
+        answer = server.infer("numbers", arguments, binary=binary).outputs
         expected = models["numbers"](x, scale, extra=extra)
-        assert ["scaled", "sum", "rows", "pair_0", "pair_1", "pair_2"] == list(found)
-        same(expected["scaled"], found["scaled"])
-        same(expected["sum"].reshape(1), found["sum"])
-        same(torch.tensor([5]), found["rows"])
-        same(extra + 1, found["pair_0"])
-        same(torch.tensor([0.5], dtype=torch.float64), found["pair_1"])
-        same(torch.tensor([True]), found["pair_2"])
+        assert ["scaled", "sum", "rows", "pair_0", "pair_1", "pair_2"] == list(answer)
+        same(expected["scaled"], answer["scaled"])
+        same(expected["sum"].reshape(1), answer["sum"])
+        same(torch.tensor([5]), answer["rows"])
+        same(extra + 1, answer["pair_0"])
+        same(torch.tensor([0.5], dtype=torch.float64), answer["pair_1"])
+        same(torch.tensor([True]), answer["pair_2"])
 
 
 def test_json_not_a_number_and_large_values(server, models):
@@ -205,8 +205,8 @@ def test_json_not_a_number_and_large_values(server, models):
 
     same(models["classifier"](x)["logits"], server.infer("classifier", {"x": x}).outputs["logits"])
     y = torch.rand(2, 8)
-    found = server.infer("classifier", {"x": y}, binary=False).outputs
-    same(models["classifier"](y)["logits"], found["logits"])
+    answer = server.infer("classifier", {"x": y}, binary=False).outputs
+    same(models["classifier"](y)["logits"], answer["logits"])
 
 
 def test_sizes_that_do_not_go_together_are_refused_and_others_run(server, models):
@@ -221,12 +221,12 @@ def test_sizes_that_do_not_go_together_are_refused_and_others_run(server, models
 
     sizes = [(1, 64), (4, 4), (1, 64), (2, 4), (1, 64), (2, 64), (1, 64)] * 3
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
-        for given, (expected, found) in zip(sizes, threads.map(call, sizes), strict=True):
-            if given == (2, 64):
-                assert 400 == found.status
-                assert "not for all of them together" in str(found)
+        for shape, (expected, answer) in zip(sizes, threads.map(call, sizes), strict=True):
+            if shape == (2, 64):
+                assert 400 == answer.status
+                assert "not for all of them together" in str(answer)
             else:
-                same(expected, found)
+                same(expected, answer)
 
 
 @pytest.mark.parametrize(

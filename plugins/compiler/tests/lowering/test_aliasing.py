@@ -176,14 +176,14 @@ def test_composite_views_are_views_whatever_the_strides(target):
     """Of real and of complex tensors; ``reshape`` would copy some of them."""
     base = torch.randn(4, 4, 8, dtype=torch.complex64)
     of_complex = [base[..., :4], base[..., ::2].transpose(0, 2), base[..., :4].permute(1, 2, 0)]
-    of_real = [torch.view_as_real(each)[..., 0] for each in of_complex]
+    of_real = [torch.view_as_real(tensor)[..., 0] for tensor in of_complex]
     inputs = of_complex if target is aten.imag.default else of_real + of_complex
     if target is aten.matrix_H.default:
         inputs = [input_[0] for input_ in inputs]
-    for each in inputs:
-        results = torch.utils._pytree.tree_leaves(target(each, *VIEWS[target]))
-        places = {result.untyped_storage().data_ptr() for result in results}
-        assert {each.untyped_storage().data_ptr()} == places
+    for tensor in inputs:
+        results = torch.utils._pytree.tree_leaves(target(tensor, *VIEWS[target]))
+        positions = {result.untyped_storage().data_ptr() for result in results}
+        assert {tensor.untyped_storage().data_ptr()} == positions
 
 
 # Sets
@@ -241,8 +241,8 @@ def copies(function, *inputs):
         program.graph_module.graph.erase_node(node)
     shared = clone_aliased_outputs(program.graph_module, program.origins)
     program.graph_module.graph.lint()
-    found = program.graph_module.graph.find_nodes(op="call_function", target=aten.clone.default)
-    return len(found), shared
+    nodes = program.graph_module.graph.find_nodes(op="call_function", target=aten.clone.default)
+    return len(nodes), shared
 
 
 RESULTS = {

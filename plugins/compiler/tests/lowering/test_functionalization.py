@@ -166,9 +166,9 @@ FUNCTIONS = [
 
 def every_node(module):
     """Yields the nodes of a graph, and those of its branches."""
-    for each in module.modules():
-        if isinstance(each, torch.fx.GraphModule):
-            yield from each.graph.nodes
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            yield from part.graph.nodes
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
@@ -251,8 +251,8 @@ def test_the_same_ops_stay_whole_as_where_pytorch_asks_about_all(function):
     program = exported(function, torch.rand(2, 2))
 
     ours, theirs = (
-        [node.target for node in each.graph.nodes if node.op == "call_function"]
-        for each in (retrace(program), program.run_decompositions({}))
+        [node.target for node in graph_module.graph.nodes if node.op == "call_function"]
+        for graph_module in (retrace(program), program.run_decompositions({}))
     )
 
     assert ours == theirs
@@ -282,9 +282,9 @@ class Cache:
     def __init__(self):
         self.rows = torch.zeros(4, 2)
 
-    def update(self, row, place):
+    def update(self, row, position):
         """Writes a row, and returns all of them."""
-        return self.rows.index_copy_(0, place, row)
+        return self.rows.index_copy_(0, position, row)
 
 
 class Step(nn.Module):
@@ -295,9 +295,9 @@ class Step(nn.Module):
         self.cache = Cache()
         self.register_buffer("rows", self.cache.rows)
 
-    def forward(self, row, place):
+    def forward(self, row, position):
         """Returns the sum of all rows up to now."""
-        return self.cache.update(row * 2, place).sum(0)
+        return self.cache.update(row * 2, position).sum(0)
 
 
 def test_a_buffer_that_is_reached_through_a_plain_object_is_refused_with_how_to_export_it():

@@ -203,11 +203,11 @@ def test_an_input_in_other_memory_is_refused(model, example, tmp_path):
     compiled = torchtrt.compile(model.eval(), [example], min_block_size=1)
     torchtrt.save(compiled, tmp_path / "model.pt2")
     others = [ROWS if example is COLUMNS else COLUMNS, torch.arange(24.0).reshape(3, 8)[:, ::2]]
-    for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
+    for module in (compiled, torchtrt.load(tmp_path / "model.pt2")):
         for other in others:
-            torch.testing.assert_close(each(example), model(example))
+            torch.testing.assert_close(module(example), model(example))
             with pytest.raises(InputError, match="reads memory by strides"):
-                each(other)
+                module(other)
 
 
 def test_only_a_model_that_reads_its_input_by_place_requires_the_place():

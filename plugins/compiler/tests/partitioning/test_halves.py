@@ -77,15 +77,15 @@ def engines(make, count, version="8.6.0", dtype=torch.float16):
 @pytest.mark.parametrize("layers", [8, 9, 24])
 def test_a_step_of_many_layers_becomes_several_engines(layers):
     """One tensor goes from engine to engine: they are cut between layers."""
-    found = engines(Step, layers)
+    engines_built = engines(Step, layers)
 
     if 2 * layers + 2 <= MOST_HALVES:
-        assert [(layers + 1, layers + 1)] == found
+        assert [(layers + 1, layers + 1)] == engines_built
     else:
-        assert all(sum(halves) <= MOST_HALVES for halves in found)
-        assert layers + len(found) == sum(inputs for inputs, _ in found)
-        assert layers + len(found) == sum(outputs for _, outputs in found)
-        assert len(found) <= -(-(2 * layers) // (MOST_HALVES - 4))
+        assert all(sum(halves) <= MOST_HALVES for halves in engines_built)
+        assert layers + len(engines_built) == sum(inputs for inputs, _ in engines_built)
+        assert layers + len(engines_built) == sum(outputs for _, outputs in engines_built)
+        assert len(engines_built) <= -(-(2 * layers) // (MOST_HALVES - 4))
 
 
 @pytest.mark.parametrize(

@@ -31,22 +31,22 @@ def holds(guard, point):
 def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
     """The ranges hold each accepted combination; refused ones are refused values, or refused by a guard on both."""
     profile = {A: SizeRange(1, 4, 9), B: SizeRange(2, 3, 7)}
-    found = accepted_sizes(guards, [profile])
+    accepted_ = accepted_sizes(guards, [profile])
 
     points = [{A: a, B: b} for a, b in itertools.product(range(1, 10), range(2, 8))]
     accepted = [point for point in points if all(holds(guard, point) for guard in guards)]
-    joint = [guard for guard in found.examples if len(guard.free_symbols) > 1]
-    assert accepted or joint or not found.profiles
-    for symbol, taken in found.profiles[0].items() if found.profiles else ():
+    joint = [guard for guard in accepted_.examples if len(guard.free_symbols) > 1]
+    assert accepted or joint or not accepted_.profiles
+    for symbol, taken in accepted_.profiles[0].items() if accepted_.profiles else ():
         values = {point[symbol] for point in accepted}
-        refused = set(found.refused.get(symbol, ()))
+        refused = set(accepted_.refused.get(symbol, ()))
         declared = set(range(profile[symbol].min, profile[symbol].max + 1))
         assert not values & refused
         assert joint or refused | values == declared
         assert not {*taken} & refused
-    for guard, refused in found.examples.items():
+    for guard, refused in accepted_.examples.items():
         assert not any(holds(guard, point) for point in refused)
-    for guard in {*guards} - {*found.conditions}:
+    for guard in {*guards} - {*accepted_.conditions}:
         assert all(holds(guard, point) for point in accepted)
 
 
@@ -60,10 +60,12 @@ def test_without_guards_the_profiles_are_as_they_were():
 def test_a_profile_of_which_guards_refuse_each_size_is_left_out():
     """The sizes of the other profile are not refused, nor those that both have."""
     profiles = [{A: SizeRange(4, 6, 8)}, {A: SizeRange(1, 1, 1)}, {A: SizeRange(6, 6, 12)}]
-    found = accepted_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
+    accepted = accepted_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
 
-    assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [profile[A] for profile in found.profiles]
-    assert {A: [1, 7]} == found.refused
+    assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [
+        profile[A] for profile in accepted.profiles
+    ]
+    assert {A: [1, 7]} == accepted.refused
 
 
 def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
@@ -72,27 +74,27 @@ def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
         {A: SizeRange(4, 6, 8), B: SizeRange(2, 3, 4)},
         {A: SizeRange(1, 1, 1), B: SizeRange(3, 5, 6)},
     ]
-    found = accepted_sizes([sympy.Ne(A, 1)], profiles)
+    accepted = accepted_sizes([sympy.Ne(A, 1)], profiles)
 
-    assert {A: [1], B: [5, 6]} == found.refused
+    assert {A: [1], B: [5, 6]} == accepted.refused
 
 
 @pytest.mark.parametrize("number", [7, 16_000, 299_999])
 def test_a_number_in_a_guard_is_tried_in_a_range_of_many_sizes(number):
     """Not each size of such a range is tried."""
     profile = {A: SizeRange(2, 6, 300_000)}
-    found = accepted_sizes([sympy.Ne(A, number)], [profile])
+    accepted = accepted_sizes([sympy.Ne(A, number)], [profile])
 
-    assert ((profile,), (sympy.Ne(A, number),)) == (found.profiles, found.conditions)
+    assert ((profile,), (sympy.Ne(A, number),)) == (accepted.profiles, accepted.conditions)
 
 
 def test_a_guard_on_many_combinations_is_tried_at_the_ends():
     """A hundred million combinations are too many to count."""
     profile = {A: SizeRange(2, 6, 10_000), B: SizeRange(2, 6, 10_000)}
     guard = sympy.Lt(A * B, 100_000_000)
-    found = accepted_sizes([guard], [profile])
+    accepted = accepted_sizes([guard], [profile])
 
-    assert {guard: [{A: 10_000, B: 10_000}]} == found.examples
+    assert {guard: [{A: 10_000, B: 10_000}]} == accepted.examples
 
 
 def test_a_condition_on_all_combinations_that_holds_is_not_checked_again():
@@ -105,35 +107,39 @@ def test_a_condition_on_all_combinations_that_holds_is_not_checked_again():
 
 def test_an_example_has_two_sizes_that_are_far_apart():
     """The model may refuse one of them."""
-    found = accepted_sizes([sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
+    accepted = accepted_sizes(
+        [sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}]
+    )
 
-    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*found.examples.values()]
+    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*accepted.examples.values()]
 
 
 def test_a_quotient_by_zero_is_refused():
     """So is the call."""
-    found = accepted_sizes([sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}])
+    accepted = accepted_sizes(
+        [sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}]
+    )
 
-    assert {A: [3]} == found.refused
+    assert {A: [3]} == accepted.refused
 
 
 def test_functions_of_pytorch_are_evaluated():
     """Some of them are printed with names of modules."""
     guard = sympy.Ne(functions.CeilToInt(functions.IntTrueDiv(A, 3)), 2)
     other = sympy.Gt(functions.Where(A > 3, A, 2), 1)
-    found = accepted_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
+    accepted = accepted_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
 
-    assert {A: [4, 5, 6]} == found.refused
-    assert SizeRange(2, 7, 8) == found.profiles[0][A]
+    assert {A: [4, 5, 6]} == accepted.refused
+    assert SizeRange(2, 7, 8) == accepted.profiles[0][A]
 
 
 def test_guards_on_floating_point_numbers_are_evaluated():
     """``int(x.shape[0] * 0.5)`` makes one."""
     half = functions.TruncToInt(0.5 * functions.ToFloat(A))
 
-    found = accepted_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
+    accepted = accepted_sizes([sympy.Eq(half, 4)], [{A: SizeRange(1, 8, 20)}])
 
-    assert ({A: SizeRange(8, 8, 9)},) == found.profiles
+    assert ({A: SizeRange(8, 8, 9)},) == accepted.profiles
 
 
 def test_the_accepted_sizes_that_are_the_closest_to_the_optimal_ones():

@@ -29,10 +29,10 @@ TERMS = st.one_of(
 )
 CONDITIONS = st.one_of(
     st.tuples(TERMS, st.integers(2, 4), st.integers(0, 1)).map(
-        lambda each: f"({each[0]}) % {each[1]} == {each[2]}"
+        lambda pair: f"({pair[0]}) % {pair[1]} == {pair[2]}"
     ),
     st.tuples(TERMS, st.sampled_from(("<", "<=", "==", "!=")), TERMS).map(" ".join),
-    st.tuples(TERMS, st.integers(3, 9)).map(lambda each: f"max({each[0]}, 3) > {each[1]}"),
+    st.tuples(TERMS, st.integers(3, 9)).map(lambda pair: f"max({pair[0]}, 3) > {pair[1]}"),
 )
 UNIFIERS = ("0", "x.sum(0)[:1] + y.T.sum(1)[:1]", "x + y", "(x.sum(1) + y.sum(1)).sum()", "x.T + y")
 
@@ -173,8 +173,8 @@ def test_guards_of_a_file_are_those_that_were_traced():
     assert len(traced) == len(written) >= 5
     for sizes in itertools.product((2, 3, 6, 7), repeat=len(symbols)):
         values = dict(zip(symbols, map(sympy.Integer, sizes), strict=True))
-        assert [each.xreplace(values) for each in traced] == [
-            each.xreplace(values) for each in written
+        assert [condition.xreplace(values) for condition in traced] == [
+            condition.xreplace(values) for condition in written
         ]
 
 
@@ -202,9 +202,9 @@ def test_a_guard_that_cannot_be_read_refuses_the_program(text, tmp_path):
 
 def test_a_guard_that_no_input_decides_refuses_the_program():
     """It could not be checked in a call."""
-    known, unknown = sympy.symbols("s0 s1", integer=True)
-    profiles = ({known: SizeRange(2, 4, 8)},)
+    input_size, unknown = sympy.symbols("s0 s1", integer=True)
+    profiles = ({input_size: SizeRange(2, 4, 8)},)
 
-    check_decidable((sympy.Gt(known, 3),), profiles)
+    check_decidable((sympy.Gt(input_size, 3),), profiles)
     with pytest.raises(InputError, match="s1 is the size of no input"):
-        check_decidable((sympy.Gt(known, unknown),), profiles)
+        check_decidable((sympy.Gt(input_size, unknown),), profiles)

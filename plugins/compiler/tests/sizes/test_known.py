@@ -62,8 +62,8 @@ def test_a_part_that_is_one_for_all_sizes_but_one_is_not_taken_for_one():
         Function(function).eval(), [x], dynamic_shapes=(({0: rows},),), min_block_size=1
     )
 
-    for each in (x, x[:1].clone()):
-        torch.testing.assert_close(compiled(each), function(each))
+    for tensor in (x, x[:1].clone()):
+        torch.testing.assert_close(compiled(tensor), function(tensor))
 
 
 def test_a_program_from_a_file_knows_its_guards(tmp_path):

@@ -280,7 +280,7 @@ def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
         compiled = torchtrt.compile(Dependent(function).eval(), inputs, min_block_size=1)
 
     assert ([condition] if condition else []) == [row.condition for row in compiled.report.narrowed]
-    assert bool(condition) == any("You asked for" in str(each.message) for each in caught)
+    assert bool(condition) == any("You asked for" in str(warning.message) for warning in caught)
 
 
 class Groups(nn.Module):
@@ -344,11 +344,11 @@ def test_limits_of_dynamic_shapes_are_what_was_asked_for(shape, asked, compiled,
         model, inputs, keywords = Nesting(), ({"x": x + 1}, [x + 2]), {"last": x}
         shapes = {"tensors": {"x": None}, "others": [None], "last": shape}
     with pytest.warns(UserWarning, match="You asked for"):
-        found = torchtrt.compile(
+        narrowed = torchtrt.compile(
             model.eval(), inputs, kwarg_inputs=keywords, dynamic_shapes=shapes, min_block_size=1
         )
 
-    (row,) = found.report.narrowed
+    (row,) = narrowed.report.narrowed
     name = "last" if nested else "x"
     assert (name, 0, asked, compiled) == (row.input, row.dim, row.asked, row.compiled)
     assert "in forward" in row.model_line

@@ -51,8 +51,8 @@ def compiled(kind, ranges=RANGES, **settings):
     """Returns a model, and the same compiled."""
     model = kind().eval()
     in_torch = {"torch_executed_ops": {"aten.cumsum"}} if kind is SeveralBlocks else {}
-    given = {"min_block_size": 1, **in_torch, **settings}
-    made = torchtrt.compile(model, [torchtrt.Input(ranges=ranges)], **given)
+    arguments = {"min_block_size": 1, **in_torch, **settings}
+    made = torchtrt.compile(model, [torchtrt.Input(ranges=ranges)], **arguments)
     return model, made
 
 
@@ -116,9 +116,9 @@ def test_a_pinned_profile_serves_all_calls(every_tensorrt, tmp_path, kind):
     model, made = compiled(kind, ranges=[narrow, wide])
     check(made, model, [(2, 1)])
     made.runtime_settings = RuntimeSettings(optimization_profile=1)
-    for each in (made, copy.deepcopy(made)):
-        check(each, model, [(2, 1), (4, 32), (2, 1)])
-        assert {1} == profiles_in_use(each)
+    for module in (made, copy.deepcopy(made)):
+        check(module, model, [(2, 1), (4, 32), (2, 1)])
+        assert {1} == profiles_in_use(module)
     made.runtime_settings = RuntimeSettings(optimization_profile=0)
     check(made, model, [(4, 1)])
     with pytest.raises(
@@ -127,10 +127,10 @@ def test_a_pinned_profile_serves_all_calls(every_tensorrt, tmp_path, kind):
     ):
         made(torch.randn(2, 20, 4))
     torchtrt.save(made, tmp_path / "model.pt2")
-    for each in (made, torchtrt.load(tmp_path / "model.pt2")):
-        each.runtime_settings = RuntimeSettings()
-        check(each, model, [(4, 32)])
-        assert {1} == profiles_in_use(each)
+    for module in (made, torchtrt.load(tmp_path / "model.pt2")):
+        module.runtime_settings = RuntimeSettings()
+        check(module, model, [(4, 32)])
+        assert {1} == profiles_in_use(module)
 
 
 def test_a_profile_that_the_model_does_not_have_is_refused():
@@ -195,8 +195,8 @@ def test_an_input_of_one_range_goes_with_every_profile(every_tensorrt, first):
 
     assert {((1, 1, 1),), ((8, 12, 16),)} == set(engine.inputs[0].profiles)
     for length in (1, 8, 16):
-        given = torch.rand(length), torch.rand(length), torch.rand(3)
-        torch.testing.assert_close(made(*given), model(*given))
+        operands = torch.rand(length), torch.rand(length), torch.rand(3)
+        torch.testing.assert_close(made(*operands), model(*operands))
     with pytest.raises(InputError, match="compiled for 1 or 8 to 16"):
         made(torch.rand(4), torch.rand(4), torch.rand(3))
 
@@ -252,10 +252,10 @@ def test_copies_and_files_carry_all_profiles(every_tensorrt, tmp_path, kind):
     torchtrt.save(made, tmp_path / "model.pt2")
     loaded = torchtrt.load(tmp_path / "model.pt2")
 
-    for each in (loaded, copy.deepcopy(made), copy.deepcopy(loaded)):
-        check(each, model)
+    for module in (loaded, copy.deepcopy(made), copy.deepcopy(loaded)):
+        check(module, model)
         with pytest.raises(InputError, match="compiled for 1 or 16 to 32"):
-            each(torch.randn(2, 8, 4))
+            module(torch.randn(2, 8, 4))
     check(torch.export.load(tmp_path / "model.pt2").module(), model)
 
 
@@ -353,14 +353,14 @@ def test_inspecting_shows_the_profiles(tmp_path, capsys):
     path = tmp_path / "model.pt2"
     torchtrt.save(made, path)
     assert 0 == main(["inspect", str(path), "--json"])
-    found = json.loads(capsys.readouterr().out)
+    answer = json.loads(capsys.readouterr().out)
 
     assert [[[1, 2, 8], [1, 1, 1]], [[1, 2, 4], [16, 20, 32]]] == [
-        list(each.values()) for each in found["profiles"]
+        list(profile.values()) for profile in answer["profiles"]
     ]
-    assert [[1, 2, 8], [1, 1, 32]] == list(found["ranges"].values())
-    first = found["engines"][0]["inputs"][0]
+    assert [[1, 2, 8], [1, 1, 32]] == list(answer["ranges"].values())
+    first = answer["engines"][0]["inputs"][0]
     assert [[1, 1, 4], [2, 1, 4], [8, 32, 4]] == [first[bound] for bound in ("min", "opt", "max")]
-    assert [[list(shape) for shape in each] for each in RANGES] == first["ranges"]
+    assert [[list(shape) for shape in profile] for profile in RANGES] == first["ranges"]
     assert 0 == main(["inspect", str(path)])
     assert "float32 [1 to 8, 1, 4] or [1 to 4, 16 to 32, 4]" in capsys.readouterr().out

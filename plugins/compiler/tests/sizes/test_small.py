@@ -97,9 +97,9 @@ def test_a_size_of_1_for_which_the_model_is_another_program_is_not_compiled(vers
         warnings.simplefilter("always")
         compiled = torchtrt.compile(model, [rows(1)], min_block_size=1)
 
-    assert any("You asked for 1 to 16 in dimension 0" in str(each.message) for each in said)
+    assert any("You asked for 1 to 16 in dimension 0" in str(warning.message) for warning in said)
     assert [(1, 16), (2, 16)] == [
-        size for each in compiled.report.narrowed for size in (each.asked, each.compiled)
+        size for warning in compiled.report.narrowed for size in (warning.asked, warning.compiled)
     ]
     assert re.search("in (forward|<lambda>)", compiled.report.narrowed[0].model_line)
     assert_same_at(compiled, model, 2, 5)

@@ -60,8 +60,8 @@ def test_rotary_embeddings_given_as_complex_inputs_are_one_engine(version):
 
     assert 1 == len([module for module in compiled.modules() if isinstance(module, EngineModule)])
     for count in (2, 5, 9):
-        given = torch.randn(2, count, 16), numbers(count, 2)
-        torch.testing.assert_close(run_compiled(compiled, *given), model(*given), **CLOSE)
+        operands = torch.randn(2, count, 16), numbers(count, 2)
+        torch.testing.assert_close(run_compiled(compiled, *operands), model(*operands), **CLOSE)
 
 
 FUNCTIONS = {
@@ -142,8 +142,8 @@ class Cache(nn.Module):
         self.weight = nn.Parameter(numbers(3, 3))
         self.register_buffer("seen", torch.zeros(4, 3, dtype=C64))
 
-    def forward(self, x, place):
-        self.seen.index_copy_(0, place, x @ self.weight)
+    def forward(self, x, position):
+        self.seen.index_copy_(0, position, x @ self.weight)
         return (self.seen * 2).sum(0)
 
 
@@ -155,8 +155,8 @@ def test_a_model_writes_to_a_complex_buffer():
         model, [numbers(1, 3), torch.tensor([1])], require_full_compilation=True, min_block_size=1
     )
 
-    for place in (0, 2):
-        inputs = numbers(1, 3), torch.tensor([place])
+    for start in (0, 2):
+        inputs = numbers(1, 3), torch.tensor([start])
         torch.testing.assert_close(compiled(*inputs), same(*inputs).detach(), **CLOSE)
     torch.testing.assert_close(model.seen, same.seen.detach(), **CLOSE)
     assert "aten.index_copy_.default" in {row.op for row in compiled.report.in_torch}
@@ -199,8 +199,8 @@ def test_a_saved_model_takes_complex_inputs(tmp_path):
         torchtrt.load(tmp_path / "model.pt2"),
         torch.export.load(tmp_path / "model.pt2").module(),
     ):
-        for each in (x, x.conj()):
-            torch.testing.assert_close(loaded(each), model(each), **CLOSE)
+        for tensor in (x, x.conj()):
+            torch.testing.assert_close(loaded(tensor), model(tensor), **CLOSE)
 
 
 def test_the_backend_of_torch_compile():

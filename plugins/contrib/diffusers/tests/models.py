@@ -251,8 +251,8 @@ def with_control(build, nets=1):
         ).eval()
         for _ in range(nets)
     ]
-    for each in control:
-        for weight in each.parameters():
+    for net in control:
+        for weight in net.parameters():
             torch.nn.init.normal_(weight, std=0.1)
     kind, options = diffusers.StableDiffusionControlNetPipeline, {"requires_safety_checker": False}
     if build is stable_diffusion_xl:
@@ -273,8 +273,8 @@ def made(build):
 def images(pipe, prompt="abc", seed=0, **options):
     """Returns what a pipeline makes in two steps, as a tensor."""
     generator = torch.Generator().manual_seed(seed)
-    given = {"num_inference_steps": 2, "output_type": "pt", "generator": generator, **options}
-    return pipe(prompt, **given)[0]
+    arguments = {"num_inference_steps": 2, "output_type": "pt", "generator": generator, **options}
+    return pipe(prompt, **arguments)[0]
 
 
 def assert_same_images(compiled, pipe, rtol=1e-4, atol=1e-5, **options):

@@ -26,16 +26,16 @@ SIDES = {"heights": (16, 32), "widths": (16, 32)}
 def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tmp_path):
     """The UNet takes the sum of their results."""
     pipe = models.with_control(build, nets)
-    places = ["controlnet"] if nets == 1 else ["controlnet.nets.0", "controlnet.nets.1"]
+    positions = ["controlnet"] if nets == 1 else ["controlnet.nets.0", "controlnet.nets.1"]
 
     def options(height, width, scale):
         scales, image = [scale, 0.25], torch.full((1, 3, height, width), 0.3)
-        given = {"image": [image, 1 - image][:nets], "height": height, "width": width}
-        given["controlnet_conditioning_scale"] = scales[:nets]
+        arguments = {"image": [image, 1 - image][:nets], "height": height, "width": width}
+        arguments["controlnet_conditioning_scale"] = scales[:nets]
         return (
-            given
+            arguments
             if nets > 1
-            else {**given, "image": image, **dict.fromkeys(list(given)[-1:], scale)}
+            else {**arguments, "image": image, **dict.fromkeys(list(arguments)[-1:], scale)}
         )
 
     compiled = compile_pipeline(
@@ -47,7 +47,7 @@ def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tm
     ]
     assert not torch.allclose(seen[0], seen[2])
     report = compiled.torchtrt.report
-    assert all(1 == len(report[place].programs) for place in ("unet", *places))
+    assert all(1 == len(report[name].programs) for name in ("unet", *positions))
     compiled.torchtrt.save(tmp_path)
     loaded = load_compiled_pipeline(tmp_path, pipe)
     models.assert_same_images(loaded, pipe, **options(32, 16, 0.7))
@@ -57,8 +57,8 @@ def test_each_controlnet_is_one_program_for_all_sizes_and_scales(build, nets, tm
     compiled.unet = None
     report = compiled.torchtrt.report
     assert "no longer has it" in report["unet"].reason
-    assert 1 == len(report[places[-1]].programs)
-    assert nets == 1 or "another module is in its place" in report[places[0]].reason
+    assert 1 == len(report[positions[-1]].programs)
+    assert nets == 1 or "another module is in its place" in report[positions[0]].reason
     compiled.torchtrt.save(tmp_path / "rest")
     assert ["controlnet.nets.1"][: nets - 1] == [
         path.name for path in (tmp_path / "rest").rglob("controlnet.nets*")

@@ -62,7 +62,7 @@ def test_flux_has_tokens_of_height_times_width():
     with pytest.raises(InputError, match="height=64 is outside of 16 to 32"):
         models.images(compiled, height=64, width=8, max_sequence_length=8)
     assert {"aten.outer.default", "aten.cos.default"} <= {
-        each.op for each in compiled.torchtrt.report["transformer"].programs[0].report.in_torch
+        entry.op for entry in compiled.torchtrt.report["transformer"].programs[0].report.in_torch
     }
     whole = compile_pipeline(
         pipe, heights=16, widths=16, components=["transformer"], **TEXT, truncate_double=True

@@ -31,7 +31,7 @@ def test_the_scale_of_a_call_is_a_refit(tmp_path, exported):
     exported.clear()
     seen = [
         models.assert_same_images(compiled, pipe, **SIZE, **options)
-        for options in ({}, *({"cross_attention_kwargs": {"scale": each}} for each in (0.5, 0.0)))
+        for options in ({}, *({"cross_attention_kwargs": {"scale": scale}} for scale in (0.5, 0.0)))
     ]
     assert [] == exported
     assert all(not seen[0].equal(image) for image in seen[1:])

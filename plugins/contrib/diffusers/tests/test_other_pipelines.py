@@ -55,20 +55,22 @@ def test_the_unet_takes_embeddings_of_ip_adapters():
     pipe = models.made(models.stable_diffusion)
     pipe.unet._load_ip_adapter_weights([models.ip_adapter(pipe.unet)])
     pipe.set_ip_adapter_scale(0.7)
-    given = {"ip_adapter_image_embeds": [torch.randn(2, 1, 6)]}
+    arguments = {"ip_adapter_image_embeds": [torch.randn(2, 1, 6)]}
     compiled = compile_pipeline(
         pipe,
         heights=(16, 32),
         widths=(16, 32),
         batch_sizes=(1, 2),
         components=["unet"],
-        example=given,
+        example=arguments,
     )
-    first = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
-    models.assert_same_images(compiled, pipe, height=32, width=24, num_images_per_prompt=2, **given)
+    first = models.assert_same_images(compiled, pipe, height=16, width=24, **arguments)
+    models.assert_same_images(
+        compiled, pipe, height=32, width=24, num_images_per_prompt=2, **arguments
+    )
     assert 1 == len(programs(compiled)["unet"])
     pipe.set_ip_adapter_scale(0.3)
-    second = models.assert_same_images(compiled, pipe, height=16, width=24, **given)
+    second = models.assert_same_images(compiled, pipe, height=16, width=24, **arguments)
     assert not torch.allclose(first, second)
     assert 2 == len(programs(compiled)["unet"])
 

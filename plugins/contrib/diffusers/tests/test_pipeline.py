@@ -35,7 +35,7 @@ def test_a_warning_of_an_engine_names_the_line_that_calls_the_pipeline(pair):
     with warning_in(EngineModule, "forward"), pytest.warns(match="of forward") as caught:
         compiled("a", **SIZE, num_inference_steps=1, output_type="latent")
 
-    assert {__file__} == {each.filename for each in caught}
+    assert {__file__} == {warning.filename for warning in caught}
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_other_pipelines_of_the_components_run_on_the_engines(pair):
     ):
         kind = getattr(diffusers, name)
         mine, eager = kind.from_pipe(compiled), kind.from_pipe(pipe)
-        for each in (mine, eager):
-            each.set_progress_bar_config(disable=True)
+        for module in (mine, eager):
+            module.set_progress_bar_config(disable=True)
         models.assert_same_images(mine, eager, image=image, num_inference_steps=4, **options)
     assert "" == compiled.torchtrt.report["vae.encoder"].reason
     assert 1 == len(programs(compiled)["vae.encoder"]) == len(programs(compiled)["unet"])
@@ -135,22 +135,22 @@ def test_two_threads_share_engines(pair):
     expected = [
         models.images(pipe, prompt=prompt, seed=seed, **SIZE) for seed, prompt in enumerate("ab")
     ]
-    found = {}
+    images = {}
 
     def run(seed, prompt):
         own = copy.copy(compiled)
         own.scheduler = copy.deepcopy(compiled.scheduler)
         own.tokenizer = copy.deepcopy(compiled.tokenizer)
-        found[seed] = [models.images(own, prompt=prompt, seed=seed, **SIZE) for _ in range(5)]
+        images[seed] = [models.images(own, prompt=prompt, seed=seed, **SIZE) for _ in range(5)]
 
-    threads = [threading.Thread(target=run, args=each) for each in enumerate("ab")]
-    for each in threads:
-        each.start()
+    threads = [threading.Thread(target=run, args=worker) for worker in enumerate("ab")]
+    for worker in threads:
+        worker.start()
     for thread in threads:
         thread.join()
     for seed in (0, 1):
-        assert 5 == len(found[seed])
-        for image in found[seed]:
+        assert 5 == len(images[seed])
+        for image in images[seed]:
             torch.testing.assert_close(image, expected[seed], rtol=1e-4, atol=1e-5)
 
 
@@ -227,10 +227,10 @@ def test_a_compiled_pipeline_is_compiled_for_other_sizes():
     first = compile_pipeline(pipe, heights=(16, 32), **options)
     second = compile_pipeline(first, heights=(8, 48), **options)
     models.assert_same_images(second, pipe, height=48, width=8, guidance_scale=1.0)
-    assert (0, 1) == tuple(len(programs(each)["vae.decoder"]) for each in (first, second))
-    for each, bounds in ((second, "8 to 48"), (first, "16 to 32")):
+    assert (0, 1) == tuple(len(programs(module)["vae.decoder"]) for module in (first, second))
+    for module, bounds in ((second, "8 to 48"), (first, "16 to 32")):
         with pytest.raises(InputError, match=f"height=64 is outside of {bounds}"):
-            models.images(each, height=64, width=8)
+            models.images(module, height=64, width=8)
     third = compile_pipeline(second, heights=8, widths=8, components=["unet"], compile_now=False)
     assert "1 program" in str(third.torchtrt.report["vae.decoder"])
 
@@ -265,9 +265,9 @@ def test_half_precision_is_as_accurate_as_eager_pytorch():
         options = {"height": height, "width": 16, "latents": torch.rand(1, 4, height // 2, 8)}
         half = {**options, "latents": options["latents"].half()}
         right = models.images(exact, **options)
-        found, eager = (models.images(each, **half) for each in (compiled, pipe))
-        assert torch.float16 == found.dtype
-        error, allowed = ((each.float() - right).abs().max() for each in (found, eager))
+        actual, eager = (models.images(module, **half) for module in (compiled, pipe))
+        assert torch.float16 == actual.dtype
+        error, allowed = ((module.float() - right).abs().max() for module in (actual, eager))
         assert error <= 2 * allowed + 1e-3
 
 

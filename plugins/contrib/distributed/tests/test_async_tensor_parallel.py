@@ -65,8 +65,8 @@ class Layer(nn.Module):
     def forward(self, x):
         normed = self.norm(x)
         heads = [
-            each(normed).unflatten(-1, (2, -1)).transpose(1, 2)
-            for each in (self.query, self.key, self.value)
+            module(normed).unflatten(-1, (2, -1)).transpose(1, 2)
+            for module in (self.query, self.key, self.value)
         ]
         read = F.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + reduced(self.out(read.transpose(1, 2).flatten(2)))
@@ -152,14 +152,14 @@ def test_inductor_computes_during_exchanges(two_ranks):
 
     names = {SHIFT: "shift", WAIT: "wait", **dict.fromkeys(PRODUCTS, "product")}
     order = [
-        names.get(each.target) if isinstance(each, torch.fx.Node) else "segment"
-        for each in segments_of(program.graph_module)
+        names.get(segment.target) if isinstance(segment, torch.fx.Node) else "segment"
+        for segment in segments_of(program.graph_module)
     ]
 
     first_sum = ["segment", "shift", "product", "wait", "segment"]
     perceptron = ["shift", "segment", "wait", "segment", "shift", "product", "wait"]
     result = ["shift", "wait"]
-    assert [each for each in order if each] == first_sum + perceptron + result
+    assert [segment for segment in order if segment] == first_sum + perceptron + result
 
 
 def test_inductor_leaves_collectives_where_they_are(two_ranks):
@@ -367,9 +367,9 @@ def test_a_random_program_computes_the_same(seed, monkeypatch):
 
         def function(x):
             values = [x]
-            for (step, place, equal, dim), factor in zip(steps, own, strict=True):
-                given = values[int(place * len(values))]
-                values.append(step(values[-1], given, factor, equal, dim))
+            for (step, position, equal, dim), factor in zip(steps, own, strict=True):
+                operand = values[int(position * len(values))]
+                values.append(step(values[-1], operand, factor, equal, dim))
             return values[-1], values[4]
 
         return Function(function)

@@ -63,7 +63,10 @@ EXCHANGES = {
 TYPES = [torch.float16, torch.bfloat16, torch.int32, torch.int64]
 OTHERS = {
     "all_to_all": waits(lambda x: ops.all_to_all_single(x, [1] * 4, [1] * 4, "0")),
-    **{str(each): waits(lambda x, to=each: ops.all_reduce(x.to(to), "sum", "0")) for each in TYPES},
+    **{
+        str(type_): waits(lambda x, to=type_: ops.all_reduce(x.to(to), "sum", "0"))
+        for type_ in TYPES
+    },
 }
 
 
@@ -109,16 +112,16 @@ def test_a_group_that_exchanges_nothing_gives_results_of_the_right_shape(name):
     with torchtrt.use_tensorrt("reference@11.4.0"):
         compiled = torchtrt.compile(model, [X], require_full_compilation=True)
 
-    found, expected = compiled(X), model(X)
+    actual, expected = compiled(X), model(X)
 
-    assert found.shape == expected.shape
-    torch.testing.assert_close(found, compiled(X), rtol=0, atol=0)
+    assert actual.shape == expected.shape
+    torch.testing.assert_close(actual, compiled(X), rtol=0, atol=0)
 
 
 def reason(model, *inputs, **settings):
     """Why PyTorch runs the collective of a model."""
     report = torchtrt.explain(model, list(inputs) or [X], min_block_size=1, **settings)
-    first, second = [each for each in report.in_torch if "c10d" in each.op]
+    first, second = [entry for entry in report.in_torch if "c10d" in entry.op]
     assert "wait_tensor" in second.op
     assert "bool" in first.reason or f"PyTorch runs {first.node}" in second.reason
     return first.reason

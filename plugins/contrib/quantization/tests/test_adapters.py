@@ -36,11 +36,11 @@ def of_modelopt():
 def of_a_checkpoint():
     """Returns them as ``packed`` makes them."""
     model = dense()
-    for place in (0, 2):
-        width, count = model[place].in_features, model[place].out_features
+    for layer in (0, 2):
+        width, count = model[layer].in_features, model[layer].out_features
         data = torch.randint(-8, 8, (count, width), dtype=torch.int8)
         scale = torch.rand(count, width // 32) / 50
-        model[place] = PackedLinear("INT4", data, scale, bias=model[place].bias.detach())
+        model[layer] = PackedLinear("INT4", data, scale, bias=model[layer].bias.detach())
     return model
 
 

@@ -137,7 +137,7 @@ def quantizing(compiled):
             for scheme in ("W4A16_ASYM", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK")
         ),
     ],
-    ids=lambda each: each if isinstance(each, str) else DTYPES[each][0],
+    ids=lambda dtype_id: dtype_id if isinstance(dtype_id, str) else DTYPES[dtype_id][0],
 )
 def test_a_layer_computes_what_compressed_tensors_computes(scheme, dtype):
     """Within the rounding of its dtype, with the weights packed in the plan."""
@@ -275,8 +275,8 @@ def test_tensors_that_contradict_the_scheme_are_refused(case):
     layer.quantization_scheme = preset_name_to_scheme("W8A16", ["Linear"])
     del layer.weight, layer.bias
     weight = torch.ones(16, 64, dtype=torch.int8)
-    known = {"weight": weight, "weight_scale": torch.ones(16, 1), "bias": None, **tensors}
-    for name, value in known.items():
+    tensors_ = {"weight": weight, "weight_scale": torch.ones(16, 1), "bias": None, **tensors}
+    for name, value in tensors_.items():
         layer.register_buffer(name, value)
     model = torch.nn.Sequential(layer)
 

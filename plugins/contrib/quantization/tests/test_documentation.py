@@ -12,14 +12,14 @@ LIBRARIES = ("torchao", "modelopt")
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("place", range(len(BLOCKS)))
-def test_a_block_of_the_page_runs(place):
+@pytest.mark.parametrize("position", range(len(BLOCKS)))
+def test_a_block_of_the_page_runs(position):
     """Where the library is installed that it is about."""
-    code = BLOCKS[place]
+    code = BLOCKS[position]
     for library in LIBRARIES:
         if library in code:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 pytest.importorskip(library)
 
-    exec(compile(code, f"{PAGE.name}, block {place}", "exec"), {"__name__": "page"})
+    exec(compile(code, f"{PAGE.name}, block {position}", "exec"), {"__name__": "page"})

@@ -65,10 +65,10 @@ def test_inputs_and_weights_of_products_are_int8(tensorrt, dtype):
     with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(program, require_full_compilation=True)
 
-    found = counts(compiled)
-    assert found["dequantize_per_channel"] == 4
+    counted = counts(compiled)
+    assert counted["dequantize_per_channel"] == 4
     assert (
-        found["dequantize_per_tensor"] == 9
+        counted["dequantize_per_tensor"] == 9
     )  # inputs of four products, of two more two each, a residual
     assert (compiled(x) - expected).norm() < 0.01 * expected.norm()
 

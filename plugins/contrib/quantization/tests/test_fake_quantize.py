@@ -53,7 +53,7 @@ def test_weights_with_a_scale_for_each_channel_take_others(tensorrt):
     with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(old, [x], min_block_size=1, immutable_weights=False)
         assert "aten.fake_quantize_per_channel_affine.default" in {
-            each.op for each in compiled.report.converted
+            row.op for row in compiled.report.converted
         }
         refitted = torchtrt.refit_module_weights(compiled, new)
         torch.testing.assert_close(refitted(x), new(x), rtol=1e-4, atol=1e-4)
@@ -199,8 +199,8 @@ def test_what_is_quantized_in_float16_has_no_more_layers_than_in_float32():
     model = SumOfQuantized().eval()
     with torchtrt.use_tensorrt("reference@8.6.0"):
         for dtype in (torch.float32, torch.float16):
-            given = [value.to(dtype) for value in inputs]
-            compiled = torchtrt.compile(model, given, require_full_compilation=True)
-            torch.testing.assert_close(run_compiled(compiled, *given), model(*given))
+            operands = [value.to(dtype) for value in inputs]
+            compiled = torchtrt.compile(model, operands, require_full_compilation=True)
+            torch.testing.assert_close(run_compiled(compiled, *operands), model(*operands))
             counts.append(compiled.report.blocks[0].layers)
     assert len(set(counts)) == 1

@@ -45,7 +45,7 @@ def checkpoint(folder):
     for name, value in model.state_dict().items():
         is_linear = name.endswith("proj.weight")
         made = fp8.Fp8Quantize(method).convert({name: value}) if is_linear else {name: value}
-        tensors.update({key: each.clone().contiguous() for key, each in made.items()})
+        tensors.update({key: result.clone().contiguous() for key, result in made.items()})
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = model.config.to_dict() | {
         "quantization_config": method.quantization_config.to_dict(),

@@ -56,8 +56,8 @@ def random_layer(out, width, bits, is_symmetric, order):
 def words_of(kind, values, zeros, scales, group, bits):
     """Returns the tensors of a layer in a checkpoint."""
     if kind == "awq":
-        each = (stored(tensor, bits, AWQ_COLUMNS) for tensor in (values, zeros))
-        return {**dict(zip(("qweight", "qzeros"), each, strict=True)), "scales": scales}
+        packed = (stored(tensor, bits, AWQ_COLUMNS) for tensor in (values, zeros))
+        return {**dict(zip(("qweight", "qzeros"), packed, strict=True)), "scales": scales}
     less = 1 if kind == "gptq" else 0
     return {
         "qweight": stored(values.t(), bits).t().contiguous(),

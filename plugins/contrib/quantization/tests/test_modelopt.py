@@ -14,7 +14,7 @@ from torchtrt_reference import VERSIONS
 mtq = later("modelopt.torch.quantization")
 qtensor = later("modelopt.torch.quantization.qtensor")
 
-NEWER = [each for each in VERSIONS if each != "8.6.0"]
+NEWER = [number for number in VERSIONS if number != "8.6.0"]
 pytestmark = [needs("modelopt"), pytest.mark.filterwarnings("ignore")]
 FORMATS = {
     "INT8_DEFAULT_CFG": ({"fake_quantize_int8": 3, "dequantize_int8": 3}, 1),
@@ -88,7 +88,7 @@ def test_a_model_computes_what_modelopt_computes_with_packed_weights(config, ver
     wanted, size = FORMATS[config]
     assert wanted == quantizing(compiled)
     assert 2e-6 > (compiled(X) - expected).norm() / expected.norm()
-    count = sum(each.weight.numel() for each in (model.first, model.second, model.third))
+    count = sum(layer.weight.numel() for layer in (model.first, model.second, model.third))
     assert count * size < plan_size(compiled) < count * size * 1.15 + 12_000
 
 
@@ -156,7 +156,9 @@ def test_blocks_with_scales_of_their_own_are_modelopts(config, version):
     plain = Model().eval()
     plain.load_state_dict({k: v for k, v in model.state_dict().items() if "quantizer" not in k})
     quantizers = [
-        (each, getattr(model, name)) for name, each in plain.named_children() if name != "quantizer"
+        (product, getattr(model, name))
+        for name, product in plain.named_children()
+        if name != "quantizer"
     ]
     with torch.no_grad():
         for layer, original in quantizers:
@@ -174,7 +176,7 @@ def test_blocks_with_scales_of_their_own_are_modelopts(config, version):
     wanted, size = BLOCKS[config]
     assert wanted == quantizing(compiled)
     assert 3e-6 > (compiled(X) - expected).norm() / expected.norm()
-    count = sum(each.weight.numel() for each in (model.first, model.second, model.third))
+    count = sum(product.weight.numel() for product in (model.first, model.second, model.third))
     assert count * size < plan_size(compiled) < count * size * 1.15 + 12_000
 
 

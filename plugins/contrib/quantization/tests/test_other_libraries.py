@@ -76,5 +76,5 @@ def test_unknown_packings_become_floating_point_with_a_warning():
             compiled = torchtrt.compile(model, [x], min_block_size=1)
         accepted = torchtrt.compile(model, [x], min_block_size=1, allow_dequantized_weights=True)
 
-    for each in (compiled, accepted):
-        torch.testing.assert_close(each(x), model(x), rtol=1e-5, atol=1e-5)
+    for module in (compiled, accepted):
+        torch.testing.assert_close(module(x), model(x), rtol=1e-5, atol=1e-5)

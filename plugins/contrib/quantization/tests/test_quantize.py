@@ -123,10 +123,10 @@ def round_trip(quantize, dequantize, *options):
     """Returns a function that quantizes and dequantizes."""
 
     def function(model, x):
-        given = [
+        parameters = [
             getattr(model, option) if isinstance(option, str) else option for option in options
         ]
-        return dequantize(quantize(x, *given), *given)
+        return dequantize(quantize(x, *parameters), *parameters)
 
     return function
 
@@ -243,7 +243,7 @@ def test_products_of_int8_have_no_casts_for_sums_in_float32(version, monkeypatch
     assert "CAST" not in kinds
 
 
-@pytest.mark.parametrize("version", [each for each in VERSIONS if each != "8.6.0"])
+@pytest.mark.parametrize("version", [number for number in VERSIONS if number != "8.6.0"])
 def test_int8_that_no_layer_made_is_not_taken_for_it(version):
     """An input of int8 is numbers, not what Quantize makes; TensorRT 8.6 takes no int8 input at all."""
     x = torch.arange(-6, 6, dtype=torch.int8).reshape(4, 3)

@@ -32,7 +32,7 @@ def test_a_recurrent_layer_is_quantized_as_in_eager_pytorch(layer, form):
     """The result is the quantized model's, and not that of a model with these quantizers disabled."""
     torch.manual_seed(0)
     x = torch.rand(2, 5, 8)
-    model = mtq.quantize(Recurrent(layer).eval(), getattr(mtq, form), lambda each: each(x))
+    model = mtq.quantize(Recurrent(layer).eval(), getattr(mtq, form), lambda model_: model_(x))
     expected = model(x)
     compiled = torchtrt.compile(model, [x], min_block_size=1)
 
@@ -44,7 +44,9 @@ def test_a_recurrent_layer_is_quantized_as_in_eager_pytorch(layer, form):
 def test_an_enabled_quantizer_that_exporting_drops_is_an_error():
     """The message names it, and says how to disable it."""
     x = torch.rand(2, 8)
-    model = mtq.quantize(nn.Sequential(nn.Linear(8, 8)), mtq.INT8_DEFAULT_CFG, lambda each: each(x))
+    model = mtq.quantize(
+        nn.Sequential(nn.Linear(8, 8)), mtq.INT8_DEFAULT_CFG, lambda model_: model_(x)
+    )
     whole = nn.Sequential(Skipped(model[0])).eval()
     with pytest.raises(UnsupportedProgramError, match=r"quantizer .*do not run.*disable_quantizer"):
         torchtrt.compile(whole, [x], min_block_size=1)

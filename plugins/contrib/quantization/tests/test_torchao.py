@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     torchao = pytest.importorskip("torchao.quantization")
     from torchao.quantization.quant_primitives import MappingType
 
-NEWER = [each for each in VERSIONS if each != "8.6.0"]
+NEWER = [number for number in VERSIONS if number != "8.6.0"]
 pytestmark = pytest.mark.filterwarnings("ignore")
 GROUPS = torchao.PerGroup(32)
 CONFIGS = {
@@ -138,9 +138,9 @@ def test_zero_points_and_one_scale_of_all_inputs_are_ordinary_layers(name, dtype
 
     rows = (row for row in compiled.report.converted if "torchtrt_quantization" in row.op)
     assert wanted == {row.op.split(".")[1]: row.count for row in rows}
-    for each in (x, x[:1] * 3):
-        expected = model(each).float()
-        error = (compiled(each).float() - expected).norm() / expected.norm()
+    for tensor in (x, x[:1] * 3):
+        expected = model(tensor).float()
+        error = (compiled(tensor).float() - expected).norm() / expected.norm()
         assert error < {torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]
 
 

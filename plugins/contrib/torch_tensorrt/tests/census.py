@@ -97,28 +97,32 @@ def main() -> None:
     """Prints how many ops are right, and every case that is not."""
     pack = adopt_torch_tensorrt()
     targets = {converter.target for converter in pack.converters}
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    kinds_of: dict[str, Counter[str]] = defaultdict(Counter)
     for target, case in cases_of(targets):
         for varying in (False, True):
             result = outcome(pack.name, target, case, varying)
-            found[qualified_name(target)][result.kind] += 1
+            kinds_of[qualified_name(target)][result.kind] += 1
             if result.reason:
                 sizes = "varying" if varying else "fixed"
                 print(
                     f"{qualified_name(target)} | {case.label} | {sizes} | {result.kind} | {result.reason}"
                 )
-    kinds = Counter(kind(counts) for counts in found.values())
-    kinds["without a case"] = len(targets) - len(found)
+    kinds = Counter(kind(counts) for counts in kinds_of.values())
+    kinds["without a case"] = len(targets) - len(kinds_of)
     print(f"{len(pack.converters)} converters for {len(targets)} ops: {dict(kinds)}")
-    print(f"Cases: {dict(sum(found.values(), Counter()))}")
+    print(f"Cases: {dict(sum(kinds_of.values(), Counter()))}")
     for answer in (DECLINED, NOT_ASKED):
-        print(f"Always {answer}:", *(op for op, counts in found.items() if set(counts) == {answer}))
-    print("Without a case:", *sorted({*map(qualified_name, targets)} - set(found)))
+        print(
+            f"Always {answer}:", *(op for op, counts in kinds_of.items() if set(counts) == {answer})
+        )
+    print("Without a case:", *sorted({*map(qualified_name, targets)} - set(kinds_of)))
 
 
 def kind(counts: Counter[str]) -> str:
     """Returns what becomes of an op: the worst of its cases, and whether there is a right one."""
-    worst = next(each for each in (WRONG, NOT_BUILT, RIGHT, DECLINED, NOT_ASKED) if counts[each])
+    worst = next(
+        outcome for outcome in (WRONG, NOT_BUILT, RIGHT, DECLINED, NOT_ASKED) if counts[outcome]
+    )
     return f"{worst} in some cases" if worst in (WRONG, NOT_BUILT) and counts[RIGHT] else worst
 
 

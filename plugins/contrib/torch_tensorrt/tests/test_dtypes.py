@@ -31,12 +31,12 @@ def test_every_spelling_is_the_same_dtype(pair, version):
     ours, numpy, name = pair
     with torchtrt.use_tensorrt(f"reference@{version}"):
         theirs = getattr(trt.DataType, name)
-        for each in (ours, numpy, np.dtype(numpy), theirs, dtype._from(ours)):
-            assert ours is torch_dtype(each)
-            assert dtype._from(each) is dtype.try_from(each)
-            assert np.dtype(numpy) == unified_dtype_converter(each, Frameworks.NUMPY)
-            assert theirs == unified_dtype_converter(each, Frameworks.TRT)
-            assert ours is unified_dtype_converter(each, Frameworks.TORCH)
+        for dtype_ in (ours, numpy, np.dtype(numpy), theirs, dtype._from(ours)):
+            assert ours is torch_dtype(dtype_)
+            assert dtype._from(dtype_) is dtype.try_from(dtype_)
+            assert np.dtype(numpy) == unified_dtype_converter(dtype_, Frameworks.NUMPY)
+            assert theirs == unified_dtype_converter(dtype_, Frameworks.TRT)
+            assert ours is unified_dtype_converter(dtype_, Frameworks.TORCH)
         assert np.dtype(numpy) == dtype._from(theirs).to(np.dtype)
         assert theirs == dtype._from(ours).to(trt.DataType)
 

@@ -73,12 +73,12 @@ def test_what_people_published_loads_with_torch_tensorrt():
 @needs_the_wheel
 def test_its_converters_convert_models():
     """With sizes that vary, an output allocator and numbers, where its TensorRT is the one in use."""
-    who, resnet, encoder, decoder, places, rolled, total, refusal = run("adopting", WHEEL)
+    who, resnet, encoder, decoder, positions, rolled, total, refusal = run("adopting", WHEEL)
 
     assert who.startswith(f"torch_tensorrt_registry torch-tensorrt {VERSION} ")
     assert int(who.split()[-1]) > 200
     assert min(int(line.split()[1]) for line in (resnet, encoder, decoder)) > 5
-    assert "Places aten.relu.default aten.nonzero.default" == places
+    assert "Places aten.relu.default aten.nonzero.default" == positions
     assert "Rolled aten.roll.default" == rolled
     assert "Total aten.sum.default aten.mul.Tensor aten.reshape.default" == total
     assert "builds for the module tensorrt only, not for reference@10.16.1" in refusal

@@ -57,8 +57,8 @@ class OneStage(nn.Module):
         scores, deltas = torch.cat(logits, 1).sigmoid(), torch.cat(deltas, 1)
         anchors, results = torch.cat(anchors), []
         for image in range(images.shape[0]):
-            best, place = scores[image].flatten().topk(self.candidates)
-            row, label = place // self.classes, place % self.classes
+            best, position = scores[image].flatten().topk(self.candidates)
+            row, label = position // self.classes, position % self.classes
             boxes = decode(anchors[row], deltas[image][row])
             height, width = images.shape[-2:]
             x, y = boxes[:, 0::2].clamp(min=0).clamp(max=width), boxes[:, 1::2].clamp(min=0)
@@ -83,9 +83,9 @@ class TwoStage(nn.Module):
         """The best boxes of one image that do not overlap much, with its number in front: ``(k, 5)``."""
         score = self.objectness(features)[index].flatten()
         deltas = self.regress(features)[index].flatten(1).T
-        best, place = score.topk(self.proposals)
+        best, position = score.topk(self.proposals)
         anchors = anchors_of(*features.shape[-2:], 4, 14.0)
-        boxes = decode(anchors[place], deltas[place])
+        boxes = decode(anchors[position], deltas[position])
         chosen = boxes[ops.nms(boxes, best, 0.7)]
         return F.pad(chosen, (1, 0), value=float(index))
 
@@ -182,7 +182,7 @@ def test_a_two_stage_detector_is_right_where_tensorrt_does_not_tell_sizes_from_d
 def test_what_comes_behind_a_two_stage_detector_compiles_whole(images, version):
     """With any number of boxes."""
     model, final = TwoStage().eval().requires_grad_(False), Final().eval()
-    inputs = tuple(each.clone() for each in model(images))
+    inputs = tuple(feature.clone() for feature in model(images))
     count = torch.export.Dim("count", min=1, max=400)
     shapes = tuple({0: count} for _ in inputs)
     program = torch.export.export(final, inputs, dynamic_shapes=shapes)

@@ -42,8 +42,8 @@ class Split(nn.Module):
     def forward(self, x):
         """Returns features of the same shape."""
         parts = list(self.first(x).chunk(2, 1))
-        for each in self.inner:
-            parts.append(parts[-1] + each(parts[-1]))
+        for module in self.inner:
+            parts.append(parts[-1] + module(parts[-1]))
         return self.last(torch.cat(parts, 1))
 
 
@@ -80,9 +80,9 @@ class Yolo(nn.Module):
         joined = self.merge(torch.cat([fine, F.interpolate(coarse, scale_factor=2.0)], 1))
         levels = ((joined, 4), (coarse, 8))
         results = [head(features) for head, (features, _) in zip(self.heads, levels, strict=True)]
-        sides, scores = (torch.cat(each, 2) for each in zip(*results, strict=True))
+        sides, scores = (torch.cat(part, 2) for part in zip(*results, strict=True))
         boxes = self.decode(sides, levels)
-        return [self.choose(*each) for each in zip(boxes, scores.sigmoid(), strict=True)]
+        return [self.choose(*part) for part in zip(boxes, scores.sigmoid(), strict=True)]
 
     def decode(self, sides, levels):
         """Returns boxes ``(n, cells, 4)``: the mean of each distribution, from the middle of a cell."""
@@ -104,8 +104,8 @@ class Yolo(nn.Module):
         """Returns the best candidates of one image that do not overlap others of their class much."""
         from torchvision.ops import batched_nms
 
-        best, place = scores.T.flatten().topk(self.candidates)
-        boxes, label = boxes[place // self.classes], place % self.classes
+        best, position = scores.T.flatten().topk(self.candidates)
+        boxes, label = boxes[position // self.classes], position % self.classes
         keep = batched_nms(boxes, best, label, 0.5)
         return boxes[keep], best[keep], label[keep]
 

@@ -104,7 +104,7 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
     images, channels = input.double(), input.shape[1]
     result = torch.zeros(len(rois), channels, pooled_height, pooled_width, dtype=torch.float64)
     for k, (index, *box) in enumerate(rois.double().tolist()):
-        left, top, right, bottom = (each * spatial_scale - (0.5 if aligned else 0) for each in box)
+        left, top, right, bottom = (edge * spatial_scale - (0.5 if aligned else 0) for edge in box)
         width, height = right - left, bottom - top
         if not aligned:
             width, height = max(width, 1), max(height, 1)
@@ -135,7 +135,7 @@ def ps_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampli
     result = torch.zeros(len(rois), channels, pooled_height, pooled_width, dtype=torch.float64)
     mapping = torch.zeros(result.shape, dtype=torch.int32)
     for k, (index, *box) in enumerate(rois.double().tolist()):
-        left, top, right, bottom = (each * spatial_scale - 0.5 for each in box)
+        left, top, right, bottom = (side * spatial_scale - 0.5 for side in box)
         for c, ph, pw in cells(channels, pooled_height, pooled_width):
             source = (c * pooled_height + ph) * pooled_width + pw
             total = 0.0
@@ -165,9 +165,9 @@ def roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
     """The maximum in each cell of each box, and where it is."""
     _, channels, height, width = input.shape
     result = torch.zeros(len(rois), channels, pooled_height, pooled_width)
-    places = torch.full(result.shape, -1, dtype=torch.int32)
+    positions = torch.full(result.shape, -1, dtype=torch.int32)
     for k, (index, *box) in enumerate(rois.tolist()):
-        left, top, right, bottom = (half_away(each * spatial_scale) for each in box)
+        left, top, right, bottom = (half_away(side * spatial_scale) for side in box)
         step_y = max(bottom - top + 1, 1) / pooled_height
         step_x = max(right - left + 1, 1) / pooled_width
         for c, ph, pw in cells(channels, pooled_height, pooled_width):
@@ -183,9 +183,9 @@ def roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
             for y, x in itertools.product(rows, columns):
                 if float(input[int(index), c, y, x]) > best:
                     best = float(input[int(index), c, y, x])
-                    places[k, c, ph, pw] = y * width + x
+                    positions[k, c, ph, pw] = y * width + x
             result[k, c, ph, pw] = best
-    return result.to(input.dtype), places
+    return result.to(input.dtype), positions
 
 
 @torch.library.register_fake("torchvision::roi_pool")
@@ -202,13 +202,13 @@ def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
     result = torch.zeros(len(rois), channels, pooled_height, pooled_width, dtype=torch.float64)
     mapping = torch.zeros(result.shape, dtype=torch.int32)
 
-    def cell(low: int, high: int, place: int, count: int, size: int) -> slice:
+    def cell(low: int, high: int, position: int, count: int, size: int) -> slice:
         step = torch.tensor(float(max(high - low, 1))) / count
-        start, stop = math.floor(place * step) + low, math.ceil((place + 1) * step) + low
+        start, stop = math.floor(position * step) + low, math.ceil((position + 1) * step) + low
         return slice(*(min(max(end, 0), size - 1) for end in (start, stop)))
 
     for k, (index, *box) in enumerate(rois.tolist()):
-        left, top, right, bottom = (half_away(each * spatial_scale) for each in box)
+        left, top, right, bottom = (half_away(side * spatial_scale) for side in box)
         for c, ph, pw in cells(channels, pooled_height, pooled_width):
             source = (c * pooled_height + ph) * pooled_width + pw
             rows = cell(top, bottom, ph, pooled_height, height)

@@ -75,9 +75,11 @@ class Pair:
     def assert_same_texts(self, ids, mask=None, **options):
         """Compares the texts, drawn with the same random numbers."""
         texts = []
-        for each in (self.model, self.compiled):
+        for model in (self.model, self.compiled):
             torch.manual_seed(1)
-            texts.append(each.generate(ids, attention_mask=mask, **{"do_sample": False, **options}))
+            texts.append(
+                model.generate(ids, attention_mask=mask, **{"do_sample": False, **options})
+            )
         assert texts[0].tolist() == texts[1].tolist()
         return texts[1]
 
@@ -95,11 +97,11 @@ def prompts(count, length, seed=0, padding=()):
 @pytest.fixture(scope="session")
 def compiled_pair():
     """A function that compiles a model once for all tests: up to 6 sequences of 100 tokens."""
-    known = {}
+    pairs_of = {}
 
     def pair(name, version=VERSIONS[-1], **options):
         key = (name, version, *itertools.chain(*options.items()))
-        if key not in known:
+        if key not in pairs_of:
             model = model_of(CONFIGS[name])
             sizes = {
                 "max_batch_size": 6,
@@ -108,8 +110,8 @@ def compiled_pair():
                 **REAL,
             }
             with torchtrt.use_tensorrt(version):
-                known[key] = Pair(model, compile_for_generation(model, **{**sizes, **options}))
-        return known[key]
+                pairs_of[key] = Pair(model, compile_for_generation(model, **{**sizes, **options}))
+        return pairs_of[key]
 
     return pair
 

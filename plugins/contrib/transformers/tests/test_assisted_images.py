@@ -56,7 +56,7 @@ def assert_assisted_texts_are_eagers(build, pair):
 
 @pytest.mark.parametrize(
     "build",
-    [llava, *(pytest.param(each, marks=pytest.mark.slow) for each in (gemma, paligemma, qwen))],
+    [llava, *(pytest.param(pair, marks=pytest.mark.slow) for pair in (gemma, paligemma, qwen))],
 )
 def test_assisted_texts_of_images_are_eagers(build):
     """The first candidates follow the image in one call."""
@@ -67,8 +67,8 @@ def test_assisted_texts_of_images_are_eagers(build):
     if build is llava:
         ids, mask, images = one_text(build)
         wanted = pair.model(ids, attention_mask=mask, **images).logits
-        found = pair.compiled(input_ids=ids, attention_mask=mask, **images).logits
-        torch.testing.assert_close(found[:, 3:], wanted[:, 3:], rtol=1e-4, atol=1e-4)
+        logits = pair.compiled(input_ids=ids, attention_mask=mask, **images).logits
+        torch.testing.assert_close(logits[:, 3:], wanted[:, 3:], rtol=1e-4, atol=1e-4)
     if build is gemma:
         ids, mask, images = one_text(build)
         with pytest.raises(InputError, match=r"must be read at once.*logits_to_keep"):

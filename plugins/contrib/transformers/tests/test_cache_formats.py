@@ -22,8 +22,8 @@ class RoundedCache(transformers.DynamicCache):
     def update(self, key_states, value_states, *args, **kwargs):
         """Caches and returns rounded ones."""
         rounded = (
-            each.float().clamp(-448, 448).to(FP8).to(each.dtype)
-            for each in (key_states, value_states)
+            tensor.float().clamp(-448, 448).to(FP8).to(tensor.dtype)
+            for tensor in (key_states, value_states)
         )
         return super().update(*rounded, *args, **kwargs)
 
@@ -57,12 +57,12 @@ def compiled(model):
 
 def assert_same_texts(compiled, model):
     """Compares texts of padded prompts, of one token, and of beams, which put the cache in another order."""
-    for given, options in (
+    for prompt, options in (
         (prompts(3, 9, padding=(4, 0, 1)), {}),
         (prompts(2, 1), {}),
         (prompts(2, 9), {"num_beams": 2}),
     ):
-        ids, mask = given
+        ids, mask = prompt
         expected = texts(model, ids, mask, **options)
         assert (
             expected
@@ -110,7 +110,8 @@ def test_a_saved_model_keeps_the_dtype(compiled, tmp_path):
 
     assert FP8 is loaded.layout.dtype
     results = [
-        each.generate(ids, attention_mask=mask, **OPTIONS).tolist() for each in (compiled, loaded)
+        module.generate(ids, attention_mask=mask, **OPTIONS).tolist()
+        for module in (compiled, loaded)
     ]
     assert results[0] == results[1]
 
@@ -161,8 +162,8 @@ def assert_texts_of_the_calibrated_model(model, compiled):
         (prompts(2, 9), {"num_beams": 2}),
     ):
         ours, expected, other = (
-            each.generate(ids, attention_mask=mask, **OPTIONS, **options).tolist()
-            for each in (compiled, model, exact)
+            runner.generate(ids, attention_mask=mask, **OPTIONS, **options).tolist()
+            for runner in (compiled, model, exact)
         )
         assert expected == ours
         assert expected != other

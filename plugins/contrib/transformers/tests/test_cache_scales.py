@@ -73,9 +73,9 @@ def loaded(folder, *, packed=True):
     return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
-def texts(model, options, given):
+def texts(model, options, prompt):
     """Returns what a model generates."""
-    ids, mask = given
+    ids, mask = prompt
     return model.generate(ids, attention_mask=mask, **{**OPTIONS, **options}).tolist()
 
 
@@ -96,13 +96,13 @@ def test_texts_are_those_of_the_checkpoint(kind, layers, tmp_path):
     model, exact = (loaded(tmp_path, packed=False) for _ in range(2))
     for layer in exact.model.layers:
         layer.self_attn.quantization_enabled = False
-    for options, given in (
+    for options, prompt in (
         ({"num_beams": 2}, prompts(3, 9, padding=(4, 0, 1))),
         ({}, prompts(2, 1)),
     )[:layers]:
-        expected = texts(model, options, given)
-        assert expected == texts(compiled, options, given)
-        assert expected != texts(exact, options, given)
+        expected = texts(model, options, prompt)
+        assert expected == texts(compiled, options, prompt)
+        assert expected != texts(exact, options, prompt)
 
 
 @pytest.mark.slow  # builds engines of its own
@@ -154,8 +154,8 @@ def test_a_checkpoint_without_scales_is_refused(tmp_path):
     checkpoint(tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = {
-        name: each
-        for name, each in load_file(file).items()
+        name: weight
+        for name, weight in load_file(file).items()
         if "layers.1.self_attn.k_sc" not in name
     }
     save_file(tensors, file, {"format": "pt"})

@@ -32,10 +32,10 @@ def test_a_language_model_is_one_engine_of_current_layers(name, version):
     if version == "11.4.0":
         assert {"ATTENTION": 2, "ROTARY_EMBEDDING": 4} == layers
     for batch, length in ((1, 1), (2, 8), (4, 32), (3, 5)):
-        given = prompts(batch, length)
-        seen = given[1].bool()
+        inputs = prompts(batch, length)
+        seen = inputs[1].bool()
         torch.testing.assert_close(
-            compiled(*given)[seen], model(*given)[seen], rtol=1e-4, atol=1e-5
+            compiled(*inputs)[seen], model(*inputs)[seen], rtol=1e-4, atol=1e-5
         )
 
 

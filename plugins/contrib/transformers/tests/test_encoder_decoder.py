@@ -142,7 +142,7 @@ def test_half_precision_models_keep_their_dtype(name, dtype):
     source = source.to(dtype) if source.is_floating_point() else source
     options = {"max_new_tokens": 6, "output_logits": True, "return_dict_in_generate": True}
 
-    ours, theirs = (each.generate(source, **options).logits for each in (compiled, model))
+    ours, theirs = (module.generate(source, **options).logits for module in (compiled, model))
 
     assert dtype is compiled.dtype
     for got, wanted in zip(ours, theirs, strict=True):
@@ -159,11 +159,11 @@ def test_texts_are_eagers_on_every_tensorrt(name, version):
 
 def test_the_source_is_read_once(t5):
     """Its keys and values are computed by the encoder's engine, and steps read them where they are."""
-    calls, places = [], []
+    calls, positions = [], []
     hooks = [
         t5.compiled.encoder_engine.register_forward_hook(lambda *_: calls.append("source")),
         t5.compiled.step.register_forward_hook(
-            lambda module, args, result: places.append([each.data_ptr() for each in args[2]])
+            lambda module, args, result: positions.append([arg.data_ptr() for arg in args[2]])
         ),
     ]
 
@@ -172,8 +172,8 @@ def test_the_source_is_read_once(t5):
         hook.remove()
 
     assert ["source"] == calls
-    assert 7 == len(places)
-    assert all(place == places[0] for place in places)
+    assert 7 == len(positions)
+    assert all(position == positions[0] for position in positions)
 
 
 def test_prompts_of_the_decoder_are_read_at_once(t5):
@@ -210,12 +210,12 @@ def test_a_call_without_a_cache_returns_the_logits_behind_each_token(t5):
     """As the model does, and while another cache is in use: the memory is not taken from it."""
     source, mask = prompts(2, 6)
     start, start_mask = prompts(2, 4, 7, padding=(2,))
-    given = {"attention_mask": mask, "decoder_input_ids": start}
-    going_on = t5.compiled(input_ids=source, **given)
+    arguments = {"attention_mask": mask, "decoder_input_ids": start}
+    going_on = t5.compiled(input_ids=source, **arguments)
     for options in ({}, {"decoder_attention_mask": start_mask}):
-        actual = t5.compiled(input_ids=source, **given, **options).logits
+        actual = t5.compiled(input_ids=source, **arguments, **options).logits
         with torch.no_grad():
-            expected = t5.model(input_ids=source, **given, **options).logits
+            expected = t5.model(input_ids=source, **arguments, **options).logits
         counted = start_mask.bool() if options else torch.ones_like(start).bool()
         torch.testing.assert_close(actual[counted], expected[counted], rtol=1e-3, atol=1e-3)
     assert 4 == going_on.past_key_values.get_seq_length()
@@ -319,10 +319,12 @@ def test_long_recordings_are_divided_as_by_the_model(recordings, options):
     hook = recordings.compiled.encoder_engine.register_forward_hook(lambda *_: parts.append(1))
 
     texts = []
-    for each in (recordings.model, recordings.compiled):
+    for model in (recordings.model, recordings.compiled):
         torch.manual_seed(0)
-        found = each.generate(features, **TIMES, **options, return_segments=True)
-        texts.append([(part["start"], part["tokens"].tolist()) for part in found["segments"][0]])
+        transcript = model.generate(features, **TIMES, **options, return_segments=True)
+        texts.append(
+            [(part["start"], part["tokens"].tolist()) for part in transcript["segments"][0]]
+        )
     hook.remove()
 
     assert texts[0] == texts[1]

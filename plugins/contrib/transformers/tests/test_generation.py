@@ -37,7 +37,7 @@ BOTH = pytest.mark.parametrize("name", ["llama", "gpt2"])
 @pytest.mark.each_tensorrt
 @pytest.mark.parametrize(
     "version",
-    [*(pytest.param(each, marks=pytest.mark.slow) for each in VERSIONS[:-1]), VERSIONS[-1]],
+    [*(pytest.param(number, marks=pytest.mark.slow) for number in VERSIONS[:-1]), VERSIONS[-1]],
 )  # the other tests have compiled the models for the last one
 @BOTH
 def test_texts_are_eagers_on_every_tensorrt(compiled_pair, name, version):
@@ -120,8 +120,8 @@ def test_a_tuned_model_generates_as_eager_does(monkeypatch):
     sizes = {"max_batch_size": 2, "max_length": 40, "opt_length": 16}
     compiled = compile_for_generation(model, **sizes, tune=True, **REAL)
 
-    for each in (compiled.step, compiled.prefill):
-        tried = each.report.tried
+    for part in (compiled.step, compiled.prefill):
+        tried = part.report.tried
         assert any(" in PyTorch: " in line and ", kept" in line for line in tried), tried
     Pair(model, compiled).assert_same_texts(*prompts(2, 9, padding=(4,)), max_new_tokens=12)
 
@@ -132,7 +132,7 @@ def test_a_warning_of_an_engine_names_the_line_that_generates(compiled_pair):
     with warning_in(EngineModule, "forward"), pytest.warns(match="of forward") as caught:
         generate(prompts(1, 7)[0], max_new_tokens=3, do_sample=False)
 
-    assert {__file__} == {each.filename for each in caught}
+    assert {__file__} == {warning.filename for warning in caught}
 
 
 def test_sampled_texts_are_eagers(pair):
@@ -222,7 +222,7 @@ def test_logits_are_eagers(pair):
         "attention_mask": mask,
     }
 
-    actual, expected = (each.generate(ids, **options) for each in (pair.compiled, pair.model))
+    actual, expected = (model.generate(ids, **options) for model in (pair.compiled, pair.model))
 
     torch.testing.assert_close(
         torch.stack(actual.logits), torch.stack(expected.logits), rtol=1e-4, atol=1e-4
@@ -249,8 +249,8 @@ def test_half_precision_models_keep_their_dtype(dtype, compiled_pair):
     options = {"do_sample": False, "return_dict_in_generate": True, "output_logits": True}
 
     ours, eagers, wanted = (
-        torch.stack(each.generate(ids, max_new_tokens=2, **options).logits)
-        for each in (compiled, model, exact)
+        torch.stack(module.generate(ids, max_new_tokens=2, **options).logits)
+        for module in (compiled, model, exact)
     )
 
     assert dtype is compiled.new_cache().tensors[0].dtype

@@ -88,21 +88,21 @@ def test_a_call_between_two_tokens_leaves_the_cache_alone(pair, run, reads):
     """It has memory of its own, in another thread and in the same one."""
     compiled, options = pair.compiled, {"max_new_tokens": 9, "do_sample": False}
     ids, others = prompts(1, 6)[0], prompts(2, 9, 5)[0]
-    found = []
+    texts = []
 
     def between():
         if reads == "generates":
-            found.append(compiled.generate(others, **options))
+            texts.append(compiled.generate(others, **options))
         else:
-            found.append(compiled(others).logits)
+            texts.append(compiled(others).logits)
 
     text = compiled.generate(ids, streamer=Between(lambda: run(between)), **options)
 
     assert torch.equal(pair.model.generate(ids, **options), text)
     if reads == "generates":
-        assert torch.equal(pair.model.generate(others, **options), found[0])
+        assert torch.equal(pair.model.generate(others, **options), texts[0])
     else:
-        torch.testing.assert_close(found[0], pair.model(others).logits[:, -1:])
+        torch.testing.assert_close(texts[0], pair.model(others).logits[:, -1:])
 
 
 def test_a_call_that_continues_keeps_its_memory(pair):

@@ -130,7 +130,7 @@ def assert_texts_are_eagers(build, pair):
 
 @pytest.mark.parametrize(
     "build",
-    [gemma, *(pytest.param(each, marks=pytest.mark.slow) for each in (paligemma, qwen, qwen3))],
+    [gemma, *(pytest.param(pair, marks=pytest.mark.slow) for pair in (paligemma, qwen, qwen3))],
 )
 def test_texts_of_images_are_eagers(build):
     """Tokens of an image read each other, or layers add features to them; images have several sizes."""
@@ -251,8 +251,8 @@ def test_images_with_sizes_have_the_features_of_the_eager_tower(tmp_path):
     sizes = torch.tensor([[side, side], [2 * side, side], [2 * side, 2 * side]], device=DEVICE)
     with torch.no_grad():
         wanted = eager.get_image_features(images, image_sizes=sizes, return_dict=True)
-    found = compiled.get_image_features(images, image_sizes=sizes)
-    for one, other in zip(found.pooler_output, wanted.pooler_output, strict=True):
+    features = compiled.get_image_features(images, image_sizes=sizes)
+    for one, other in zip(features.pooler_output, wanted.pooler_output, strict=True):
         torch.testing.assert_close(one, other)
 
     wide = torch.randn(1, 3, side, 5 * side).to(DEVICE)
@@ -354,12 +354,12 @@ def test_one_engine_reads_images_of_all_sizes(build):
     patches = torch.randn(int(grid.prod(-1).sum()), 96).to(DEVICE)
 
     with torch.no_grad():
-        found = compiled(patches, grid)
+        features = compiled(patches, grid)
         wanted = tower(patches, grid_thw=grid, return_dict=True)
 
-    torch.testing.assert_close(found.pooler_output, wanted.pooler_output, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(features.pooler_output, wanted.pooler_output, rtol=1e-4, atol=1e-5)
     if build is qwen3:
-        (ours,), (theirs,) = found.deepstack_features, wanted.deepstack_features
+        (ours,), (theirs,) = features.deepstack_features, wanted.deepstack_features
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 

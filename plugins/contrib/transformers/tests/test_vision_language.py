@@ -137,10 +137,10 @@ def test_embeddings_are_read_in_place_of_tokens(llava_pair):
     embedded = llava_pair.model.get_input_embeddings()(ids).detach()
 
     texts = [
-        each.generate(
+        model.generate(
             inputs_embeds=embedded, attention_mask=mask, max_new_tokens=8, do_sample=False
         ).tolist()
-        for each in (llava_pair.model, llava_pair.compiled)
+        for model in (llava_pair.model, llava_pair.compiled)
     ]
 
     assert texts[0] == texts[1]

@@ -23,7 +23,7 @@ from torchtrt_converters_torch_tensorrt.context import AdoptedContext
 
 pack = adopt_torch_tensorrt()
 assert pack is adopt_torch_tensorrt()
-(info,) = (each.info for each in torchtrt.packs.loaded_packs() if each.info.name == pack.name)
+(info,) = (entry.info for entry in torchtrt.packs.loaded_packs() if entry.info.name == pack.name)
 print(info.name, info.distribution, info.version, len(pack.converters))
 seen = AdoptedContext.over(ConversionContext(net=None))
 for theirs, answers in ((Settings, seen.compilation_settings), (Context, seen)):

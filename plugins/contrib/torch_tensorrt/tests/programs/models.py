@@ -57,7 +57,7 @@ class Decoder(nn.Module):
 
     def __init__(self, words: int = 40, width: int = 16) -> None:
         super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(LENGTHS[-1], width)
+        self.words, self.positions = nn.Embedding(words, width), nn.Embedding(LENGTHS[-1], width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.projections, self.joined = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.inner, self.outer = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -65,7 +65,7 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Maps ``(N, L)`` to the logits ``(N, L, words)``."""
         batch, length = tokens.shape
-        x = self.words(tokens) + self.places(torch.arange(length, device=tokens.device))
+        x = self.words(tokens) + self.positions(torch.arange(length, device=tokens.device))
         parts = self.projections(self.norms[0](x)).view(batch, length, 3, 4, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4).unbind()
         seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)

@@ -1,4 +1,4 @@
-"""Has the real Torch-TensorRT, whose folder is given, convert models with torchtrt's converters."""
+"""Has the real Torch-TensorRT, whose folder is declared, convert models with torchtrt's converters."""
 
 # ruff: noqa: E402, I001 - Torch-TensorRT is found from the stand-in on
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_ours(converter):
 
 own = set(TABLE)
 missing = offer(["aten_core"])
-assert not any(is_ours(each.converter_implementation) for op in own for each in TABLE[op])
+assert not any(is_ours(tensor.converter_implementation) for op in own for tensor in TABLE[op])
 assert not offer(["aten_core"]), "what is there is not offered again"
 print(
     "offered",
@@ -53,10 +53,10 @@ def results(interpreter, inputs):
     plan = builder.build_serialized_network(network, config)
     engine = trt.Runtime(logger()).deserialize_cuda_engine(plan)
     names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
-    for given in inputs:
+    for input_ in inputs:
         context = engine.create_execution_context()
-        context.set_input_shape(names[0], tuple(given.shape))
-        context.set_tensor_address(names[0], given.data_ptr())
+        context.set_input_shape(names[0], tuple(input_.shape))
+        context.set_tensor_address(names[0], input_.data_ptr())
         made = [torch.empty(tuple(context.get_tensor_shape(name))) for name in names[1:]]
         for name, result in zip(names[1:], made, strict=True):
             context.set_tensor_address(name, result.data_ptr())
@@ -70,8 +70,8 @@ class Sizes(torch.nn.Module):
     def forward(self, x):
         """Returns pairs of rows, and the greatest of each."""
         pairs = x.view(x.shape[0] // 2, 2 * x.shape[1])
-        values, places = pairs.sort(1)
-        return torch.cummax(values, 1)[0], places + x.shape[0] * 1.0
+        values, positions = pairs.sort(1)
+        return torch.cummax(values, 1)[0], positions + x.shape[0] * 1.0
 
 
 def cases():
@@ -92,18 +92,18 @@ with torch.no_grad():
     for name, model, program, inputs in cases():
         graph = peer.lower(program)
         low, usual, high = (tuple(input_.shape) for input_ in inputs)
-        given = peer.torch_tensorrt.Input(
+        declared = peer.torch_tensorrt.Input(
             min_shape=low, opt_shape=usual, max_shape=high, dtype=inputs[0].dtype
         )
         dtypes = peer.conversion._conversion.infer_module_output_dtypes(graph)
         interpreter = peer.conversion.TRTInterpreter(
-            graph, [given], output_dtypes=dtypes, compilation_settings=peer.settings
+            graph, [declared], output_dtypes=dtypes, compilation_settings=peer.settings
         )
         interpreter._construct_trt_network_def()
-        for each, found in zip(inputs, results(interpreter, inputs), strict=True):
-            expected = model(each)
+        for tensor, actual in zip(inputs, results(interpreter, inputs), strict=True):
+            expected = model(tensor)
             expected = expected if isinstance(expected, tuple) else (expected,)
-            torch.testing.assert_close(tuple(found), expected, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(tuple(actual), expected, rtol=1e-4, atol=1e-4)
         calls = [node for node in graph.graph.nodes if node.op == "call_function"]
         ours = [node for node in calls if is_ours(peer.registry.get(node)[0])]
         print(name, len(ours) == len(calls))

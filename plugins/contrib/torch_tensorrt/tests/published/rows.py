@@ -99,8 +99,8 @@ def repeat_rows(
     zeros = get_trt_tensor(ctx, np.array([0, 0], dtype=np.int32), f"{name}_zeros")
     strides = get_trt_tensor(ctx, np.array([0, 1], dtype=np.int32), f"{name}_strides")
     layer = ctx.net.add_slice(args[0], start=trt.Dims(), shape=trt.Dims(), stride=trt.Dims())
-    for index, given in enumerate((zeros, shape.get_output(0), strides), 1):
-        layer.set_input(index, given)
+    for index, source in enumerate((zeros, shape.get_output(0), strides), 1):
+        layer.set_input(index, source)
     set_layer_name(layer, target, name, SourceIR.ATEN)
     return layer.get_output(0)
 
