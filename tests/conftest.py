@@ -10,8 +10,7 @@ import torch
 import torchtrt
 from tests.support.kernels import INFO, OPS
 from tests.support.small import Small
-from torchtrt.packs import ConverterPack, state
-from torchtrt.packs.state import add_pack
+from torchtrt.packs import ConverterPack, add_pack, use_packs
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +21,14 @@ def small() -> Small:
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> ConverterPack:
+def kernels() -> Iterator[ConverterPack]:
     """A third party's pack with plugins, gone after the test."""
-    monkeypatch.setattr(state._state, "packs", state.current_packs())
     pack = ConverterPack("kernels")
     for op in OPS:
         pack.plugin(op)
-    add_pack(pack, INFO)
-    return pack
+    with use_packs():
+        add_pack(pack, INFO)
+        yield pack
 
 
 @pytest.fixture(params=["reference@10.16.1", "reference@11.4.0"])

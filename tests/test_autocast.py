@@ -8,7 +8,7 @@ from torch.utils import _pytree as pytree
 import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.errors import SettingsError
-from torchtrt.packs import AutocastRule, local_pack
+from torchtrt.packs import AutocastRule, local_pack, use_packs
 from torchtrt_compiler.exporting.export import export
 from torchtrt_reference import VERSIONS
 
@@ -309,13 +309,10 @@ def test_a_pack_may_have_rules_for_ops():
             return torch.exp(torch.relu(self.linear(x)))
 
     before = dtypes_of(compiled(Model(), autocast=torch.float16), "aten.exp.default")
-    kept = local_pack.autocast_rules
-    try:
+    with use_packs():
         local_pack.autocast_rule(AutocastRule.PROMOTE, torch.ops.aten.exp, "nowhere::op")
         local_pack.autocast_rule(AutocastRule.FLOAT32, "aten.relu.default")
         after = compiled(Model(), autocast=torch.float16)
-    finally:
-        local_pack.autocast_rules = kept
 
     assert before == {"float32": 1}
     assert dtypes_of(after, "aten.exp.default") == {"float16": 1}

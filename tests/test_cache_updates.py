@@ -12,7 +12,7 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import BuildError
-from torchtrt.packs.state import local_pack
+from torchtrt.packs import use_packs
 from torchtrt.tensorrt import Capability, trt
 
 library = torch.library.Library("torchtrt_cache_updates", "DEF")
@@ -36,18 +36,17 @@ write = torch.ops.torchtrt_cache_updates.write
 @pytest.fixture(autouse=True)
 def converter():
     """The converter of a third party: one layer, used as TensorRT documents it."""
-    before = list(local_pack._converters)
-
-    @torchtrt.dynamo_tensorrt_converter(
+    register = torchtrt.dynamo_tensorrt_converter(
         write.default, supports_dynamic_shapes=True, requires=Capability.KV_CACHE_UPDATE
     )
+
     def convert(ctx, cache, rows, starts):
         layer = ctx.net.add_kv_cache_update(cache, rows, starts, trt.KVCacheMode.LINEAR)
         return layer.get_output(0)
 
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
+    with use_packs():
+        register(convert)
+        yield
 
 
 class Model(nn.Module):

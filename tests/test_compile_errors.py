@@ -15,7 +15,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
     UnknownTargetError,
 )
-from torchtrt.packs import PackInfo, local_pack
+from torchtrt.packs import PackInfo, use_packs
 from torchtrt.registry import PackPass
 
 
@@ -126,15 +126,13 @@ def test_no_inputs_is_a_clear_error():
 @pytest.fixture
 def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
-    before = list(local_pack._converters)
 
-    @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
     def broken(ctx, target, args, kwargs, name):
         raise ValueError("no table for this")
 
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
+    with use_packs():
+        torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)(broken)
+        yield
 
 
 def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_converter, small):

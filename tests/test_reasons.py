@@ -7,7 +7,7 @@ import torch
 
 import torchtrt
 from tests.support.compiled import engines_of
-from torchtrt.packs import ConverterPack, PackInfo, Reject, state
+from torchtrt.packs import ConverterPack, PackInfo, Reject, use_packs
 from torchtrt.packs.state import add_pack
 from torchtrt.registry import DYNAMO_CONVERTERS
 
@@ -23,11 +23,10 @@ class Eigenvalues(torch.nn.Module):
 
 
 @pytest.fixture
-def vision(monkeypatch):
+def vision():
     """A third party's pack, gone after the test."""
-    monkeypatch.setattr(state._state, "packs", state.current_packs())
-    monkeypatch.setattr(state._state, "problems", [*state._state.problems])
-    return ConverterPack("vision")
+    with use_packs():
+        yield ConverterPack("vision")
 
 
 def stays(function, *inputs, **settings):

@@ -15,9 +15,7 @@ from tests.support.compiled import assert_same, engines_of
 from tests.support.kernels import INFO, Blending, blend, compiled, rows, windows
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, EngineError, EngineMismatchError, UnreadableFileError
-from torchtrt.packs import ConverterPack, state
-from torchtrt.packs.problem import Problem
-from torchtrt.packs.state import add_pack
+from torchtrt.packs import ConverterPack, Problem, add_pack, current_packs, use_packs
 from torchtrt_kernels.operators import PluginKey, PluginOp
 from torchtrt_kernels.tensorrt_plugins import provide
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
@@ -44,67 +42,70 @@ def test_a_saved_model_runs_by_the_pack(plugins: ConverterPack, tmp_path: Path) 
 
 
 def test_a_saved_model_without_the_pack_names_the_distribution(
-    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plugins: ConverterPack, tmp_path: Path
 ) -> None:
     """When it is loaded, not when it is called."""
     _, path = saved(tmp_path)
-    packs = state.current_packs()
+    packs = current_packs()
     without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
-    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=without))
+    packs = replace(packs, loaded=without)
 
-    with pytest.raises(
-        EngineMismatchError,
-        match=r"block_0 runs the op engine_kernels::windows by version 1 .* pack kernels, which is not installed.*"
-        r"pip install their-kernels",
-    ):
-        torchtrt.load(path)
-    key = PluginKey("kernels", "engine_kernels::windows", "1")  # of an earlier torchtrt
-    with pytest.raises(EngineMismatchError, match="Install the distribution of this pack"):
-        provide([key], "The engine")
+    with use_packs(packs):
+        with pytest.raises(
+            EngineMismatchError,
+            match=r"block_0 runs the op engine_kernels::windows by version 1 .* pack kernels, which is not installed.*"
+            r"pip install their-kernels",
+        ):
+            torchtrt.load(path)
+        key = PluginKey("kernels", "engine_kernels::windows", "1")  # of an earlier torchtrt
+        with pytest.raises(EngineMismatchError, match="Install the distribution of this pack"):
+            provide([key], "The engine")
     broken = Problem("ImportError: libfoo.so.2", "Repair their-kernels.", pack="kernels")
-    monkeypatch.setattr(state._state, "problems", [broken])
-    with pytest.raises(
-        EngineMismatchError,
-        match=r"not in use here: ImportError: libfoo\.so\.2\. Repair their-kernels\.$",
+    with (
+        use_packs(packs, [broken]),
+        pytest.raises(
+            EngineMismatchError,
+            match=r"not in use here: ImportError: libfoo\.so\.2\. Repair their-kernels\.$",
+        ),
     ):
         provide([key], "The engine")
 
 
 def test_a_saved_model_wants_the_version_that_it_was_built_with(
-    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plugins: ConverterPack, tmp_path: Path
 ) -> None:
     """A pack whose op has changed raises it."""
     _, path = saved(tmp_path)
-    packs = state.current_packs()
+    packs = current_packs()
     newer = ConverterPack("kernels")
     newer.plugin(windows, version="2")
     changed = tuple(
         replace(loaded, pack=newer) if loaded.info.name == "kernels" else loaded
         for loaded in packs.loaded
     )
-    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=changed))
 
-    with pytest.raises(EngineMismatchError, match=r"kernels 1\.2 has version 2 of it\. Install"):
+    with (
+        use_packs(replace(packs, loaded=changed)),
+        pytest.raises(EngineMismatchError, match=r"kernels 1\.2 has version 2 of it\. Install"),
+    ):
         torchtrt.load(path)
 
 
-def test_a_pack_may_keep_earlier_versions(
-    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pack_may_keep_earlier_versions(plugins: ConverterPack, tmp_path: Path) -> None:
     """New engines use the version that is registered first."""
     model, path = saved(tmp_path)
-    packs = state.current_packs()
+    packs = current_packs()
     without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
-    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=without))
     newer = ConverterPack("kernels")
     newer.plugin(windows, version="2")
     newer.plugin(windows, version="1")
-    add_pack(newer, INFO)
 
-    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
+    with use_packs(replace(packs, loaded=without)):
+        add_pack(newer, INFO)
+        _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
 
-    assert [key.version for key in engines_of(engine)[0].plugins] == ["2"]
-    assert_same(torchtrt.load(path), model, torch.rand(5, 8))
+        assert [key.version for key in engines_of(engine)[0].plugins] == ["2"]
+        assert_same(torchtrt.load(path), model, torch.rand(5, 8))
 
 
 def test_a_process_without_the_pack_names_it(plugins: ConverterPack, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import torch
 import torchtrt
 from tests.support.compiled import assert_same
 from tests.support.modules import Function
-from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 from torchtrt.tensorrt import Capability, is_real, supports
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -27,14 +27,15 @@ def _(x, size, step):
 
 
 @pytest.fixture
-def kernels(monkeypatch):
+def kernels():
     """A pack with a plugin, gone after the test; a TensorRT without plugins is skipped."""
     if not supports(Capability.PLUGINS_V3):
         pytest.skip("the TensorRT in use has no plugins")
-    monkeypatch.setattr(state._state, "packs", state.current_packs())
     pack = ConverterPack("gpu_kernels")
     pack.plugin(windows)
-    add_pack(pack, PackInfo("gpu_kernels", "torchtrt-converters-gpu-kernels"))
+    with use_packs():
+        add_pack(pack, PackInfo("gpu_kernels", "torchtrt-converters-gpu-kernels"))
+        yield
 
 
 def compiled(dtype, **settings):

@@ -17,7 +17,7 @@ from torchtrt import trt
 from torchtrt.contract import CallingConvention, RejectIf, check_names, to_rejection
 from torchtrt.conversion import ConversionContext, NetworkTensor, add, constant_of
 from torchtrt.errors import ConversionError, ConverterSignatureError, PackError
-from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems
+from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems, use_packs
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.shims import create_network
 
@@ -28,10 +28,8 @@ HIGH = ConverterPriority.HIGH
 @pytest.fixture(autouse=True)
 def empty_local_pack() -> Iterator[None]:
     """Leaves nothing registered behind."""
-    before = list(local_pack._converters)
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
+    with use_packs():
+        yield
 
 
 class Call(nn.Module):

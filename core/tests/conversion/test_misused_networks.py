@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torchtrt
 from torchtrt import trt
 from torchtrt.conversion import add
 from torchtrt.errors import ConversionError
-from torchtrt.packs import ConverterPriority, local_pack
+from torchtrt.packs import ConverterPriority, local_pack, use_packs
 
 aten = torch.ops.aten
 X = torch.rand(3, 4)
@@ -30,21 +30,19 @@ class Model(nn.Module):
 
 
 @pytest.fixture
-def compiled_with() -> Iterator[Callable[..., Any]]:
+def compiled_with() -> Callable[..., Any]:
     """Compiles the model with a converter of the op."""
-    before = list(local_pack._converters)
 
     def compile_model(converter: Callable[..., Any]) -> Any:
-        local_pack._converters[:] = before
         high = ConverterPriority.HIGH
-        local_pack.converter(aten.isposinf.default, priority=high, supports_dynamic_shapes=True)(
-            converter
+        register = local_pack.converter(
+            aten.isposinf.default, priority=high, supports_dynamic_shapes=True
         )
-        return torchtrt.compile(Model().eval(), [X], min_block_size=1)
+        with use_packs():
+            register(converter)
+            return torchtrt.compile(Model().eval(), [X], min_block_size=1)
 
-    yield compile_model
-    local_pack._converters[:] = before
-    local_pack._changed()
+    return compile_model
 
 
 def is_inf(ctx: Any, tensor: Any) -> Any:

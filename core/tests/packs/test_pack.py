@@ -20,7 +20,7 @@ from torchtrt.packs import (
     Reject,
     add_pack,
     current_packs,
-    state,
+    use_packs,
 )
 from torchtrt.packs.registrations import Registration
 from torchtrt.registry import DYNAMO_CONVERTERS
@@ -338,7 +338,7 @@ def test_a_pack_can_be_added_by_a_program() -> None:
     """It takes its place in the order, counts again when it has grown, and takes no other pack's name."""
     pack = ConverterPack("zz_added")
     before = current_packs()
-    try:
+    with use_packs():
         add_pack(pack, PackInfo("zz_added", "zz-added", "2.0"))
         names = [loaded.info.name for loaded in current_packs().loaded]
         assert names[-2:] == ["zz_added", "local"]
@@ -352,8 +352,8 @@ def test_a_pack_can_be_added_by_a_program() -> None:
             info = PackInfo("aten_core" if other.name == "x" else other.name)
             with pytest.raises(PackError, match="another one's name"):
                 add_pack(other, info)
-    finally:
-        state._state.packs = before
+    assert before.loaded == current_packs().loaded
+    assert torch.ops.aten.geqrf.default not in DYNAMO_CONVERTERS
 
 
 def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from torchtrt.errors import PackWarning, SettingsError
-from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet, state
+from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet, state, use_packs
 from torchtrt.packs.preferences import settings_from
 
 RELU = torch.ops.aten.relu.default
@@ -22,7 +23,7 @@ def convert(ctx: Any, self: Any) -> Any:
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+def install() -> Iterator[Install]:
     """Puts the packs ``one`` and ``other`` into use, which convert ReLU, and what the environment prefers."""
 
     def use(*preferred_for: tuple[str, str], strict: bool = False) -> None:
@@ -34,11 +35,10 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
             loaded.append(LoadedPack(PackInfo(name), pack))
         infos = (*(entry.info for entry in loaded), PackInfo("broken"))
         packs = PackSet(infos, tuple(loaded), strict=strict, preferred_for=preferred_for)
-        state.load_packs()
-        monkeypatch.setattr(state._state, "packs", packs)
-        monkeypatch.setattr(state._state, "problems", [])
+        stack.enter_context(use_packs(packs, problems=[]))
 
-    return use
+    with contextlib.ExitStack() as stack:
+        yield use
 
 
 @pytest.mark.parametrize(

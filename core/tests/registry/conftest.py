@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 import torch
 from torch.fx import Graph, Node
 
-from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
+from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet, local_pack, use_packs
 from torchtrt.packs.info import FIRST_TIERS, LOCAL, LOCAL_TIER, PACKS, THIRD_PARTY_TIER
-from torchtrt.packs.state import _state, current_packs, local_pack
 from torchtrt.registry import ConverterRegistry
 
 
@@ -64,26 +62,10 @@ def call() -> Callable[..., Node]:
 
 
 @pytest.fixture(autouse=True)
-def without_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts each test without the problems that others recorded: registries over made packs report them too."""
-    monkeypatch.setattr(_state, "problems", [])
-
-
-@pytest.fixture
 def local() -> Iterator[ConverterPack]:
-    """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
-    packs, problems = current_packs(), list(_state.problems)
-    contents = {
-        name: copy.copy(getattr(local_pack, name))
-        for name in (
-            "_converters",
-            "decompositions",
-            "lowering_passes",
-            "autocast_rules",
-            "export_contexts",
-        )
-    }
-    yield local_pack
-    for name, entries in contents.items():
-        setattr(local_pack, name, entries)
-    _state.packs, _state.problems[:] = packs, problems
+    """The program's own pack, emptied again afterwards.
+
+    Each test starts without the problems that others recorded: registries over made packs report them too.
+    """
+    with use_packs(problems=[]):
+        yield local_pack

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
 import pytest
 
 from core.tests.conftest import session_site, site, source_of_pack
 from plugins.cli.tests.example import accepts, convert, decompose, fold
-from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
-from torchtrt.packs.state import _state
+from torchtrt.packs import (
+    ConverterPack,
+    ConverterPriority,
+    LoadedPack,
+    PackInfo,
+    PackSet,
+    Problem,
+    current_packs,
+    use_packs,
+)
 from torchtrt_cli import main
 
 __all__ = ["session_site", "site", "source_of_pack"]
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> None:
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two packs in use, one disabled, one broken, and a conflict."""
     monkeypatch.setenv("COLUMNS", "200")
     high = {"priority": ConverterPriority.HIGH}
@@ -46,10 +54,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
     infos = tuple(sorted((*(entry.info for entry in loaded), *others), key=lambda info: info.order))
     disabled = MappingProxyType({"asleep": "disabled by TORCHTRT_PACKS_DISABLE"})
     problem = Problem("ImportError: libfoo.so.2", "Repair it.", "import-failed").about(others[1])
-    monkeypatch.setattr(
-        _state, "packs", PackSet(infos, tuple(loaded), disabled, others=_state.packs.others)
-    )
-    monkeypatch.setattr(_state, "problems", [problem])
+    packs = PackSet(infos, tuple(loaded), disabled, others=current_packs().others)
+    with use_packs(packs, [problem]):
+        yield
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rich.console import Console
 
 import torchtrt
 from plugins.cli.tests.example import convert
-from torchtrt.packs.state import _state
+from torchtrt.packs import current_packs, loaded_packs, use_packs
 from torchtrt_cli import main
 from torchtrt_runtime.reports.text_tables import Listing
 
@@ -77,7 +77,7 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
 def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None:
     """Of a library that is here; what another may bring is only listed."""
     for name in ("aten.relux.default", "aten.add.Tensr"):
-        _state.packs.loaded[1].pack.add(name, convert)
+        loaded_packs()[1].pack.add(name, convert)
     _, output, _ = ask("packs")
 
     for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
@@ -172,16 +172,14 @@ def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[st
     assert f"```\n{capsys.readouterr().out}```\n" in page
 
 
-def test_a_preference_for_an_op_is_marked_and_comes_first(
-    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_preference_for_an_op_is_marked_and_comes_first(ask: Callable[..., Any]) -> None:
     """In the line, in the details and as JSON."""
-    packs = dataclasses.replace(_state.packs, preferred_for=(("aten.gelu", "aten_core"),))
-    monkeypatch.setattr(_state, "packs", packs)
+    packs = dataclasses.replace(current_packs(), preferred_for=(("aten.gelu", "aten_core"),))
 
-    lines = ask("converters")[1].splitlines()
-    details = rows(ask("converters", "aten.gelu")[1])
-    candidates = json.loads(ask("converters", "--json")[1])["converters"]["aten.gelu.default"]
+    with use_packs(packs):
+        lines = ask("converters")[1].splitlines()
+        details = rows(ask("converters", "aten.gelu")[1])
+        candidates = json.loads(ask("converters", "--json")[1])["converters"]["aten.gelu.default"]
 
     assert lines[0].startswith("aten.gelu.default  aten_core preferred, zebra HIGH, vision HIGH")
     assert ["STANDARD, preferred", "HIGH", "HIGH"] == [row[2] for row in details]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
-from torchtrt.packs.state import _state
+from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet, use_packs
 from torchtrt_cli import main
 from torchtrt_cli.coverage import coverages
 from torchtrt_compiler.coverage import FILE, Coverage, OpCoverage, share
@@ -40,7 +39,7 @@ VISION = Coverage(
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The package of a pack ``vision`` that declares its coverage; ``quiet`` declares none, ``bare`` has no package."""
     for name in ("vision", "quiet"):
         folder = tmp_path / f"torchtrt_converters_{name}"
@@ -54,8 +53,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0"), ConverterPack(name))
         for name in ("vision", "quiet", "bare")
     )
-    monkeypatch.setattr(_state, "packs", PackSet(tuple(entry.info for entry in loaded), loaded))
-    return tmp_path
+    with use_packs(PackSet(tuple(entry.info for entry in loaded), loaded)):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import ConversionError, ConversionWarning, NoEngineWarning, SettingsError
-from torchtrt.packs import ConverterPriority, local_pack
+from torchtrt.packs import ConverterPriority, use_packs
 from torchtrt.tensorrt import trt
 from torchtrt_reference import VERSIONS
 
@@ -31,15 +31,14 @@ def returns_another_shape(ctx, self, **_):
 @pytest.fixture(params=[raises, is_refused, returns_another_shape])
 def faulty(request):
     """A converter of the program's own for ``erf`` that fails."""
-    before = list(local_pack._converters)
-    torchtrt.dynamo_tensorrt_converter(
+    register = torchtrt.dynamo_tensorrt_converter(
         torch.ops.aten.erf.default,
         priority=ConverterPriority.HIGH,
         supports_dynamic_shapes=True,
-    )(request.param)
-    yield request.param
-    local_pack._converters[:] = before
-    local_pack._changed()
+    )
+    with use_packs():
+        register(request.param)
+        yield request.param
 
 
 class Model(nn.Module):

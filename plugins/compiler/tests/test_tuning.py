@@ -261,11 +261,9 @@ def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
     compiled = tuned(model, autocast=torch.bfloat16)
     assert len(seen) == 4
     assert seen[-1] is compiled
-    for attempt in seen[1:]:
-        assert not attempt.report.blocks
-        calls = attempt.graph_module.graph.find_nodes(
-            op="call_function", target=aten.linear.default
-        )
+    for tried in seen[1:]:
+        assert not tried.report.blocks
+        calls = tried.graph_module.graph.find_nodes(op="call_function", target=aten.linear.default)
         assert [node.meta["val"].dtype for node in calls] == [torch.bfloat16]
     torch.testing.assert_close(seen[1](X), expected, rtol=0.01, atol=0.01)
 

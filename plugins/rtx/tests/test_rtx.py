@@ -13,7 +13,7 @@ from tests.support.modules import Function
 from tools import rtx_refusals
 from tools.import_graph import ROOT
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
-from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 from torchtrt.tensorrt import selection
 from torchtrt_cli import main
 from torchtrt_kernels.calls import PluginCall
@@ -301,15 +301,15 @@ def test_nvidias_classes_take_our_plugins(rtx):
 
 
 @needs_wheels
-def test_networks_take_no_plugins_and_pytorch_runs_such_an_op(rtx, monkeypatch):
+def test_networks_take_no_plugins_and_pytorch_runs_such_an_op(rtx):
     """Its Python interface has the classes of plugins, and no way to add one; the rest is in engines."""
-    monkeypatch.setattr(state._state, "packs", state.current_packs())
     pack = ConverterPack("rtx_kernels")
     pack.plugin(double)
-    add_pack(pack, PackInfo("rtx_kernels"))
     model = Function(lambda x: double(x + 1) - 1).eval()
 
-    report = torchtrt.compile(model, [torch.rand(2, 3)], min_block_size=1).report
+    with use_packs():
+        add_pack(pack, PackInfo("rtx_kernels"))
+        report = torchtrt.compile(model, [torch.rand(2, 3)], min_block_size=1).report
 
     assert hasattr(rtx, "IPluginV3")
     assert not hasattr(rtx.INetworkDefinition, "add_plugin_v3")

@@ -10,7 +10,7 @@ from torch import nn
 import torchtrt
 import torchtrt_torchscript as torchscript
 from torchtrt.errors import ConversionError, PackError
-from torchtrt.packs import ConverterPack, local_pack
+from torchtrt.packs import ConverterPack, use_packs
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterPriority
 from torchtrt_torchscript.node_arguments import Argument
 
@@ -24,10 +24,8 @@ HIGH = ConverterPriority.HIGH
 @pytest.fixture(autouse=True)
 def empty_local_pack():
     """Leaves nothing registered behind."""
-    before = list(local_pack._converters)
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
+    with use_packs():
+        yield
 
 
 def script(function):

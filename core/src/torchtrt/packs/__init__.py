@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from torchtrt.packs.state import loaded_packs as loaded_packs
     from torchtrt.packs.state import local_pack as local_pack
     from torchtrt.packs.state import problems as problems
+    from torchtrt.packs.state import use_packs as use_packs
 
 _CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
-_STATE = ("add_pack", "current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
+_STATE = (
+    "add_pack", "current_packs", "load_packs", "loaded_packs", "local_pack", "problems", "use_packs",
+)  # fmt: skip
 _LAZY = {
     "torchtrt.contract": _CONTRACT,
     "torchtrt.packs.hooks": ("hookimpl",),

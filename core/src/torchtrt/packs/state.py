@@ -7,7 +7,9 @@ import gc
 import os
 import sys
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import PackError, PackWarning
@@ -34,6 +36,15 @@ class _LocalPack(ConverterPack):
         # Code that keeps something derived from the old object sees by the new one that it is out of date.
         with _state.lock:
             _state.packs = dataclasses.replace(_state.packs)
+
+    def registrations(self) -> dict[str, Any]:
+        """Returns what is registered now, for ``restore``."""
+        return {**vars(self), "_converters": [*self._converters]}
+
+    def restore(self, registrations: dict[str, Any]) -> None:
+        """Registers what was registered before, and nothing else."""
+        vars(self).update(registrations)
+        self._changed()
 
 
 class _State:
@@ -115,6 +126,31 @@ def add_pack(pack: ConverterPack, info: PackInfo) -> None:
         remaining = [pack_info for pack_info in packs.installed if pack_info.name != info.name]
         installed = sorted((*remaining, info), key=lambda pack_info: pack_info.order)
         _state.packs = dataclasses.replace(packs, loaded=tuple(loaded), installed=tuple(installed))
+
+
+@contextmanager
+def use_packs(
+    packs: PackSet | None = None, problems: Sequence[Problem] | None = None
+) -> Iterator[None]:
+    """Uses other packs inside a ``with`` block, in all threads.
+
+    Afterwards, the packs are those from before: what the block added or registered is gone. Tests of a pack need it.
+
+    Args:
+        packs: The packs; by default those in use.
+        problems: What went wrong with them; by default what went wrong so far.
+    """
+    current = load_packs()
+    with _state.lock:
+        before = _state.packs, _state.problems, local_pack.registrations()
+        _state.packs = current if packs is None else packs
+        _state.problems = [*(_state.problems if problems is None else problems)]
+    try:
+        yield
+    finally:
+        with _state.lock:
+            _state.packs, _state.problems, registrations = before
+            local_pack.restore(registrations)
 
 
 def current_packs() -> PackSet:

@@ -15,7 +15,7 @@ import torchtrt
 from plugins.contrib.torch_tensorrt.tests.adopted import Function, X, library
 from tests.support.processes import run_python
 from torchtrt.errors import ConversionError, PackError
-from torchtrt.packs import ConverterPack, current_packs
+from torchtrt.packs import ConverterPack, current_packs, use_packs
 from torchtrt_converters_torch_tensorrt import adopt
 from torchtrt_reference import VERSIONS
 
@@ -236,8 +236,8 @@ def test_decompositions_and_passes_come_along(tmp_path, monkeypatch, version):
     """A pass that puts a function of PyTorch into the graph, and a converter for this function."""
     name = f"their_passes_{version.replace('.', '_')}"
     write(tmp_path, monkeypatch, **{name: PASSES})
-    pack = adopt(name)
-    try:
+    with use_packs():  # its passes would run for every later test
+        adopt(name)
         model = Function(
             lambda self, x: torch.ops.adopted.blend(F.scaled_dot_product_attention(x, x, x), x, 0.3)
         ).eval()
@@ -254,9 +254,6 @@ def test_decompositions_and_passes_come_along(tmp_path, monkeypatch, version):
         seen = sys.modules[name].SEEN
         assert [("replace_attention", False), ("first_of_all", 1)] == seen[:2]
         assert "attention" == seen[2][0]
-    finally:  # its passes would run for every later test
-        pack.lowering_passes = ()
-        pack._converters.clear()
 
 
 def test_a_data_dependent_block_builds(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import torchtrt
 from torchtrt.conversion import ConversionContext
-from torchtrt.packs import ConverterPriority, local_pack
+from torchtrt.packs import ConverterPriority, use_packs
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
@@ -432,16 +432,14 @@ def convert(ctx, target, args, kwargs, name):
 @pytest.fixture(autouse=True, scope="module")
 def registered():
     """The converter, for the tests of this file: other tests ask who converts what."""
-    before = list(local_pack._converters)
     register = dynamo_tensorrt_converter(
         torch.ops.building_blocks.run.default,
         priority=ConverterPriority.HIGH,
         supports_dynamic_shapes=True,
     )
-    register(convert)
-    yield
-    local_pack._converters[:] = before
-    local_pack._changed()
+    with use_packs():
+        register(convert)
+        yield
 
 
 class Model(nn.Module):
