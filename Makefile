@@ -18,10 +18,13 @@ SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
 # Tests of what a user types, each in processes of its own: commands, the code of the documentation, installations.
-TESTS_OF_COMMANDS := plugins/cli plugins/testing core/tests/test_documented_commands.py core/tests/test_first_use.py \
-    $(addprefix tests/test_,docs.py first_imports.py packaging.py public_reports.py site.py two_ranks.py warnings.py)
+TESTS_OF_COMMANDS := plugins/cli plugins/testing \
+    $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py) \
+    $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py two_ranks.py warnings.py)
 # Tests that compile models of libraries: half of the time, and few changes can break them.
-TESTS_OF_MODELS := plugins/contrib/diffusers plugins/contrib/quantization plugins/contrib/torchvision plugins/contrib/transformers tests/architectures tests/models
+TESTS_OF_MODELS := $(addprefix plugins/contrib/,diffusers quantization torchvision transformers) \
+    $(addprefix plugins/follow/tests/test_,adapters.py libraries.py) \
+    $(addprefix tests/,architectures models test_adapted_weights.py test_current_layers.py)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest
 QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.

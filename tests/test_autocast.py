@@ -3,13 +3,10 @@
 import pytest
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 import torchtrt
-from tests.architectures.zoo import ZOO
 from torchtrt.errors import SettingsError
 from torchtrt.packs import AutocastRule, local_pack, use_packs
-from torchtrt_compiler.exporting.export import export
 from torchtrt_reference import VERSIONS
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -27,28 +24,6 @@ def dtypes_of(module, op):
     """The dtypes in which an op's nodes compute, and how many in each."""
     dtypes = [row.dtypes for row in module.report.converted if row.op == op]
     return {dtype: count for row in dtypes for dtype, count in row.items()}
-
-
-def architectures():
-    """Yields each architecture; ``make test`` runs every sixth of them, and all in full precision."""
-    for number, architecture in enumerate(ZOO):
-        marks = [pytest.mark.slow] if number % 6 else []
-        yield pytest.param(architecture, marks=marks, id=architecture.name)
-
-
-@pytest.mark.parametrize("architecture", [*architectures()])
-def test_an_architecture_in_half_precision_is_within_one_percent(architecture, version):
-    """Inputs and outputs keep their dtypes, nothing stays in PyTorch, and sizes may vary."""
-    model, inputs = architecture.model(), architecture.example()
-    exported = export(model, inputs, {}, architecture.dynamic_shapes())
-    with torch.no_grad():
-        expected = pytree.tree_leaves(model(*inputs))
-
-    half = torchtrt.compile(exported, autocast=torch.float16, require_full_compilation=True)
-
-    for got, wanted in zip(pytree.tree_leaves(half(*inputs)), expected, strict=True):
-        assert wanted.dtype is got.dtype
-        assert torch.dist(got, wanted) <= 0.01 * wanted.norm()
 
 
 @pytest.mark.parametrize("version", BFLOAT16_VERSIONS)

@@ -8,9 +8,7 @@ from torch.nn.utils import spectral_norm as spectral_norm_hook
 from torch.nn.utils import weight_norm as weight_norm_hook
 
 import torchtrt
-from tests.support.later import later, needs
 
-peft = later("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -140,55 +138,6 @@ def test_computed_weights_are_those_of_eager_pytorch(name, computation, version)
         COMPUTATIONS[computation](model.get_submodule(path), weight)
 
     check(perturbed(model), X)
-
-
-class Adapted(nn.Module):
-    """Layers of several kinds, which get adapters."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
-        self.recurrent = nn.LSTM(8, 8, batch_first=True)
-        self.norm = nn.LayerNorm(8)
-
-    def forward(self, x):
-        """``(n, length, 8)`` to the same."""
-        x = torch.relu(self.linear(x))
-        x = x + self.attention(x, x, x, need_weights=False)[0]
-        return self.recurrent(self.norm(x))[0]
-
-
-ADAPTERS = {
-    "LoRA": ("LoraConfig", {"target_modules": ["linear"], "r": 4}),
-    "DoRA": ("LoraConfig", {"target_modules": ["linear"], "r": 4, "use_dora": True}),
-    "attention": ("LoraConfig", {"target_modules": ["attention"], "r": 4}),
-    "parameter": (
-        "LoraConfig",
-        {"target_modules": [], "target_parameters": ["recurrent.weight_hh_l0"], "r": 4},
-    ),
-    "OFT": ("OFTConfig", {"target_modules": ["linear"], "oft_block_size": 4, "r": 0}),
-    "HRA": ("HRAConfig", {"target_modules": ["linear"], "r": 4}),
-    "SHiRA": ("ShiraConfig", {"target_modules": ["linear"], "r": 2}),
-    "FourierFT": ("FourierFTConfig", {"target_modules": ["linear"], "n_frequency": 10}),
-    "layer-norm": ("LNTuningConfig", {"target_modules": ["norm"]}),
-}
-"""A configuration of PEFT for a name. Some compute with ``weight.data``, and some replace weights for a call."""
-
-
-@needs("peft")
-@pytest.mark.parametrize("name", ADAPTERS)
-def test_adapters_are_computed_as_in_eager_pytorch(name, version):
-    """And the model can be used afterwards."""
-    torch.manual_seed(0)
-    class_name, options = ADAPTERS[name]
-    model = peft.get_peft_model(Adapted(), getattr(peft, class_name)(**options))
-    model = perturbed(model)
-    with model.disable_adapter():
-        plain = model(X)
-    assert not torch.allclose(plain, model(X), rtol=1e-3, atol=1e-3)
-
-    check(model, X, is_kept=name != "attention")  # PEFT makes parameters when these are read
 
 
 class Remembering(nn.Module):

@@ -102,7 +102,7 @@ def test_nothing_is_wrong_and_nothing_crashes(kind: str) -> None:
 
 
 def test_reasons_are_of_no_machine() -> None:
-    """No reason contains a position in a user's files."""
+    """No reason contains a place in a user's files."""
     assert 'File "' not in "".join(coverage_tables())
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.processes import TESTING, run_python
-from tools.import_graph import ROOT, Package, circles, imported, packages
+from tools.import_graph import ROOT, Package, circles, imported, nodes_of, packages
 
 PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
@@ -70,7 +70,7 @@ def modules_that_name_ops(package) -> set[str]:
     return {
         str(path.relative_to(package.folder).with_suffix(""))
         for path in package.modules().values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.Attribute)
         and ast.unparse(node).startswith(("aten.", "torch.ops.aten."))
     }

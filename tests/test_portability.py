@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tools.import_graph import ROOT, imported, packages
+from tools.import_graph import ROOT, imported, nodes_of, packages
 
 UNIX = {"fcntl", "pwd", "grp", "resource", "termios", "pty", "posix"}
 """Modules that Windows lacks."""
@@ -25,7 +25,7 @@ def test_no_module_needs_unix(package):
         imports += [
             f"{name}: {module}" for module in imported(path) if module.partition(".")[0] in UNIX
         ]
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in UNIX_CALLS:
                 imports.append(f"{name}: {ast.unparse(node)}")
 
@@ -36,7 +36,7 @@ def test_text_files_are_read_and_written_as_utf_8():
     """Windows has another default."""
     wrong = []
     for name, path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             if node.func.attr in ("read_text", "write_text"):

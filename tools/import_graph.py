@@ -76,16 +76,22 @@ def _resolved(path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
 
 def imported(path: Path) -> Iterator[str]:
     """Yields the names that a file imports."""
-    for level, name in _imported(path.read_text("utf-8")):
+    for level, name in _imported(path):
         assert level == 0, f"{path} imports relatively"
         yield name
 
 
 @functools.cache
-def _imported(source: str) -> Sequence[tuple[int, str]]:
-    """Returns the names that a program imports, each with the number of dots before it: several tests ask for them."""
+def nodes_of(path: Path) -> Sequence[ast.AST]:
+    """Returns the nodes of a module's syntax tree, in the order of ``ast.walk``: several tests ask for them."""
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+@functools.cache
+def _imported(path: Path) -> Sequence[tuple[int, str]]:
+    """Returns the names that a module imports, each with the number of dots before it."""
     imports = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             imports += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -179,7 +179,7 @@ class Registry:
         self.owner = owner
 
 
-@pytest.mark.parametrize("wrap", [lambda model_: [model_], Registry], ids=["list", "object"])
+@pytest.mark.parametrize("wrap", [lambda model: [model], Registry], ids=["list", "object"])
 def test_a_model_may_refer_to_what_follows_it(monkeypatch, wrap):
     """The follower shares its attributes, and keeps programs, which change with the calls."""
     model = made(None, lambda _, x: x.relu())
@@ -240,7 +240,7 @@ def test_a_weight_with_other_strides_is_another_structure():
 
 
 class Counting(nn.Module):
-    """A buffer that model_ call writes to, and another one."""
+    """A buffer that each call writes to, and another one."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Has the real Torch-TensorRT, whose folder is declared, convert models with torchtrt's converters."""
+"""Has the real Torch-TensorRT, whose folder is given, convert models with torchtrt's converters."""
 
 # ruff: noqa: E402, I001 - Torch-TensorRT is found from the stand-in on
 from __future__ import annotations
