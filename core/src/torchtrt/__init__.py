@@ -15,6 +15,7 @@ from torchtrt.packs.environment import runs_the_command
 if TYPE_CHECKING:
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.settings import CompilationSettings
+    from torchtrt.stores import ByteStore
     from torchtrt.tensorrt import trt, use_tensorrt
     from torchtrt_compiler import (
         Input,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
+    "DYNAMO_CONVERTERS", "ByteStore", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
     "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load", "profile",
     "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
@@ -50,6 +51,7 @@ __all__ = [
 _LAZY = {
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
     "torchtrt.settings": ("CompilationSettings",),
+    "torchtrt.stores": ("ByteStore",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
         "Input", "compile", "explain", "export", "profile", "record_compilation",

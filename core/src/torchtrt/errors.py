@@ -114,7 +114,7 @@ class CatalogueWarning(UserWarning):
 
 
 class CacheWarning(UserWarning):
-    """The cache of engines cannot be used as asked. Compiling goes on without it."""
+    """A cache of engines, timings or kernels cannot be used as asked. Compiling goes on without it."""
 
 
 class ConversionWarning(UserWarning):

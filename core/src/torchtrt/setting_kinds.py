@@ -16,6 +16,7 @@ import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError
+from torchtrt.stores import is_store
 from torchtrt.targets import parse_targets
 
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
@@ -56,10 +57,14 @@ def _is_autocast_dtype(value: object) -> bool:
     return value in (None, torch.float16, torch.bfloat16)
 
 
-def _is_folder_or_switch(value: object) -> bool:
+def _is_cache(value: object) -> bool:
     if isinstance(value, str):
         return value.lower() not in SWITCHES and _is_path(value)
-    return isinstance(value, bool) or _is_path(value)
+    return isinstance(value, bool) or _is_folder_or_store(value)
+
+
+def _is_folder_or_store(value: object) -> bool:
+    return _is_path(value) or is_store(value)
 
 
 def _is_path(value: object) -> bool:
@@ -213,7 +218,13 @@ CUDA_GRAPHS = _one_of(True, False, "overwrite", "runtime")
 SPECIALIZATION = _one_of("lazy", "eager", "none", None)
 INDUCTOR = _one_of(True, False, "max-autotune")
 FOLDER = Kind(_is_path, "a folder or None")
-CACHE = Kind(_is_folder_or_switch, "True or False (without quotes), None or a folder")
+FOLDER_OR_STORE = Kind(
+    _is_folder_or_store, "a folder, an object with the methods load and save, or None"
+)
+CACHE = Kind(
+    _is_cache,
+    "True or False (without quotes), None, a folder, or an object with the methods load and save",
+)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from torchtrt.setting_kinds import (
     CUDA_GRAPHS,
     DTYPE,
     FOLDER,
+    FOLDER_OR_STORE,
     GPUS,
     INDUCTOR,
     INTEGER_OR_NONE,
@@ -46,6 +47,7 @@ from torchtrt.setting_kinds import (
     Declaration,
     setting,
 )
+from torchtrt.stores import ByteStore, is_store
 from torchtrt.targets import Target, qualified_name
 from torchtrt.torch_internals import OperatorBase
 
@@ -120,8 +122,10 @@ class CompilationSettings:
         sparse_weights: TensorRT may use kernels for weights with two zeros in each four elements.
         max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
-        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a folder.
-            ``None`` does what ``TORCHTRT_CACHE`` specifies.
+        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, a folder, or a
+            ``torchtrt.ByteStore``. ``None`` does what ``TORCHTRT_CACHE`` specifies.
+        timing_cache: Keep the timings from which TensorRT chooses kernels, without the engines: a folder, or a
+            ``torchtrt.ByteStore``. ``None`` keeps them where ``engine_cache`` keeps the engines.
         progress: Show progress bars, if ``torchtrt-cli`` is installed; ``None`` shows them when standard error is a
             terminal.
         version_compatible: Engines run in later versions of TensorRT too.
@@ -206,7 +210,12 @@ class CompilationSettings:
     sparse_weights: bool = building(False, SWITCH, in_engine=True)
     max_aux_streams: int | None = building(None, INTEGER_OR_NONE, in_engine=True)
     tactic_sources: int | None = building(None, INTEGER_OR_NONE, in_engine=True)
-    engine_cache: bool | str | os.PathLike[str] | None = building(None, CACHE, page="cache.md")
+    engine_cache: bool | str | os.PathLike[str] | ByteStore | None = building(
+        None, CACHE, page="cache.md"
+    )
+    timing_cache: str | os.PathLike[str] | ByteStore | None = building(
+        None, FOLDER_OR_STORE, page="cache.md#timings-without-engines"
+    )
     progress: bool | None = building(None, SWITCH_OR_NONE)
     version_compatible: bool = engines(False, SWITCH, in_engine=True, page="portable-engines.md")
     hardware_compatible: bool = engines(False, SWITCH, in_engine=True, page="portable-engines.md")
@@ -281,7 +290,12 @@ class CompilationSettings:
     def __hash__(self) -> int:
         values = self._values()
         preferences = frozenset(values.pop("converter_preferences").items())
-        return hash((preferences, *values.values()))
+        return hash((preferences, *(value for value in values.values() if not is_store(value))))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompilationSettings:
+        return (
+            self  # which does not change, and may hold a store, which is no part of a copied model
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copied and pickled by the names of ops: PyTorch's own objects for them cannot be pickled.

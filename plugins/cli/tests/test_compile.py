@@ -167,6 +167,7 @@ TEXTS = {
     "verify": ("reference", "reference"),
     "cuda_graphs": ("overwrite", "overwrite"),
     "engine_cache": ("folder", "folder"),
+    "timing_cache": ("folder", "folder"),
     "inductor": ("max-autotune", "max-autotune"),
     "tune": ("true", True),
     "progress": ("none", None),

@@ -16,7 +16,7 @@ from torch import nn
 import torchtrt
 from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.compiled import engines_of
-from torchtrt_compiler.cache import EngineCache
+from torchtrt_compiler.cache import CacheFolder
 from torchtrt_compiler.cache import key as key_module
 from torchtrt_reference.graphs.plan import decode
 
@@ -149,7 +149,7 @@ def test_programs_with_one_key_have_one_network(tmp_path, first, second):
         folder = tmp_path / f"{abs(hash(str((first, second))))}_{number}"
         model = compiled(Program(steps), folder)
         assume(1 == len(model.report.blocks))
-        (entry,) = EngineCache(folder).entries()
+        (entry,) = CacheFolder(folder).entries()
         networks.setdefault(entry.key, set()).add(network_of(model)[0])
 
     assert all(1 == len(network) for network in networks.values())
@@ -227,7 +227,7 @@ def test_another_checkpoint_is_a_refit_and_not_a_build(tmp_path):
         again = compiled(model, tmp_path, [VARYING], immutable_weights=False)
         assert [True] == hits(again)
         torch.testing.assert_close(again(x), model(x))
-    assert 1 == len(EngineCache(tmp_path).entries())
+    assert 1 == len(CacheFolder(tmp_path).entries())
 
 
 class Tied(nn.Module):
@@ -346,7 +346,7 @@ def test_a_programs_own_converter_is_never_kept(tmp_path, fresh):
     )
 
     assert ["local False"] * 2 == fresh(code, tmp_path).splitlines()
-    assert [] == EngineCache(tmp_path).entries()
+    assert [] == CacheFolder(tmp_path).entries()
 
 
 def test_a_hit_converts_and_builds_nothing(tmp_path):

@@ -25,7 +25,7 @@ from tests.support.processes import run_python
 from torchtrt.errors import BuildError, CacheWarning, SettingsError
 from torchtrt_cli import main
 from torchtrt_compiler.building import engine as building
-from torchtrt_compiler.cache import EngineCache, store
+from torchtrt_compiler.cache import CacheFolder, folder, timings
 
 
 def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
@@ -94,10 +94,10 @@ def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):
     models = [nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(4)]
     for age, model in enumerate(models[:3]):
         compiled(model, tmp_path, [VARYING])
-        for entry in EngineCache(tmp_path).entries():
+        for entry in CacheFolder(tmp_path).entries():
             if entry.used > time.time() - 1000:
                 os.utime(tmp_path / "engines" / f"{entry.key}.engine", (0, 1000 + age))
-    size = EngineCache(tmp_path).entries()[0].bytes
+    size = CacheFolder(tmp_path).entries()[0].bytes
     assert [True] == hits(compiled(models[0], tmp_path, [VARYING]))
     monkeypatch.setenv("TORCHTRT_CACHE_SIZE", f"{3.5 * size / 1000} kB")
     compiled(models[3], tmp_path, [VARYING])
@@ -181,7 +181,7 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
     )
     done = run_python("-c", killed, str(tmp_path))
     assert -signal.SIGKILL == done.returncode
-    assert [] == EngineCache(tmp_path).entries()
+    assert [] == CacheFolder(tmp_path).entries()
 
     assert "0" == fresh(COMPILE, tmp_path)
     assert "1" == fresh(COMPILE, tmp_path)
@@ -206,7 +206,7 @@ def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):
         patched.setattr(torchtrt_compiler.building.engine, "build_plan", fail)
         with pytest.raises(BuildError):
             compiled(nn.Sequential(nn.Linear(4, 4)), tmp_path, [VARYING])
-    assert [] == EngineCache(tmp_path).entries()
+    assert [] == CacheFolder(tmp_path).entries()
     assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
 
 
@@ -253,14 +253,14 @@ def test_an_engine_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch, kind
     compiled(BASE, tmp_path, [VARYING])
     (path,) = tmp_path.glob("engines/*.engine")
     if kind == "unreadable":  # also for the user of the tests, who may be root
-        original = store.open_regular
+        original = folder.open_regular
 
         def refuse(opened):
             if opened == path:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             return original(opened)
 
-        monkeypatch.setattr(store, "open_regular", refuse)
+        monkeypatch.setattr(folder, "open_regular", refuse)
     else:
         path.unlink()
         (os.mkfifo if kind == "pipe" else os.mkdir)(path)
@@ -281,7 +281,7 @@ def test_pipes_in_place_of_files_do_not_stop_a_compilation_or_the_command(tmp_pa
         path.unlink()
         os.mkfifo(path)
 
-    assert [] == EngineCache(tmp_path).entries()
+    assert [] == CacheFolder(tmp_path).entries()
     with pytest.warns(CacheWarning, match=r"It is no regular file.*\.timings"):
         compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
 
@@ -301,10 +301,10 @@ def test_the_umask_decides_who_may_read_the_files(tmp_path):
 def test_timings_are_kept_beside_the_engines(tmp_path, monkeypatch):
     """What TensorRT measured once helps the next build, in whatever order processes write it."""
     caches = []
-    original = store.EngineCache.use_timings
+    original = timings.TimingCache.use
     monkeypatch.setattr(
-        store.EngineCache,
-        "use_timings",
+        timings.TimingCache,
+        "use",
         lambda self, config: (original(self, config), caches.append(config.get_timing_cache())),
     )
     compiled(BASE, tmp_path, [VARYING])
@@ -335,7 +335,7 @@ def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):
     assert entry["key"][:12] in capsys.readouterr().out
     assert 0 == main(["cache", "--clear"])
     assert "Removed" in capsys.readouterr().out
-    assert [] == EngineCache(tmp_path).entries()
+    assert [] == CacheFolder(tmp_path).entries()
     assert [] == list(tmp_path.glob("timings/*"))
 
 

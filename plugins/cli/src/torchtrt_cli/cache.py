@@ -8,12 +8,12 @@ from datetime import datetime
 
 from torchtrt.errors import SettingsError
 from torchtrt_cli.output import console, print_json, table
-from torchtrt_compiler.cache import open_cache
+from torchtrt_compiler.cache import open_folder
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what a cache holds, or clears it."""
-    cache = open_cache(arguments.folder or True)
+    cache = open_folder(arguments.folder or True)
     if arguments.folder and not cache.folder.is_dir():
         raise SettingsError(f"There is no folder {cache.folder}, so no engines are kept there.")
     freed = cache.clear() if arguments.clear else 0

@@ -20,7 +20,7 @@ from torchtrt_compiler.building.blocks import EngineBuilder
 from torchtrt_compiler.building.engine import Services, builder_flags
 from torchtrt_compiler.building.engine_checks import engine_checks_for
 from torchtrt_compiler.building.equal_blocks import extract_distinct_blocks
-from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.cache.choice import cache_for, timings_for
 from torchtrt_compiler.exporting.export import tracing
 from torchtrt_compiler.exporting.parallel_models import wait_before_engines
 from torchtrt_compiler.gpu_targets import compute_capabilities
@@ -185,7 +185,9 @@ class Compilation:
             distinct = extract_distinct_blocks(program, partition, profiles, self.settings, watcher)
             self.report.blocks = distinct.rows(partition)
             return Built(distinct.graph_module, {})
-        services = Services(self.stages, cache_for(self.settings.engine_cache), watcher)
+        services = Services(
+            self.stages, cache_for(self.settings.engine_cache), timings_for(self.settings), watcher
+        )
         checks = engine_checks_for(program, profiles, self.inputs, self.settings)
         builder = EngineBuilder(
             program, partition, profiles, self.settings, self.report, services, checks

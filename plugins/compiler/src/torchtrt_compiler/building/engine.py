@@ -21,7 +21,12 @@ from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import create_network
 from torchtrt_compiler.building.precisions import allow_precisions
-from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
+from torchtrt_compiler.cache.engines import (
+    BuiltEngine,
+    EngineRequest,
+    EngineStore,
+    TimingStore,
+)
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.partitioning.data_sizes import profile_of_input
@@ -82,11 +87,11 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
 
 
 def build_plan(
-    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, cache: EngineStore
+    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, timings: TimingStore
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
-    The cache gives TensorRT the timings of earlier builds, and keeps those of this one.
+    ``timings`` gives TensorRT those of earlier builds, and keeps those of this one.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged. Or a layer reads a cache into which
@@ -102,7 +107,7 @@ def build_plan(
     halves = interpreted.context.names_of(torch.float16)
     held = allow_precisions(interpreted.network.raw, config, halves)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    cache.use_timings(config)
+    timings.use(config)
     with _BUILDING, ErrorLog() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
         if plan is None and held:
@@ -112,7 +117,7 @@ def build_plan(
             plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
         raise BuildError(f"{describe()} could not build the engine:\n  {log.text(_NEW_LINE)}")
-    cache.keep_timings(config)
+    timings.keep(config)
     return np.frombuffer(plan, dtype=np.uint8)
 
 
@@ -178,11 +183,13 @@ class Services:
     Attributes:
         stages: Times the stages and shows their progress.
         cache: Keeps engines.
+        timings: Keeps the timings of kernels.
         watcher: Watches how weights are used, so that they can be replaced.
     """
 
     stages: Stages
     cache: EngineStore
+    timings: TimingStore
     watcher: ProgramWatcher
 
 
@@ -245,7 +252,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
             block, network, inputs, settings, stages.advance, watcher
         ).run()
     with stages.stage("building"):
-        plan = build_plan(builder, interpreted, settings, services.cache)
+        plan = build_plan(builder, interpreted, settings, services.timings)
         interpreted.context.clear_cpu_weights_reference_holder()
     engine = EngineModule(
         plan,

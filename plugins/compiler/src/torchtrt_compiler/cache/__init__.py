@@ -7,26 +7,30 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from torchtrt_compiler.cache.choice import cache_for
+    from torchtrt_compiler.cache.choice import cache_for, timings_for
     from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore, NoCache
+    from torchtrt_compiler.cache.folder import CacheFolder, open_folder
     from torchtrt_compiler.cache.key import engine_key
-    from torchtrt_compiler.cache.store import EngineCache, open_cache
+    from torchtrt_compiler.cache.store import EngineCache
 
 __all__ = [
     "BuiltEngine",
+    "CacheFolder",
     "EngineCache",
     "EngineStore",
     "NoCache",
     "cache_for",
     "engine_key",
-    "open_cache",
+    "open_folder",
+    "timings_for",
 ]
 
 _LAZY = {
-    "torchtrt_compiler.cache.choice": ("cache_for",),
+    "torchtrt_compiler.cache.choice": ("cache_for", "timings_for"),
     "torchtrt_compiler.cache.engines": ("BuiltEngine", "EngineStore", "NoCache"),
+    "torchtrt_compiler.cache.folder": ("CacheFolder", "open_folder"),
     "torchtrt_compiler.cache.key": ("engine_key",),
-    "torchtrt_compiler.cache.store": ("EngineCache", "open_cache"),
+    "torchtrt_compiler.cache.store": ("EngineCache",),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

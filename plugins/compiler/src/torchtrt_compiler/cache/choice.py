@@ -1,21 +1,55 @@
-"""The cache that a compilation uses."""
+"""The caches that a compilation uses."""
 
 from __future__ import annotations
 
 import os
 
 from torchtrt.setting_kinds import SWITCHES
-from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, EngineStore, NoCache
+from torchtrt.settings import CompilationSettings
+from torchtrt.stores import ByteStore
+from torchtrt_compiler.cache.engines import (
+    FOLDER_VARIABLE,
+    EngineStore,
+    NoCache,
+    NoTimings,
+    TimingStore,
+)
+from torchtrt_compiler.cache.storage import Storage, StoreStorage
+
+Cache = bool | str | os.PathLike[str] | ByteStore | None
+"""A value of the setting ``engine_cache``. The environment decides where it is ``None``."""
 
 
-def cache_for(setting: bool | str | os.PathLike[str] | None) -> EngineStore:
-    """Returns the cache for the setting ``engine_cache``. The environment decides where the setting is ``None``."""
-    named = os.environ.get(FOLDER_VARIABLE, "")
-    where = SWITCHES.get(named.lower(), named) if setting is None else setting
-    if not where:
+def cache_for(setting: Cache) -> EngineStore:
+    """Returns the cache of engines for the setting ``engine_cache``."""
+    storage = _storage(setting)
+    if storage is None:
         return NoCache()
     from torchtrt_compiler.cache.store import (
-        open_cache,  # with libraries that few compilations need
+        EngineCache,  # with libraries that few compilations need
     )
 
-    return open_cache(where)
+    return EngineCache(storage)
+
+
+def timings_for(settings: CompilationSettings) -> TimingStore:
+    """Returns the cache of timings: that of ``timing_cache``, or else of ``engine_cache``."""
+    own = settings.timing_cache
+    storage = _storage(settings.engine_cache if own is None else own)
+    if storage is None:
+        return NoTimings()
+    from torchtrt_compiler.cache.timings import TimingCache
+
+    return TimingCache(storage)
+
+
+def _storage(setting: Cache) -> Storage | None:
+    named = os.environ.get(FOLDER_VARIABLE, "")
+    where = SWITCHES.get(named.lower(), named) if setting is None else setting
+    if isinstance(where, ByteStore):
+        return StoreStorage(where)
+    if not where:
+        return None
+    from torchtrt_compiler.cache.folder import open_folder
+
+    return open_folder(where)

@@ -1,4 +1,4 @@
-"""The protocol of caches of engines, and the cache that keeps nothing."""
+"""The protocols of caches of engines and of timings, and the caches that keep nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EngineRequest:
 
 
 class EngineStore(Protocol):
-    """Keeps engines, and the timings from which TensorRT chose their kernels."""
+    """Keeps engines."""
 
     def get_or_build(
         self, request: EngineRequest, build: Callable[[], BuiltEngine], waits: bool
@@ -75,14 +75,6 @@ class EngineStore(Protocol):
         """
         ...
 
-    def use_timings(self, config: Any) -> None:
-        """Gives the builder's configuration the timings of earlier builds."""
-        ...
-
-    def keep_timings(self, config: Any) -> None:
-        """Keeps the timings of a build."""
-        ...
-
 
 class NoCache:
     """Keeps nothing: each engine is built."""
@@ -94,8 +86,24 @@ class NoCache:
         del request, waits
         return build()
 
-    def use_timings(self, config: Any) -> None:
+
+class TimingStore(Protocol):
+    """Keeps the timings from which TensorRT chose kernels."""
+
+    def use(self, config: Any) -> None:
+        """Gives the builder's configuration the timings of earlier builds."""
+        ...
+
+    def keep(self, config: Any) -> None:
+        """Keeps the timings of a build."""
+        ...
+
+
+class NoTimings:
+    """Keeps no timings."""
+
+    def use(self, config: Any) -> None:
         """Does nothing."""
 
-    def keep_timings(self, config: Any) -> None:
+    def keep(self, config: Any) -> None:
         """Does nothing."""

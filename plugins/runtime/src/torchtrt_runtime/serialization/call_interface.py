@@ -16,6 +16,7 @@ from torchtrt.capability import Capability
 from torchtrt.errors import TorchOp, TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.expressions.data import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
+from torchtrt.stores import is_store
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import InputChecks, InputMemory, TensorCheck
@@ -148,7 +149,7 @@ def interface_from(
 
 
 def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
-    """Returns settings as data: ops by name, in order."""
+    """Returns settings as data: ops by name, in order, and no objects that keep bytes."""
     return {
         field.name: _setting_to_json(getattr(settings, field.name)) for field in fields(settings)
     }
@@ -165,6 +166,8 @@ def _setting_to_json(value: Any) -> Any:
         )
     if isinstance(value, torch.dtype):
         return dtype_to_json(value)
+    if is_store(value):
+        return None
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
