@@ -217,7 +217,6 @@ VERIFY = _one_of("engines", "reference", False, None)
 CUDA_GRAPHS = _one_of(True, False, "overwrite", "runtime")
 SPECIALIZATION = _one_of("lazy", "eager", "none", None)
 INDUCTOR = _one_of(True, False, "max-autotune")
-FOLDER = Kind(_is_path, "a folder or None")
 FOLDER_OR_STORE = Kind(
     _is_folder_or_store, "a folder, an object with the methods load and save, or None"
 )

@@ -27,7 +27,6 @@ from torchtrt.setting_kinds import (
     COUNT,
     CUDA_GRAPHS,
     DTYPE,
-    FOLDER,
     FOLDER_OR_STORE,
     GPUS,
     INDUCTOR,
@@ -151,7 +150,8 @@ class CompilationSettings:
             ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         share_execution_memory: Engines compute in memory that PyTorch's allocator lends them for one call at a time,
             so that those which do not run at the same time share it.
-        runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
+        runtime_cache: The folder, or the ``torchtrt.ByteStore``, in which TensorRT for RTX keeps the kernels that it
+            compiles while engines run.
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
             or ``"none"``. ``None`` leaves its default.
         inductor: Compile what stays in PyTorch as ``torch.compile`` does, ``"max-autotune"`` with that mode.
@@ -243,8 +243,8 @@ class CompilationSettings:
     share_execution_memory: bool = calls(
         False, SWITCH, page="large-models.md#share-execution-memory"
     )
-    runtime_cache: str | os.PathLike[str] | None = calls(
-        None, FOLDER, page="rtx.md#runtime-settings"
+    runtime_cache: str | os.PathLike[str] | ByteStore | None = calls(
+        None, FOLDER_OR_STORE, page="rtx.md#runtime-settings"
     )
     kernel_specialization: str | None = calls(None, SPECIALIZATION, page="rtx.md#runtime-settings")
     inductor: bool | str = calls(False, INDUCTOR, page="inductor.md")

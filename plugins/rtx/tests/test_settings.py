@@ -1,5 +1,6 @@
 """The settings of TensorRT for RTX: real builds, and as much of its runtime as there is without a GPU."""
 
+import copy
 import dataclasses
 import json
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.tensorrt import trt
 from torchtrt_cli import main
 from torchtrt_runtime import EngineModule, RuntimeSettings
-from torchtrt_runtime.runtime_settings import KernelCache, cache_file
+from torchtrt_runtime.runtime_settings import KernelCache, kernels_key
 
 needs_wheels = pytest.mark.skipif(
     not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
@@ -319,7 +320,7 @@ def test_nvidias_classes_have_what_the_settings_use(rtx):
 def test_kernels_are_kept_when_the_context_ends(tmp_path):
     """And the next process starts with them."""
     settings, folder = RuntimeSettings(cache=tmp_path / "new"), tmp_path / "new"
-    file = cache_file(folder, b"plan")
+    file = folder / kernels_key(b"plan")
     engine = Engine()
     context = settings.new_context(engine, b"plan")
     engine.config.cache.content = b"compiled"
@@ -331,7 +332,7 @@ def test_kernels_are_kept_when_the_context_ends(tmp_path):
 
     assert b"compiled" == file.read_bytes() == again.config.cache.content
     assert [file] == list(folder.iterdir())
-    assert file != cache_file(folder, b"another plan")
+    assert file.name != kernels_key(b"another plan")
 
 
 def test_kernels_that_have_not_changed_are_not_written(tmp_path):
@@ -339,7 +340,7 @@ def test_kernels_that_have_not_changed_are_not_written(tmp_path):
     file = tmp_path / "a.kernels"
     file.write_bytes(b"compiled")
     before = file.stat().st_mtime_ns
-    cache = KernelCache(file, Engine().create_runtime_config())
+    cache = KernelCache(file.parent, file.name, Engine().create_runtime_config())
 
     cache.save()
 
@@ -352,11 +353,98 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     blocked.write_text("no folder")
     file = blocked / "a.kernels"
     with pytest.warns(CacheWarning, match="Kernels cannot be kept in"):
-        cache = KernelCache(file, Engine().create_runtime_config())
+        cache = KernelCache(file.parent, file.name, Engine().create_runtime_config())
     cache.cache.content = b"compiled"
 
     with pytest.warns(CacheWarning, match="Kernels cannot be kept in"):
         cache.save()
+
+
+class Store:
+    """Bytes by key, as a program keeps them."""
+
+    def __init__(self):
+        self.kept = {}
+
+    def load(self, key):
+        return self.kept.get(key)
+
+    def save(self, key, data):
+        self.kept[key] = data
+
+
+def test_an_object_keeps_kernels():
+    """Under the name that their file would have."""
+    store = Store()
+    settings = RuntimeSettings(cache=store)
+    engine = Engine()
+    context = settings.new_context(engine, b"plan")
+    engine.config.cache.content = b"compiled"
+    del context
+
+    again = Engine()
+    settings.new_context(again, b"plan")
+
+    assert {kernels_key(b"plan"): b"compiled"} == store.kept
+    assert b"compiled" == again.config.cache.content
+
+
+def test_kernels_are_kept_at_a_chosen_time():
+    """And those that are compiled later, too: a server need not end for it."""
+    store = Store()
+    settings = RuntimeSettings(cache=store)
+    engine, other = Engine(), Engine()
+    contexts = [settings.new_context(engine, b"plan"), settings.new_context(other, b"another plan")]
+    other.config.cache.content = b"other"
+    kept = []
+    for content in (b"first", b"second"):
+        engine.config.cache.content = content
+        settings.save_kernels(b"plan")
+        kept.append(dict(store.kept))
+    engine.config.cache.content = b"third"
+    contexts.clear()
+
+    key = kernels_key(b"plan")
+    assert [{key: b"first"}, {key: b"second"}] == kept
+    assert {key: b"third", kernels_key(b"another plan"): b"other"} == store.kept
+
+
+def test_a_model_without_kept_kernels_has_none_to_save():
+    """The error names the setting."""
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        model = compiled()
+
+    with pytest.raises(SettingsError, match="runtime_cache"):
+        model.save_runtime_cache()
+
+
+@needs_wheels
+def test_a_model_keeps_its_kernels_in_an_object(rtx, tmp_path):
+    """Which is no part of copies and files."""
+    store = Store()
+    model = compiled(runtime_cache=store)
+    model.save_runtime_cache()  # nothing has run
+    torchtrt.save(model, tmp_path / "model.pt2")
+
+    assert {} == store.kept
+    assert store is model.runtime_settings.cache is copy.deepcopy(model).runtime_settings.cache
+    assert torchtrt.load(tmp_path / "model.pt2").runtime_settings.cache is None
+
+
+def test_an_error_of_an_object_that_keeps_kernels_is_a_warning_that_names_it():
+    """Once for the same kernels."""
+
+    class Failing(Store):
+        def save(self, key, data):
+            raise ConnectionError("no route")
+
+    engine = Engine()
+    settings = RuntimeSettings(cache=Failing())
+    context = settings.new_context(engine, b"plan")
+    engine.config.cache.content = b"compiled"
+    with pytest.warns(CacheWarning, match=r"Failing raised ConnectionError: no route"):
+        settings.save_kernels(b"plan")
+    del context
 
 
 @needs_wheels

@@ -19,6 +19,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.setting_kinds import INTEGER_OR_NONE
 from torchtrt.settings import CompilationSettings, declarations
+from torchtrt.stores import ByteStore, load_from, save_to
 from torchtrt.tensorrt import Capability, lacking, supports, trt
 from torchtrt.tensorrt.logging import ErrorLog
 
@@ -36,7 +37,8 @@ class RuntimeSettings:
     """How the runtime executes a compiled model. The first two attributes need TensorRT for RTX.
 
     Attributes:
-        cache: The folder that keeps compiled kernels from one process to the next; ``None`` for no cache.
+        cache: The folder, or the ``torchtrt.ByteStore``, that keeps compiled kernels from one process to the next;
+            ``None`` for no cache.
         kernel_specialization: When the runtime compiles kernels for the sizes of a call: ``"lazy"``, in the
             background; ``"eager"``, before the call; ``"none"``, never. ``None`` leaves TensorRT's default, ``"lazy"``.
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results. With
@@ -49,7 +51,7 @@ class RuntimeSettings:
         SettingsError: A value is unusable.
     """
 
-    cache: str | os.PathLike[str] | None = None
+    cache: str | os.PathLike[str] | ByteStore | None = None
     kernel_specialization: str | None = None
     cuda_graphs: bool | str = False
     share_execution_memory: bool = False
@@ -65,6 +67,11 @@ class RuntimeSettings:
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:
         """Returns the settings of the runtime among those of a compilation."""
         return cls(**{name: getattr(settings, setting) for name, setting in _SETTINGS.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RuntimeSettings:
+        return (
+            self  # which does not change, and may hold a store, which is no part of a copied model
+        )
 
     @property
     def _captures(self) -> bool:
@@ -117,64 +124,90 @@ class RuntimeSettings:
             )
         if self._captures:
             config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
-        cache = self.cache and KernelCache(cache_file(self.cache, plan), config)
+        cache = None if self.cache is None else KernelCache(self.cache, kernels_key(plan), config)
         with ErrorLog() as log:
             context = engine.create_execution_context(config)
         if context is None:
             raise EngineError(f"The runtime refuses {self}: {log.text()}")
-        if cache:
+        if cache is not None:
             _KEPT[context] = cache
         return context
+
+    def save_kernels(self, plan: Any) -> None:
+        """Keeps the kernels that the runtime has compiled so far for the engine of a plan.
+
+        Raises:
+            SettingsError: These settings keep none.
+        """
+        if self.cache is None:
+            raise SettingsError(
+                "This model keeps no kernels. Give it runtime_cache when you compile it, or assign runtime_settings."
+            )
+        key = kernels_key(plan)
+        for cache in list(_KEPT.values()):
+            if cache.key == key and cache.where == self.cache:
+                cache.save()
 
 
 _KEPT: weakref.WeakKeyDictionary[Any, KernelCache] = weakref.WeakKeyDictionary()
 """The cache of each execution context, which ends with it."""
 
 
-def cache_file(folder: str | os.PathLike[str], plan: Any) -> Path:
-    """Returns the file that keeps an engine's kernels: named after its plan, as each engine has kernels of its own."""
+def kernels_key(plan: Any) -> str:
+    """Returns the name of an engine's kernels: that of its plan, as each engine has kernels of its own."""
     checksum = zlib.crc32(memoryview(plan).cast("B"))
-    return Path(folder) / f"{checksum:08x}-{memoryview(plan).nbytes}.kernels"
+    return f"{checksum:08x}-{memoryview(plan).nbytes}.kernels"
 
 
 class KernelCache:
-    """The kernels that the runtime compiled for an engine, in a file.
+    """The kernels that the runtime compiled for an engine, in a file or an entry of a store.
 
-    The runtime refuses kernels of another TensorRT, GPU, driver or system; the file is then replaced. The kernels are
+    The runtime refuses kernels of another TensorRT, GPU, driver or system; they are then replaced. The kernels are
     written when the execution context ends, when the process ends, and by `save`.
 
     Args:
-        file: The file. It need not exist.
+        where: The folder, which need not exist, or the store.
+        key: The name of the file, or the key.
         config: The ``IRuntimeConfig`` that takes the cache.
 
     Warns:
-        CacheWarning: The file cannot be read or written. The engine runs without it.
+        CacheWarning: The kernels cannot be read or written. The engine runs without them.
     """
 
-    def __init__(self, file: Path, config: Any) -> None:
+    def __init__(self, where: str | os.PathLike[str] | ByteStore, key: str, config: Any) -> None:
+        self.where = where
+        self.key = key
         self.cache = config.create_runtime_cache()
-        self.state = _CacheState(file)
-        stored = self.state.read()
+        self._entry = _Entry(where, key)
+        stored = self._entry.read()
         if stored:
             with ErrorLog():  # a cache of another environment is no error
                 self.cache.deserialize(stored)
         config.set_runtime_cache(self.cache)
         # At the end of a process, or with the context: this object is then gone already.
-        self.save = weakref.finalize(self, self.state.write, self.cache)
+        weakref.finalize(self, self._entry.write, self.cache)
+
+    def save(self) -> None:
+        """Keeps the kernels that there are now."""
+        self._entry.write(self.cache)
 
 
-class _CacheState:
-    """A file of kernels, and the checksum of what it holds."""
+class _Entry:
+    """The kernels of one engine where they are kept, and their checksum."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, where: str | os.PathLike[str] | ByteStore, key: str) -> None:
+        self.where = where
+        self.key = key
         self.checksum = -1
         self.lock = threading.Lock()
 
     def read(self) -> bytes:
-        """Returns the file's content; nothing where there is none."""
+        """Returns the kernels; nothing where there are none."""
         try:
-            stored = self.file.read_bytes()
+            if isinstance(self.where, ByteStore):
+                stored = load_from(self.where, self.key) or b""
+            else:
+                stored = Path(self.where, self.key).read_bytes()
         except FileNotFoundError:
             return b""
         except OSError as error:
@@ -184,35 +217,40 @@ class _CacheState:
         return stored
 
     def write(self, cache: Any) -> None:
-        """Replaces the file by the kernels of a cache, unless it holds them. It is complete or absent at any time."""
+        """Keeps the kernels of a cache, unless they were kept or refused before."""
         content = bytes(cache.serialize() or b"")
         with self.lock:
             if not content or zlib.crc32(content) == self.checksum:
                 return
+            self.checksum = zlib.crc32(content)
             try:
-                self._replace(content)
+                if isinstance(self.where, ByteStore):
+                    save_to(self.where, self.key, [content])
+                else:
+                    _replace(Path(self.where, self.key), content)
             except OSError as error:
                 self._warn(error)
-            else:
-                self.checksum = zlib.crc32(content)
-
-    def _replace(self, content: bytes) -> None:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.file.parent, suffix=".partial")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            os.replace(name, self.file)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
 
     def _warn(self, error: OSError) -> None:
+        where = "" if isinstance(self.where, ByteStore) else f" in {os.fspath(self.where)}"
         warn_caller(
-            f"Kernels cannot be kept in {self.file}: {error}. The engine compiles them in each process. Assign another "
-            "folder to runtime_settings of the compiled model, or make room.",
+            f"Kernels cannot be kept{where}: {error}. The engine compiles them in each process. Assign another "
+            "cache to runtime_settings of the compiled model, or make room.",
             CacheWarning,
         )
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Writes a file that is complete or absent at any time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=file.parent, suffix=".partial")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.replace(name, file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _context_without_memory(engine: Any) -> Any:

@@ -185,6 +185,20 @@ class CompiledModule(torch.nn.Module):
         self.executor.drop_calls()  # which were captured with the former settings
         self._runtime_settings = settings
 
+    def save_runtime_cache(self) -> None:
+        """Keeps the kernels that TensorRT for RTX has compiled so far, in ``runtime_settings.cache``.
+
+        It keeps them by itself when an engine is unloaded, and when the process ends.
+
+        Raises:
+            SettingsError: ``runtime_settings.cache`` is None.
+
+        Warns:
+            CacheWarning: They cannot be kept.
+        """
+        for engine in self._engines():
+            engine.runtime_settings.save_kernels(engine.plan)
+
     def _engines(self) -> Iterator[EngineModule]:
         parts = self.graph_module.modules()
         return (module for module in parts if isinstance(module, EngineModule))
