@@ -10,7 +10,6 @@ from types import MappingProxyType
 _CACHE = "Use engine_cache=True, or engine_cache='folder'."
 _DLA = "torchtrt builds engines for GPUs only, not for DLA."
 _LIMIT = "Use max_engine_bytes, the maximum number of bytes of weights of one engine."
-_MEASURED = "torchtrt measures no ranges. Keep nodes in float32 with autocast_excluded_ops or autocast_excluded_nodes."
 _REFIT = "Use immutable_weights=False."
 _TYPING = "Drop it: the dtypes of the model are those of its engines."
 
@@ -18,10 +17,7 @@ ADVICE = MappingProxyType(
     {
         "arg_inputs": "Pass them as inputs, the second argument.",
         "attn_bias_is_causal": "Drop it: engines add the mask that the model computes.",
-        "autocast_calibration_dataloader": _MEASURED,
         "autocast_low_precision_type": "Use autocast=torch.float16 or autocast=torch.bfloat16.",
-        "autocast_max_depth_of_reduction": _MEASURED,
-        "autocast_max_output_threshold": _MEASURED,
         "cache_built_engines": _CACHE,
         "cpu_memory_budget": _LIMIT,
         "custom_engine_cache": "Use engine_cache, which takes an object with load(key) and save(key, data).",

@@ -49,6 +49,16 @@ def _is_byte_count(value: object) -> bool:
     return is_integer(value, 0, 2**63 - 1)
 
 
+def _is_threshold(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (is_number and value > 0)  # type: ignore[operator]  # a number
+
+
+def _are_batches(value: object) -> bool:
+    is_one = isinstance(value, (str, bytes, Mapping, torch.Tensor))
+    return value is None or (isinstance(value, Iterable) and not is_one)
+
+
 def _is_level(value: object) -> bool:
     return value is None or is_integer(value, 0, 5)
 
@@ -193,6 +203,11 @@ def _one_of(*values: Any) -> Kind:
 
 SWITCH = Kind(_is_switch, "True or False")
 COUNT = Kind(_is_count, "an integer from 1 to 2**31 - 1")
+COUNT_OR_NONE = Kind(
+    lambda value: value is None or is_integer(value, 1), "an integer from 1 to 2**31 - 1, or None"
+)
+THRESHOLD = Kind(_is_threshold, "a number above 0, or None")
+BATCHES = Kind(_are_batches, "an iterable of batches, such as a DataLoader or a list, or None")
 BYTES = Kind(_is_byte_count, "bytes, 0 or more")
 BYTES_OR_NONE = Kind(
     lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"

@@ -11,7 +11,7 @@ import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,12 @@ from torchtrt import peer_settings
 from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError, did_you_mean
 from torchtrt.setting_kinds import (
+    BATCHES,
     BYTES,
     BYTES_OR_NONE,
     CACHE,
     COUNT,
+    COUNT_OR_NONE,
     CUDA_GRAPHS,
     DTYPE,
     FOLDER_OR_STORE,
@@ -41,12 +43,13 @@ from torchtrt.setting_kinds import (
     SPECIALIZATION,
     SWITCH,
     SWITCH_OR_NONE,
+    THRESHOLD,
     TILING,
     VERIFY,
     Declaration,
     setting,
 )
-from torchtrt.stores import ByteStore, is_store
+from torchtrt.stores import ByteStore
 from torchtrt.targets import Target, qualified_name
 from torchtrt.torch_internals import OperatorBase
 
@@ -99,6 +102,12 @@ class CompilationSettings:
         autocast_excluded_ops: Ops that compute in float32 despite ``autocast``.
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or the path
             of a module of the model that it comes from, as ``"encoder.layer.0"``.
+        autocast_calibration_dataloader: Batches of inputs. The model runs them in float32, and what reads or returns
+            larger numbers than ``autocast_max_output_threshold`` computes in float32.
+        autocast_max_output_threshold: The largest magnitude of what computes in the dtype of ``autocast``. ``None``
+            for the largest number that this dtype holds.
+        autocast_max_depth_of_reduction: Products, convolutions and averages that sum over more elements than this
+            compute in float32. ``None`` sets no limit.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
             format. Without it PyTorch dequantizes them, and the report names the format. Packed weights in a format
@@ -190,6 +199,15 @@ class CompilationSettings:
     autocast: torch.dtype | None = precision(None, DTYPE, in_engine=True, page="mixed-precision.md")
     autocast_excluded_ops: frozenset[Target] = precision(frozenset(), OPS)
     autocast_excluded_nodes: frozenset[str] = precision(frozenset(), PATTERNS)
+    autocast_calibration_dataloader: Iterable[Any] | None = precision(
+        None, BATCHES, page="mixed-precision.md#exclude-what-large-numbers-need"
+    )
+    autocast_max_output_threshold: float | None = precision(
+        None, THRESHOLD, page="mixed-precision.md#exclude-what-large-numbers-need"
+    )
+    autocast_max_depth_of_reduction: int | None = precision(
+        None, COUNT_OR_NONE, page="mixed-precision.md#exclude-long-sums"
+    )
     truncate_double: bool = precision(False, SWITCH)
     allow_dequantized_weights: bool = precision(False, SWITCH, page="quantized-models.md")
     disable_tf32: bool = precision(False, SWITCH, in_engine=True)
@@ -290,12 +308,12 @@ class CompilationSettings:
     def __hash__(self) -> int:
         values = self._values()
         preferences = frozenset(values.pop("converter_preferences").items())
-        return hash((preferences, *(value for value in values.values() if not is_store(value))))
+        return hash(
+            (preferences, *(value for value in values.values() if isinstance(value, Hashable)))
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompilationSettings:
-        return (
-            self  # which does not change, and may hold a store, which is no part of a copied model
-        )
+        return self  # which does not change, and may hold a store or batches, which are no part of a copied model
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copied and pickled by the names of ops: PyTorch's own objects for them cannot be pickled.

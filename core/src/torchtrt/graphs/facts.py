@@ -17,13 +17,18 @@ class ProgramFacts:
 
     Attributes:
         examples: Returns the tensors that the program was exported with, by their placeholders.
+        largest: Returns the largest finite magnitude of each node's results among the batches that the user gave for
+            calibration; nothing where there are none. The graph runs as it is then.
         equal_weights: The weights that must stay equal in all processes of the program. Passes add to them.
         divided: What ``async_tensor_parallel`` does with each all-reduce: sentences for the report. A pass adds them.
+        in_float32: What computes in float32 because of its magnitudes or its sums: likewise.
     """
 
     examples: Callable[[], Mapping[Node, torch.Tensor]] = dict
+    largest: Callable[[], Mapping[Node, float]] = dict
     equal_weights: set[Node] = field(default_factory=set)
     divided: list[str] = field(default_factory=list)
+    in_float32: list[str] = field(default_factory=list)
 
 
 def facts_of(graph_module: GraphModule) -> ProgramFacts:

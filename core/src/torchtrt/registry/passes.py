@@ -11,6 +11,7 @@ from torch.fx import GraphModule
 
 from torchtrt.contract import qualified_function
 from torchtrt.errors import (
+    InputError,
     PackError,
     ProcessGroupError,
     SettingsError,
@@ -46,11 +47,13 @@ class PackPass:
         Raises:
             UnsupportedProgramError: The pass refuses the model.
             ProcessGroupError: The processes of the model do not agree.
+            InputError: The batches for calibration do not fit the model.
+            SettingsError: A setting that the pass reads is unusable.
             PackError: The pass raised something else, or returned another graph.
         """
         try:
             result = self.function(graph_module, settings)
-        except (UnsupportedProgramError, ProcessGroupError):
+        except (UnsupportedProgramError, ProcessGroupError, InputError, SettingsError):
             raise
         except Exception as error:
             what = describe(error, qualified_function(self.function))

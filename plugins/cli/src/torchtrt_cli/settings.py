@@ -101,5 +101,6 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "frozenset": _elements,
     "Sequence": _elements,
     "int": _integer,
+    "float": float,
 }
 """How to read a value, by a part of its type. The first part that fits counts."""

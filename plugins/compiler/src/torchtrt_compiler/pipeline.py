@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -129,6 +130,7 @@ class Compilation:
         with tracing(), self.stages.stage("lowering"):
             program = lower(exported, self.settings, watcher)
             self.report.passes, self.report.divided = program.passes, program.divided
+            self.report.in_float32 = program.in_float32
             warn_of_unused_settings(self.settings, exported, program)
             return program
 
@@ -224,8 +226,10 @@ class Compilation:
             Processes.of(graph_module),
         )
         recorded = watcher.weights(program.graph_module)
+        # The batches may take more memory than the model.
+        settings = dataclasses.replace(self.settings, autocast_calibration_dataloader=None)
         return CompiledModule(
-            graph_module, interface, self.report, self.settings, executor_for, recorded
+            graph_module, interface, self.report, settings, executor_for, recorded
         )
 
     def _verify(self, compiled: CompiledModule, built: Built, sizes: CompiledSizes) -> None:

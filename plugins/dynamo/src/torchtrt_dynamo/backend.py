@@ -89,6 +89,11 @@ def torchtrt(
         raise SettingsError(message)
     settings = {**_MODES[mode], **(options or {})}
     settings_from(settings)  # now, not on the first call
+    if settings.get("autocast_calibration_dataloader") is not None:
+        raise SettingsError(
+            "autocast_calibration_dataloader has inputs of a whole model, and torch.compile compiles parts. Use "
+            "torchtrt.compile."
+        )
     reason = getattr(graph_module, "compile_subgraph_reason", None)
     compiler = functools.partial(
         _compile, settings=settings, is_broken_off=getattr(reason, "graph_break", False)

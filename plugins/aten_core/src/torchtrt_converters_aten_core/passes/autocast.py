@@ -4,8 +4,9 @@ The rules are those of PyTorch's autocast on CUDA (https://docs.pytorch.org/docs
 convolutions compute in the lower precision. Ops that lose accuracy there (normalizations, exponentials, losses,
 reductions), and ops without a rule, compute in float32. The rest compute in the dtype of their inputs.
 
-Two rules go beyond PyTorch's. An op stays in float32 if a constant or a number is beyond the lower precision, or if its
-elements are integers. Batch normalization, which is a product and a sum per channel here, follows its input.
+Three rules go beyond PyTorch's. An op stays in float32 if a constant or a number is beyond the lower precision, or if
+its elements are integers. Batch normalization, which is a product and a sum per channel here, follows its input.
+An op also stays there if batches for calibration have larger numbers than a threshold, or if its sums are longer.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.callers import warn_caller
 from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.graphs import facts_of
 from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.passes.sum_lengths import sum_length
 from torchtrt_converters_aten_core.torch_internals import pytree
 
 aten = torch.ops.aten
@@ -193,6 +196,10 @@ class _Autocast:
         self.graph_module = graph_module
         self.lower = lower
         self.largest, self.tiny = torch.finfo(lower).max, torch.finfo(lower).tiny
+        self.most = settings.autocast_max_output_threshold or self.largest
+        self.longest = settings.autocast_max_depth_of_reduction or math.inf
+        facts = facts_of(graph_module)
+        self.magnitudes, self.in_float32 = facts.largest(), facts.in_float32
         self.rules = _rules()
         self.excluded_ops = settings.autocast_excluded_ops
         self.excluded = [re.compile(pattern) for pattern in settings.autocast_excluded_nodes]
@@ -215,17 +222,21 @@ class _Autocast:
                 )
 
     def lower_or_not(self, node: Node) -> None:
+        """Casts the inputs of a node to the dtype in which it computes, and reports why magnitudes forbid the lower."""
         if node.target is getitem:
             if node.args[0] in self.lowered:
                 self.mark(node)
             return
-        is_lower = self.is_lower(node)
+        is_lower = self.may_be_lower(node)
+        if is_lower and (objection := self.objection(node)):
+            self.in_float32.append(f"{node.name} ({qualified_name(node.target)}) {objection}.")
+            is_lower = False
         self.cast_inputs(node, self.lower if is_lower else torch.float32)
         if is_lower:
             self.mark(node)
 
-    def is_lower(self, node: Node) -> bool:
-        """Returns whether a node computes in the lower precision."""
+    def may_be_lower(self, node: Node) -> bool:
+        """Returns whether a node computes in the lower precision if its magnitudes and its sums allow it."""
         sources = node.all_input_nodes
         dtypes = {leaf.dtype for source in sources for leaf in _tensors(source)}
         if not dtypes & {torch.float32, self.lower} or dtypes & _OTHERS or self.is_excluded(node):
@@ -240,6 +251,25 @@ class _Autocast:
             return False
         # Last: with other weights it has to come out the same, or they cannot be given to the model.
         return all(self.fits(constant, is_promoting) for constant in self.constants(node))
+
+    def objection(self, node: Node) -> str:
+        """Returns why a node's magnitudes or sums are none of the lower precision; ``""`` if they are."""
+        length = sum_length(node)
+        if length > self.longest:
+            return f"sums {length:,.0f} terms, more than autocast_max_depth_of_reduction={self.longest}"
+        mask = self.clamped_mask(node)
+        read = (source for source in node.all_input_nodes if source.op != "get_attr")
+        for source in (node, *read):
+            magnitude = self.magnitudes.get(source, 0)
+            if magnitude > self.most and source is not mask:
+                verb = "returns" if source is node else f"reads {source.name} with"
+                return f"{verb} magnitudes up to {magnitude:.4g}, above {self.most:.5g}"
+        return ""
+
+    def clamped_mask(self, node: Node) -> Any:
+        """Returns the mask of a node that is attention."""
+        is_attention = node.target is aten.scaled_dot_product_attention.default
+        return arguments_of(node).attn_mask if is_attention else None
 
     def takes_lowered(self, node: Node, dtypes: set[torch.dtype]) -> bool:
         """Returns whether all that a node computes with, constants aside, is of the lower precision."""
@@ -313,14 +343,13 @@ class _Autocast:
     def cast_inputs(self, node: Node, dtype: torch.dtype) -> None:
         """Casts the inputs of a node that are float32, or were."""
         kept = node.all_input_nodes[1:] if node.target in BATCH_NORMALIZATIONS else ()
-        is_attention = node.target is aten.scaled_dot_product_attention.default
-        mask = arguments_of(node).attn_mask if is_attention else None
+        mask = self.clamped_mask(node)
         for source in node.all_input_nodes:
             is_now = self.lower if source in self.lowered else torch.float32
             if source in kept or is_now is dtype:
                 continue
             if any(leaf.dtype is is_now for leaf in _tensors(source)):
-                cast = self.cast(source, dtype, node, clamp=is_attention and source is mask)
+                cast = self.cast(source, dtype, node, clamp=source is mask)
                 node.replace_input_with(source, cast)
 
     def cast(self, source: Node, dtype: torch.dtype, before: Node, clamp: bool) -> Node:

@@ -23,7 +23,7 @@ class Storage(Protocol):
         ...
 
     def save(self, key: str, parts: Sequence[Any]) -> None:
-        """Keeps an entry, of which these are the parts.
+        """Keeps an entry, given as its parts.
 
         Raises:
             OSError: It cannot be written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchtrt.graphs.facts import facts_of, take_facts
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OperatorBase, pytree
+from torchtrt_compiler.lowering.calibration import largest_magnitudes
 from torchtrt_compiler.lowering.cleanup import remove_no_ops, remove_unread
 from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
@@ -53,7 +55,9 @@ def lower(
         record.graph("opened", program.graph_module)
     if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
         examples = functools.partial(_examples, program, exported.example_inputs)
-        facts_of(program.graph_module).examples = examples
+        facts = facts_of(program.graph_module)
+        facts.examples = examples
+        facts.largest = functools.partial(_largest, program, settings, watcher)
         _run_passes(program, settings, watcher)
     _gather_facts(program, watcher)
     fixed_sizes = known_sizes(program.guards)
@@ -82,6 +86,14 @@ def _examples(program: Program, inputs: Any) -> dict[Node, torch.Tensor]:
     """Returns the tensors that a program was exported with, by their placeholders."""
     leaves = zip(program.placeholders, pytree.tree_leaves(inputs), strict=True) if inputs else ()
     return {node: leaf for node, leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
+def _largest(
+    program: Program, settings: CompilationSettings, watcher: ProgramWatcher
+) -> Mapping[Node, float]:
+    """Returns the largest magnitude of each node's results among the batches for calibration."""
+    with watcher.paused():
+        return largest_magnitudes(program, settings.autocast_calibration_dataloader)
 
 
 def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:
@@ -114,9 +126,10 @@ def _run_passes(program: Program, settings: CompilationSettings, watcher: Progra
 
 
 def _gather_facts(program: Program, watcher: ProgramWatcher) -> None:
-    """Takes from the graph what the passes found out: how rows are divided, and which weights have to stay equal."""
+    """Takes from the graph what the passes found out, for the report and for what follows."""
     facts = take_facts(program.graph_module)
     program.divided.extend(facts.divided)
+    program.in_float32.extend(facts.in_float32)
     for line in facts.divided:
         current_record().decision("rows", line)
     values = {str(node.target): constant_of(node) for node in facts.equal_weights}

@@ -49,6 +49,7 @@ class Program:
             that it comes from, if that is known.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         divided: What ``async_tensor_parallel`` does with each all-reduce, in words.
+        in_float32: What computes in float32 because of its magnitudes or its sums, in words.
         asked: The ops that lowering looked up, those inside decompositions among them.
     """
 
@@ -61,6 +62,7 @@ class Program:
     guards: Mapping[Any, str] = field(default_factory=dict)
     passes: list[str] = field(default_factory=list)
     divided: list[str] = field(default_factory=list)
+    in_float32: list[str] = field(default_factory=list)
     asked: set[Any] = field(default_factory=set)
 
     @property

@@ -33,6 +33,10 @@ class ProgramWatcher(Protocol):
         """Records what is computed from weights in a ``with`` block."""
         ...
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Records nothing of what happens in a ``with`` block, although it is inside one of ``recording``."""
+        ...
+
     def moved(self, memory: Mapping[int, torch.Tensor], /) -> AbstractContextManager[None]:
         """Maps memory to other memory in a ``with`` block: each storage to a tensor over the one with its values."""
         ...
@@ -65,6 +69,10 @@ class UnwatchedProgram:
     """Watches nothing, where weights are immutable."""
 
     def recording(self) -> AbstractContextManager[None]:
+        """Returns a context that does nothing."""
+        return nullcontext()
+
+    def paused(self) -> AbstractContextManager[None]:
         """Returns a context that does nothing."""
         return nullcontext()
 

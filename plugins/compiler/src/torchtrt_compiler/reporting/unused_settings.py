@@ -32,6 +32,13 @@ _OF_OPS = (
     "torch_disabled_decompositions",
     "converter_preferences",
 )
+_OF_AUTOCAST = (
+    "autocast_excluded_ops",
+    "autocast_excluded_nodes",
+    "autocast_calibration_dataloader",
+    "autocast_max_output_threshold",
+    "autocast_max_depth_of_reduction",
+)
 
 
 def warn_of_unused_settings(
@@ -101,9 +108,12 @@ def _unknown(
         for name, overloads in _by_packet(ops).items():
             if overloads.isdisjoint(asked):
                 yield f"{setting} names {name}, {_why_unused(overloads, called)}."
-    for setting in ("autocast_excluded_ops", "autocast_excluded_nodes"):
-        if settings.autocast is None and getattr(settings, setting):
+    for setting in _OF_AUTOCAST:
+        if settings.autocast is None and getattr(settings, setting) not in (None, frozenset()):
             yield f"{setting} is for the setting autocast, which is not given."
+    is_measured = settings.autocast_calibration_dataloader is not None
+    if settings.autocast and settings.autocast_max_output_threshold and not is_measured:
+        yield "autocast_max_output_threshold is for autocast_calibration_dataloader, which is not given."
     if settings.autocast is not None:
         kept = {node.target for node in nodes if not mutates(node)} | set(asked)
         for name, overloads in _by_packet(settings.autocast_excluded_ops).items():

@@ -38,6 +38,7 @@ class CompilationReport:
         layers: The layers that only some versions of TensorRT have, which converters asked for or settings turn off.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         divided: For each all-reduce, how ``async_tensor_parallel`` divides the rows around it or why it does not.
+        in_float32: What computes in float32 despite ``autocast``, because of its magnitudes or its sums, and why.
         narrowed: Dynamic sizes whose ranges are narrower than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.
@@ -61,6 +62,7 @@ class CompilationReport:
     verified: list[VerifiedOutput] = field(default_factory=list)
     layers: list[LayerUse] = field(default_factory=list)
     divided: list[str] = field(default_factory=list)
+    in_float32: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -134,6 +136,7 @@ class CompilationReport:
             yield f"GPUs: compute capability {', '.join(self.compute_capabilities)}"
         if self.passes:
             yield f"Passes over the graph: {', '.join(self.passes)}"
+        yield from (f"In float32: {line}" for line in self.in_float32)
         yield from (f"Rows: {line}" for line in self.divided)
         if self.verified:
             yield report_tables.verified_table(self.verified)
