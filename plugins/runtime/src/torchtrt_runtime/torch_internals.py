@@ -37,6 +37,7 @@ __all__ = [
     "PythonReferenceAnalysis",
     "SharedBuffer",
     "ValueRanges",
+    "add_hint",
     "compile_lock",
     "default_process_group",
     "default_store",
@@ -78,6 +79,13 @@ tensors_are_at: Callable[..., bool] | None = getattr(
 device_in_use: Any = getattr(torch._C, "_cuda_getDevice", None)
 stream_in_use: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+
+
+def add_hint(environment: Any, symbol: Any, hint: int) -> None:
+    """Gives a ``ShapeEnv`` the size that a symbol has in an example."""
+    # Before PyTorch 2.10 it has the other name.
+    add = getattr(environment, "add_backed_var_to_val", None) or environment.add_var_to_val
+    add(symbol, hint)
 
 
 def empty_strided_of(device_type: str) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sympy
 import torch
 from torch.fx import Graph, GraphModule
 
@@ -33,6 +32,7 @@ from torchtrt_runtime.plans.description import (
     read_description,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
+from torchtrt_runtime.plans.recorded_values import PlanSymbols
 from torchtrt_runtime.reports.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 from torchtrt_runtime.serialization.symbols import SymbolsByName
@@ -81,22 +81,32 @@ def engine_module(
             described["tensorrt"], described["gpu"], f"The engine in {file}", compatible
         )
     with selection.use_module(module):
+        device = torch.device("cuda" if selection.is_real() else "cpu")
         engine = _loaded_engine(plan, file, compatible, described)
-        tensors = _tensors(engine, file, is_described=described is not None)
+        tensors = _tensors(engine, device, file, is_described=described is not None)
     engine.inputs, engine.profiles = tensors.inputs, tensors.profiles
     engine.outputs = dict(tensors.outputs)
     engine.requires_output_allocator = tensors.requires_output_allocator
-    checks = _checks_of(tensors)
-    order = list(tensors.outputs)
-    if described is not None:
+    symbols = PlanSymbols()
+    if described is None:
+        checks = _checks_of(tensors, symbols)
+        sizes = {name: [*map(_fixed, shape)] for name, shape in tensors.shapes.items()}
+    else:
         try:
-            checks, order = _adopt(described, engine, tensors)
+            checks, sizes = _adopt(described, engine, tensors, symbols)
         except TorchTRTError as error:
             raise contradicted(beside(file), str(error).rstrip(".")) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"an entry is missing or malformed ({type(error).__name__}: {error})"
             raise contradicted(beside(file), reason) from error
-    return _as_module(engine, checks, order, as_dict, tensors.num_layers)
+    compiled = _as_module(engine, checks, list(sizes), as_dict, tensors.num_layers)
+    results: Any = compiled.graph_module.graph.output_node().args[0]
+    for node, (name, shape) in zip(results, sizes.items(), strict=True):
+        node.meta["val"] = symbols.fake_tensor(engine.outputs[name], shape, device)
+    placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
+    for node, (_, check) in zip(placeholders, checks.inputs, strict=True):
+        node.meta["val"] = symbols.fake_tensor(check.dtype, check.sizes, device)
+    return compiled
 
 
 def _loaded_engine(
@@ -117,13 +127,14 @@ def _loaded_engine(
     return engine
 
 
-def _tensors(engine: EngineModule, file: Path, is_described: bool) -> PlanTensors:
+def _tensors(
+    engine: EngineModule, device: torch.device, file: Path, is_described: bool
+) -> PlanTensors:
     """Returns the inputs and outputs of an engine.
 
     Raises:
         EngineError: TensorRT cannot load the plan, or no module can run the engine.
     """
-    device = torch.device("cuda" if selection.is_real() else "cpu")
     with ErrorLog() as log:
         loaded = engine.deserialize(device)
     if loaded.engine is None and "plugin" in log.text().lower() and provide_all():
@@ -144,15 +155,18 @@ def _tensors(engine: EngineModule, file: Path, is_described: bool) -> PlanTensor
         raise EngineError(f"torchtrt cannot run the plan {file}: {error}") from error
 
 
-def _checks_of(tensors: PlanTensors) -> InputChecks:
+def _fixed(size: int) -> int | None:
+    return None if size == -1 else size
+
+
+def _checks_of(tensors: PlanTensors, symbols_by_name: SymbolsByName) -> InputChecks:
     """Returns the checks of inputs whose sizes vary independently."""
     symbols: dict[tuple[int, int], Any] = {}
     inputs: list[tuple[str, Any]] = []
     for number, input_ in enumerate(tensors.inputs):
         for dim, size in enumerate(input_.shape):
             if size == -1:
-                name = f"s{len(symbols)}"
-                symbols[number, dim] = sympy.Symbol(name, integer=True, nonnegative=True)
+                symbols[number, dim] = symbols_by_name[f"{input_.name} {dim}"]
         sizes = tuple(symbols.get((number, dim), size) for dim, size in enumerate(input_.shape))
         check = TensorCheck(input_.name, input_.dtype, torch.strided, sizes)
         inputs.append((input_.name, check))
@@ -172,9 +186,12 @@ _NARROWED = {(torch.int64, torch.int32), (torch.float64, torch.float32)}
 
 
 def _adopt(
-    described: Mapping[str, Any], engine: EngineModule, tensors: PlanTensors
-) -> tuple[InputChecks, list[str]]:
-    """Returns a description's inputs and its order of outputs, and gives the engine its dtypes.
+    described: Mapping[str, Any],
+    engine: EngineModule,
+    tensors: PlanTensors,
+    symbols: SymbolsByName,
+) -> tuple[InputChecks, dict[str, list[Any]]]:
+    """Returns a description's inputs, and its outputs in order with their sizes. Gives the engine its dtypes.
 
     Raises:
         UnreadableFileError: The description contradicts the engine.
@@ -184,7 +201,6 @@ def _adopt(
     order = [output["name"] for output in described["outputs"]]
     _check_names("inputs", names, list(profile_by_name))
     _check_names("outputs", order, list(tensors.outputs))
-    symbols = SymbolsByName()
     inputs, checks = [], []
     for input_ in described["inputs"]:
         profile = _agreed(input_, profile_by_name[input_["name"]])
@@ -206,7 +222,40 @@ def _adopt(
     )
     engine.inputs = tuple(inputs)
     engine.outputs = {name: outputs[name] for name in order}
-    return InputChecks(tuple(checks), _profiles(symbols, described["sizes"])), order
+    shapes = {
+        output["name"]: _output_sizes(output, tensors.shapes[output["name"]], symbols)
+        for output in described["outputs"]
+    }
+    return InputChecks(tuple(checks), _profiles(symbols, described["sizes"])), shapes
+
+
+def _output_sizes(
+    output: Mapping[str, Any], shape: Sequence[int], symbols: SymbolsByName
+) -> list[Any]:
+    """Returns the sizes of an output: numbers, expressions of the inputs' sizes, or None for one that is neither.
+
+    Raises:
+        UnreadableFileError: They contradict the engine's shape.
+    """
+    described = output.get("sizes")
+    if described is None:
+        return [*map(_fixed, shape)]
+    sizes = [_size_in_inputs(size, symbols) for size in described]
+    pairs = zip(sizes, shape, strict=True)
+    if any(isinstance(size, int) and own not in (-1, size) for size, own in pairs):
+        raise UnreadableFileError(
+            f"it has the sizes {described} for {output['name']!r}, and the engine has {list(shape)}"
+        )
+    return sizes
+
+
+def _size_in_inputs(size: Any, symbols: SymbolsByName) -> Any:
+    """Returns a size as an expression of sizes of inputs; None if it has others, which depend on data."""
+    if isinstance(size, list) and size[:1] == ["unknown"]:
+        return None
+    others = SymbolsByName()
+    expression = from_json(size, lambda name: (symbols if name in symbols else others)[name])
+    return None if others else expression
 
 
 def _check_names(what: str, mine: Sequence[str], theirs: Sequence[str]) -> None:

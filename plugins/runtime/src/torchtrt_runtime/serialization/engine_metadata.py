@@ -77,6 +77,7 @@ def describe_engine(
         "collectives": engine.collectives,
         "plugins": keys_to_json(engine.plugins),
         "stripped": engine.stripped and engine.stripped.to_json(),
+        "keeps_profiles": bool(engine.profiles),
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -207,6 +208,8 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         )
         provide(plugins, what)
     engine.tensorrt = built_by  # which a later version may run
+    if description.get("keeps_profiles"):  # equal ones too: their numbers are those of the plan
+        engine.profiles = tuple(zip(*(input_.profiles for input_ in profiles), strict=True))
     return engine
 
 

@@ -121,8 +121,8 @@ class _Lifting:
         nodes = list(self.source.graph.nodes)
         if not any("val" in node.meta for node in nodes):
             message = (
-                "What was pickled, or made of a plan, does not have what a file records of sizes and dtypes. Save what "
-                "torchtrt.compile or torchtrt.load returned, and use that file in the place of the pickle or the plan."
+                "What was pickled does not have what a file records of sizes and dtypes. Save what torchtrt.compile or "
+                "torchtrt.load returned, and use that file in the place of the pickle."
             )
             raise UnsupportedProgramError(message)
         self.add_inputs(nodes)
@@ -192,7 +192,7 @@ class _Lifting:
         if engine in self.plan_inputs:
             self.env[node] = self.plan_inputs[engine]
             return
-        name = f"plan_{engine.name}"
+        name = f"plan_{_identifier(engine.name)}"
         while name in self.attributes:  # of a saved program that is a part of this model
             name += "_"
         lifted = self.graph.placeholder(self.fresh(name))
@@ -395,13 +395,19 @@ def from_program(
         elif node.op == "call_function" and node.target is RUN and node.args[1] in plan_names:
             operands, plan, text = node.args
             engine = _engine_of(str(text), plan_names[plan], plans, engines)
-            root.add_module(engine.name, engine)
-            env[node] = graph.call_module(engine.name, tuple(env[operand] for operand in operands))
+            module_name = _identifier(engine.name)
+            root.add_module(module_name, engine)
+            env[node] = graph.call_module(module_name, tuple(env[operand] for operand in operands))
         elif node.op == "call_function":
             env[node] = graph.node_copy(node, env.__getitem__)
         elif node.op == "output":
             _add_output(graph, program, node, env)
     return GraphModule(root, graph, class_name="CompiledGraph")
+
+
+def _identifier(name: str) -> str:
+    """Returns the name of an engine as that of an attribute: the name of a plan is that of its file."""
+    return re.sub(r"\W", "_", name)
 
 
 def _engine_of(
