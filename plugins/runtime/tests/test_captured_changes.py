@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from contextlib import nullcontext as no_warning
 
 import pytest
 import torch
@@ -51,6 +52,38 @@ def test_new_weights_drop_what_was_captured():
     torchtrt.refit_module_weights(compiled, other, in_place=True)
     for _ in range(3):
         check(compiled, other, *inputs)
+
+
+@pytest.mark.parametrize("version", ["10.16.1", "11.4.0"])
+def test_calls_are_captured_again_where_the_budget_of_weights_changes(version, monkeypatch):
+    """TensorRT lets no call be captured that streams weights; with all weights on the GPU, the next calls are."""
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        model, compiled = compiled_model(enable_weight_streaming=True)
+    weights = torchtrt.weight_streaming(compiled)
+    capture = Tape.capture_graph
+
+    def capture_what_does_not_stream(function):
+        if weights.device_budget < weights.total_device_budget:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return capture(function)
+
+    monkeypatch.setattr(Tape, "capture_graph", staticmethod(capture_what_does_not_stream))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    inputs = torch.randn(2, 4), torch.randn(3)
+    numbers = []
+    for budget in (weights.total_device_budget, 16, weights.total_device_budget):
+        weights.device_budget = budget
+        check(compiled, model, *inputs)
+        is_streaming = budget < weights.total_device_budget
+        with (
+            pytest.warns(UserWarning, match="cannot be captured") if is_streaming else no_warning()
+        ):
+            check(compiled, model, *inputs)
+        for _ in range(2):
+            check(compiled, model, *inputs)
+        numbers.append(Tape.made)
+
+    assert 0 < numbers[0] == numbers[1] < numbers[2]
 
 
 class Left(nn.Module):
