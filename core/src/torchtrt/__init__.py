@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torchtrt.tensorrt import trt, use_tensorrt
     from torchtrt_compiler import (
         Input,
+        Number,
         compile,
         explain,
         export,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DYNAMO_CONVERTERS", "ByteStore", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
+    "DYNAMO_CONVERTERS", "ByteStore", "CompilationSettings", "CompiledModule", "Input", "Number", "RuntimeSettings",
+    "compile",
     "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load", "profile",
     "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
@@ -54,7 +56,7 @@ _LAZY = {
     "torchtrt.stores": ("ByteStore",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        "Input", "compile", "explain", "export", "profile", "record_compilation",
+        "Input", "Number", "compile", "explain", "export", "profile", "record_compilation",
         "refit_module_weights",
     ),
     "torchtrt_follow": ("follow",),

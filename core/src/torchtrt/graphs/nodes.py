@@ -19,6 +19,7 @@ _MISSED = "torchtrt_missed_layers"
 _ENGINE_NAMES = "torchtrt_engine_names"
 _GROUP = "torchtrt_group"
 _NEVER_FOLDED = "torchtrt_never_folded"
+_NUMBER = "torchtrt_number"
 _CHANCES = ("dropout_p", "dropout", "train")
 """The arguments of attention and recurrent layers without which they draw no random numbers."""
 
@@ -107,6 +108,16 @@ def never_fold(node: Node) -> None:
 def is_never_folded(node: Node) -> bool:
     """Returns whether ``never_fold`` was called for a node."""
     return _NEVER_FOLDED in node.meta
+
+
+def mark_number(node: Node) -> None:
+    """Marks an input whose first size is a number that callers pass. It has no elements."""
+    node.meta[_NUMBER] = True
+
+
+def is_number(node: Node) -> bool:
+    """Returns whether ``mark_number`` was called for an input."""
+    return _NUMBER in node.meta
 
 
 def inner_graphs(node: Node) -> list[GraphModule]:

@@ -8,7 +8,7 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt_compiler.api import compile, explain, export
-    from torchtrt_compiler.inputs import Input
+    from torchtrt_compiler.inputs import Input, Number
     from torchtrt_compiler.measuring.profiling import CallProfile, ProfileEntry, profile
     from torchtrt_compiler.record import record_compilation
     from torchtrt_compiler.refit import refit_module_weights
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CallProfile",
     "Input",
+    "Number",
     "ProfileEntry",
     "compile",
     "explain",
@@ -27,7 +28,7 @@ __all__ = [
 
 _LAZY = {
     "torchtrt_compiler.api": ("compile", "explain", "export"),
-    "torchtrt_compiler.inputs": ("Input",),
+    "torchtrt_compiler.inputs": ("Input", "Number"),
     "torchtrt_compiler.measuring.profiling": ("CallProfile", "ProfileEntry", "profile"),
     "torchtrt_compiler.record": ("record_compilation",),
     "torchtrt_compiler.refit": ("refit_module_weights",),

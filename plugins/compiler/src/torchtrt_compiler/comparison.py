@@ -16,6 +16,7 @@ from torchtrt.tensorrt.selection import device_objection, use_module
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
+from torchtrt_runtime.checks.numbers import as_numbers
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.reports.rows import VerifiedOutput
@@ -153,6 +154,7 @@ def differences(
 def _called(model: Any, interface: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
     """Returns a model's flattened results for copies of inputs."""
     copies = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+    copies = as_numbers(copies, interface.checks.numbers)
     args, kwargs = pytree.tree_unflatten(copies, interface.input_tree)
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)

@@ -115,6 +115,11 @@ class Input:
             ) from error
         return device
 
+    @property
+    def may_be_empty(self) -> bool:
+        """True if a size may be 0."""
+        return 0 in self.bounds[0]
+
     def dynamic_dims(self) -> dict[int, Any]:
         """Returns the ranges for ``torch.export`` of the dynamic sizes.
 
@@ -127,6 +132,47 @@ class Input:
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
+
+
+class Number(Input):
+    """The values of an input that is a number: an ``int`` from min to max.
+
+    To engines it is the first size of an empty tensor. They accept every value from min to max and are fastest at opt.
+
+    Args:
+        min: The minimum, 0 or more.
+        opt: The value to optimize for; min <= opt <= max.
+        max: The maximum.
+
+    Raises:
+        InputError: The values are no integers, negative, or not in this order.
+    """
+
+    def __init__(self, min: int, opt: int, max: int) -> None:
+        values = (min, opt, max)
+        if not all(type(value) is int for value in values) or not 0 <= min <= opt <= max:
+            raise InputError(
+                f"Number has min={min!r}, opt={opt!r}, max={max!r}. Give integers with 0 <= min <= opt <= max. For a "
+                "number that may be negative, pass a tensor."
+            )
+        super().__init__(min_shape=(min, 0), opt_shape=(opt, 0), max_shape=(max, 0))
+
+    def __repr__(self) -> str:
+        return "Number(min={}, opt={}, max={})".format(*(shape[0] for shape in self.bounds))
+
+    @property
+    def may_be_empty(self) -> bool:
+        """True if the minimum is 0."""
+        return self.bounds[0][0] == 0
+
+    def example(self, device: torch.device) -> Any:  # noqa: ARG002  (a number is on none)
+        """Returns a number to export with: the optimal one, but at least 2 if it varies."""
+        minimum, optimal, maximum = (shape[0] for shape in self.bounds)
+        return optimal if minimum == maximum else min(max(optimal, 2), maximum)
+
+    def dynamic_dims(self) -> Any:
+        """Returns the range for ``torch.export``; ``None`` if there is one value only."""
+        return super().dynamic_dims().get(0)
 
 
 class CallInputs(NamedTuple):

@@ -52,6 +52,7 @@ from torchtrt_compiler.sizes.compiled import CompiledSizes, compiled_sizes
 from torchtrt_compiler.sizes.declared import declared_limits, size_profiles
 from torchtrt_compiler.sizes.known import settle_sizes
 from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
+from torchtrt_compiler.sizes.numbers import numbers_as_sizes
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.verification import VerifiedProgram, closest_reference, verify
 from torchtrt_runtime.checks.inputs import InputChecks, check_decidable
@@ -111,6 +112,7 @@ class Compilation:
 
         No size may be taken for 2 that may be 1 meanwhile.
         """
+        exported = numbers_as_sizes(exported)
         with sizes_of_two_unknown(shape_env_of(exported.graph)):
             watcher = watcher_of(exported, self.settings)
             program = self._lower(exported, watcher)

@@ -75,7 +75,7 @@ def export(
         if isinstance(model, ExportedProgram):
             return without_transforms(without_regions(model))
         leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
-        may_be_empty = any(is_input(leaf) and 0 in leaf.bounds[0] for leaf in leaves)
+        may_be_empty = any(is_input(leaf) and leaf.may_be_empty for leaf in leaves)
         with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
             exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
         program = without_transforms(without_regions(exported))

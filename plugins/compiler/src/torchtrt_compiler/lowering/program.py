@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
-from torchtrt.graphs.nodes import assign
+from torchtrt.graphs.nodes import assign, is_number, mark_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
@@ -23,6 +23,7 @@ from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts
 from torchtrt_compiler.sizes.guards import guard_lines, guards_of
 from torchtrt_compiler.sizes.known import known_sizes, settle_sizes
+from torchtrt_compiler.sizes.numbers import symbols_of_numbers, user_inputs
 from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
 from torchtrt_runtime.size_ranges import linear_size
@@ -85,7 +86,10 @@ def open_program(exported: ExportedProgram) -> Program:
     check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
-    guards = {**asked_conditions(exported), **guards_of(exported)}
+    asked = asked_conditions(exported)
+    numbers = frozenset() if asked is not None else symbols_of_numbers(exported)
+    guards = {**(asked or {}), **guards_of(exported, numbers)}
+    is_marked = list(map(is_number, user_inputs(exported)))
     exported, source = functionalize(exported)
     check_casts(source.graph)
     opened = _Opening(exported, source)
@@ -94,6 +98,9 @@ def open_program(exported: ExportedProgram) -> Program:
     guards = {**guard_lines(shape_env_of(exported.graph)), **guards}
     guards.pop(sympy.true, None)
     settle_sizes(opened.graph, known_sizes(guards))
+    for node, marked in zip(opened.graph.find_nodes(op="placeholder"), is_marked, strict=True):
+        if marked:
+            mark_number(node)
 
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
     assert in_spec is not None

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from torchtrt.conversion.inputs import SizeRange
@@ -17,6 +16,7 @@ from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.narrowing import Narrowing
+from torchtrt_compiler.sizes.numbers import user_inputs
 from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, linear_size
@@ -109,7 +109,7 @@ def _small_sizes(
 def _opened_symbols(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[Any, Any]:
     """Returns the symbols of the exported program's inputs, each with the opened program's."""
     symbols: dict[Any, Any] = {}
-    for node, opened in zip(_user_inputs(exported), placeholders, strict=True):
+    for node, opened in zip(user_inputs(exported), placeholders, strict=True):
         shapes = (
             getattr(placeholder.meta.get("val"), "shape", ()) for placeholder in (node, opened)
         )
@@ -119,15 +119,6 @@ def _opened_symbols(exported: ExportedProgram, placeholders: Sequence[Node]) -> 
                 if one is not None and other is not None:
                     symbols[one.symbol] = other.symbol
     return symbols
-
-
-def _user_inputs(exported: ExportedProgram) -> list[Node]:
-    """Returns the placeholders of a program that are no weights."""
-    nodes = exported.graph.find_nodes(op="placeholder")
-    specs = exported.graph_signature.input_specs
-    return [
-        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
-    ]
 
 
 def _without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> tuple[Profile, ...]:

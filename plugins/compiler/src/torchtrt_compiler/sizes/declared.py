@@ -13,6 +13,7 @@ from torch.fx import Node
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
+from torchtrt.graphs.nodes import is_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
@@ -45,7 +46,7 @@ def size_profiles(
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
-            ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
+            ``Input`` asks for sizes that the exported program fixed, or a floating-point input varies.
     """
     leaves = inputs.leaves
     if leaves and len(leaves) != len(placeholders):
@@ -110,8 +111,9 @@ class _DynamicSize(NamedTuple):
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
             raise InputError(
-                f"The size of {self.where} has no upper bound, and an engine is built for a maximum size. Give one: "
-                "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+                f"There is no upper bound for {self.where}, and an engine is built for a maximum. Give one: "
+                "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting. "
+                "For a number, give torchtrt.Number(min, opt, max), or torch.export.Dim.AUTO(max=...) when exporting."
             )
         return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)
 
@@ -128,20 +130,22 @@ def _dynamic_sizes(
     """Yields the dimensions whose sizes grow with a symbol, and checks the others.
 
     Raises:
-        InputError: An ``Input`` asks for sizes that the program fixed, or an input is a number that varies.
+        InputError: An ``Input`` asks for sizes that the program fixed, or a floating-point input varies.
     """
     for index, placeholder in enumerate(placeholders):
         value = placeholder.meta.get("val")
-        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        if isinstance(value, torch.SymFloat):
             raise InputError(
-                f"Input {placeholder.name!r} is a number that varies, and engines take tensors alone. Export the model "
-                "with a fixed number, or give it a tensor: the number may be one of its sizes."
+                f"Input {placeholder.name!r} is a floating-point number that varies. Export the model with a fixed "
+                "number, or give it a tensor."
             )
         if not isinstance(value, torch.Tensor):
             continue
         leaf = leaves[index] if leaves else None
         for dim, size in enumerate(tuple[Any, ...](value.shape)):
             where = f"dimension {dim} of input {placeholder.name!r}"
+            if is_number(placeholder):
+                where = f"input {placeholder.name!r}"
             if isinstance(size, int):
                 _check_fixed(leaf, dim, where, placeholder)
                 continue

@@ -6,7 +6,7 @@ import ast
 import operator
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sympy
@@ -15,47 +15,54 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import is_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 
-def guards_of(exported: ExportedProgram) -> dict[Any, str]:
+def guards_of(exported: ExportedProgram, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
     """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes, each with the model's line.
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
     text in a file. The symbols of a program from a file have guards too: those that opening it added.
     A guard that holds for all sizes of 2 or more is none of the program's. ``torch.export`` takes no size for less,
-    and ``torch.export.save`` writes this down.
+    and ``torch.export.save`` writes this down. Of a number it assumes nothing.
+
+    Args:
+        exported: The program.
+        numbers: The symbols that are numbers.
 
     Raises:
         UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.
     """
     environment: Any = shape_env_of(exported.graph)
-    traced = guard_lines(environment)
+    traced = guard_lines(environment, numbers)
     # Only tracing records which inputs its symbols come from.
     if environment is not None and getattr(environment, "var_to_sources", None):
         return traced
-    written = (guard for guard in written_guards(exported) if not _is_assumed(guard))
+    written = (guard for guard in written_guards(exported) if not _is_assumed(guard, numbers))
     return {**dict.fromkeys(written, ""), **traced}
 
 
-def _is_assumed(guard: Any) -> bool:
+def _is_assumed(guard: Any, numbers: Collection[Any]) -> bool:
     """Returns whether a guard holds for all sizes of 2 or more: PyTorch assumes it, and asks where a file lost that."""
+    if not guard.free_symbols.isdisjoint(numbers):
+        return False
     ranges = {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols}
     bounds = bound_sympy(guard, ranges)
     return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
 
 
-def guard_lines(environment: Any) -> dict[Any, str]:
+def guard_lines(environment: Any, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
     """Returns the guards of a ``ShapeEnv``, each with the line of the model that it comes from, if any."""
     guards = () if environment is None else environment.guards
     lines: dict[Any, str] = {}
     for guard in guards:
         lines.setdefault(environment.replace(guard.expr), place_of(guard.sloc))
     lines.pop(sympy.true, None)
-    return {guard: line for guard, line in lines.items() if not _is_assumed(guard)}
+    return {guard: line for guard, line in lines.items() if not _is_assumed(guard, numbers)}
 
 
 def fixing_lines(environment: Any, size: int) -> list[str]:
@@ -106,11 +113,16 @@ def _undecided(guards: Any) -> tuple[Any, ...]:
 
 
 def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
-    """Returns the program's inputs as its guards name them, nested, with the sizes of each tensor as its leaf."""
+    """Returns the program's inputs as its guards name them, nested.
+
+    The leaf of a tensor has its sizes, and that of a number is its symbol.
+    """
     placeholders = exported.graph.find_nodes(op="placeholder")
     specs = exported.graph_signature.input_specs
     leaves = [
-        _Sizes(tuple(map(_expression, getattr(node.meta.get("val"), "shape", ()))))
+        _expression(node.meta["val"].shape[0])
+        if is_number(node)
+        else _Sizes(tuple(map(_expression, getattr(node.meta.get("val"), "shape", ()))))
         for node, spec in zip(placeholders, specs, strict=True)
         if spec.kind is InputKind.USER_INPUT
     ]

@@ -14,6 +14,7 @@ from torch.fx import Node
 from torchtrt.callers import warn_caller
 from torchtrt.errors import InputError, SizeWarning
 from torchtrt.expressions.values import holds
+from torchtrt.graphs.nodes import is_number
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
@@ -138,7 +139,8 @@ class Narrowing(NamedTuple):
                     linear.size(declared.max) if high is None else high,
                 )
                 low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
-                row = NarrowedSize(placeholder.name, dim, (low, high), (least, most))
+                named = None if is_number(placeholder) else dim
+                row = NarrowedSize(placeholder.name, named, (low, high), (least, most))
                 yield _Dimension(linear, row, size.node.shape_env)
 
     def _line(self, dimension: _Dimension, is_minimum: bool) -> str:
@@ -161,13 +163,14 @@ class Narrowing(NamedTuple):
         """
         rows = {(dimension.row.input, dimension.row.dim): dimension.row for dimension in dimensions}
         origins = {
-            size_as_traced(size): (node.name, dim)
+            size_as_traced(size): (node.name, None if is_number(node) else dim)
             for leaf, node in zip(self.leaves, self.placeholders, strict=False)
             for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
             if isinstance(leaf, Input) and isinstance(size, torch.SymInt)
         }
         names = {
-            symbol: sympy.Symbol(f"{name}.shape[{dim}]") for symbol, (name, dim) in origins.items()
+            symbol: sympy.Symbol(name if dim is None else f"{name}.shape[{dim}]")
+            for symbol, (name, dim) in origins.items()
         }
         environment: Any = dimensions[0].environment if dimensions else None
         guards = {guard.expr: place_of(guard.sloc) for guard in getattr(environment, "guards", ())}

@@ -71,19 +71,20 @@ class SizeQuestions:
             condition for environment, condition in self._asked if environment is own
         )
         exported.graph_module.meta[_KEY] = {
-            own.replace(condition): line or next(iter(lines), "")
+            settled: line or next(iter(lines), "")
             for (environment, condition), (line, is_of_dynamo) in self._asked.items()
             if environment is own and (lines or not is_of_dynamo)
+            if (settled := own.replace(condition)).free_symbols  # a fixed number has none
         }
 
 
-def asked_conditions(exported: ExportedProgram) -> Mapping[Any, str]:
+def asked_conditions(exported: ExportedProgram) -> Mapping[Any, str] | None:
     """Returns the conditions under which the questions of a model's code have the answers that its program holds.
 
     They are conditions on the symbols of the program's inputs, each with the line of the model. A program that the user
-    exported has none: what its code asked is no part of it.
+    exported has none: what its code asked is no part of it. For that, ``None`` is returned.
     """
-    conditions: Mapping[Any, str] = exported.graph_module.meta.get(_KEY, {})
+    conditions: Mapping[Any, str] | None = exported.graph_module.meta.get(_KEY)
     return conditions
 
 

@@ -12,7 +12,9 @@ from torchtrt_runtime.size_ranges import linear_size
 def input_lines(checks: InputChecks) -> Iterator[str]:
     """Yields for each input its name, with its dtype and the sizes that it may have, or its only value."""
     for name, wanted in checks.inputs:
-        if isinstance(wanted, TensorCheck):
+        if isinstance(wanted, TensorCheck) and wanted.is_number:
+            yield f"{name}: int {_sizes(wanted.sizes[0], checks)}"
+        elif isinstance(wanted, TensorCheck):
             dtype = str(wanted.dtype).removeprefix("torch.")
             yield f"{name}: {dtype} [{', '.join(_sizes(size, checks) for size in wanted.sizes)}]"
         else:

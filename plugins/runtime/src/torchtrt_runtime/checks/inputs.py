@@ -15,6 +15,7 @@ from torch.fx import Node
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, kind_of
 from torchtrt.expressions.values import holds
+from torchtrt.graphs.nodes import is_number
 from torchtrt_runtime.processes.groups import is_distributed
 from torchtrt_runtime.reports.rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
@@ -98,6 +99,7 @@ class TensorCheck:
         layout: Its layout.
         sizes: Its sizes: each is an int, or an expression of the model's symbols.
         memory: Its memory, if the model reads memory by strides; ``None`` if any strides are accepted.
+        is_number: Whether callers pass its first size as a number in its place. It has no elements.
     """
 
     name: str
@@ -105,6 +107,11 @@ class TensorCheck:
     layout: torch.layout
     sizes: tuple[Any, ...]
     memory: InputMemory | None = None
+    is_number: bool = False
+
+    def dimension(self, dim: int) -> int | None:
+        """Returns a dimension as messages name it: none for a number."""
+        return None if self.is_number else dim
 
 
 @dataclass
@@ -117,6 +124,7 @@ class InputChecks:
         guards: Conditions on the symbols under which the graph was traced.
         narrowed: The sizes that were asked for, where the model's code allows fewer.
         pinned_profile: The place of the only profile whose sizes a call may have; ``None`` where all may be used.
+        numbers: The positions of the inputs that are numbers which vary.
     """
 
     inputs: tuple[tuple[str, Any], ...]
@@ -124,13 +132,19 @@ class InputChecks:
     guards: tuple[Any, ...] = ()
     narrowed: tuple[NarrowedSize, ...] = ()
     pinned_profile: int | None = None
+    numbers: tuple[int, ...] = field(init=False)
     _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
     _matches: Callable[..., bool] = never_matches
 
     def __post_init__(self) -> None:
-        checks = (wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck))
+        checks = [wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck)]
         self._reads_strides = any(check.memory is not None for check in checks)
+        self.numbers = tuple(
+            index
+            for index, (_, wanted) in enumerate(self.inputs)
+            if isinstance(wanted, TensorCheck) and wanted.is_number
+        )
 
     @classmethod
     def of(
@@ -161,7 +175,9 @@ class InputChecks:
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                value = TensorCheck(name, value.dtype, value.layout, sizes, memory.get(name))
+                value = TensorCheck(
+                    name, value.dtype, value.layout, sizes, memory.get(name), is_number(node)
+                )
             inputs.append((name, value))
         return cls(tuple(inputs), profiles, guards, narrowed)
 
@@ -211,7 +227,7 @@ class InputChecks:
     def as_code(self, expression: Any) -> str:
         """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
         dimensions = [
-            (_Dimension(name, dim, linear), linear)
+            (_Dimension(name, wanted.dimension(dim), linear), linear)
             for name, wanted in self.inputs
             if isinstance(wanted, TensorCheck)
             for dim, size in enumerate(wanted.sizes)
@@ -229,7 +245,7 @@ class InputChecks:
             if isinstance(wanted, TensorCheck):
                 _check_tensor(name, wanted, leaf)
                 for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
-                    sizes.add(_Dimension(name, dim), size, expected)
+                    sizes.add(_Dimension(name, wanted.dimension(dim)), size, expected)
             # Of numbers, this distinguishes -0.0 from 0.0, and accepts NaN for NaN.
             elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
                 raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
@@ -244,22 +260,29 @@ class _Dimension:
 
     Attributes:
         input: The input's name.
-        dim: The dimension.
+        dim: The dimension; ``None`` for an input that is a number.
         linear: Its size as the exported program has it, where a symbol is no size of any input by itself.
     """
 
     input: str
-    dim: int
+    dim: int | None
     linear: LinearSize | None = None
 
     def __str__(self) -> str:
-        described = f"dimension {self.dim} of input {self.input!r}"
+        described = f"input {self.input!r}"
+        if self.dim is not None:
+            described = f"dimension {self.dim} of {described}"
         return f"{self.linear.symbol} in {self.linear}, {described}," if self.linear else described
+
+    @property
+    def size(self) -> str:
+        """The size in words, as the subject of a sentence."""
+        return f"Input {self.input!r}" if self.dim is None else f"The size of {self}"
 
     @property
     def code(self) -> str:
         """The size, or the symbol in it, as the model's code would read it."""
-        code = f"{self.input}.shape[{self.dim}]"
+        code = self.input if self.dim is None else f"{self.input}.shape[{self.dim}]"
         if self.linear is not None and self.linear.offset:
             code = f"({code} {-self.linear.offset:+d})"
         if self.linear is not None and self.linear.factor > 1:
@@ -286,12 +309,12 @@ class _Sizes:
         """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
         if isinstance(expected, int):
             if size != expected:
-                raise _misfit(f"The size of {dimension}", size, expected)
+                raise _misfit(dimension.size, size, expected)
         elif not expected.is_Symbol:
             self._derived.append((expected, size, dimension))
         elif self._values.setdefault(expected, size) != size:
             raise InputError(
-                f"The size of {dimension} is {size}, but it must equal the size of {self._dimensions[expected]}, which "
+                f"{dimension.size} is {size}, but it must equal the size of {self._dimensions[expected]}, which "
                 f"is {self._values[expected]}."
             )
         else:
@@ -304,12 +327,12 @@ class _Sizes:
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             if (pinned := self._checks.pinned_profile) is not None:
                 raise InputError(
-                    f"The size of {dimension} is {size}, but runtime_settings pins optimization profile {pinned}, "
+                    f"{dimension.size} is {size}, but runtime_settings pins optimization profile {pinned}, "
                     f"which is for {ranges}. Assign RuntimeSettings with another optimization_profile, or with None "
                     "for the first profile that fits."
                 )
             raise InputError(
-                f"The size of {dimension} is {size}, but the model was compiled for {ranges}. "
+                f"{dimension.size} is {size}, but the model was compiled for {ranges}. "
                 f"{self._advice(dimension, size, allowed)}"
             )
 
@@ -322,6 +345,8 @@ class _Sizes:
                     f"You asked for {low} to {high}, but the model computes something else for some of these sizes, "
                     f"so it was compiled for {row.accepted} only. {OTHER_PROGRAM}"
                 )
+        if dimension.dim is None:
+            return "Compile again with a wider range to use this number."
         if size == 0 and min(allowed).min == 1:
             return (
                 "Compile again with a torchtrt.Input that has 0 in its min_shape to use this size. A torch.export.Dim "
@@ -339,7 +364,7 @@ class _Sizes:
             self._check_range(dimension, size, [linear.sizes(range_) for range_ in ranges])
             if (value := linear.value(size)) is None:
                 raise InputError(
-                    f"The size of {dimension} is {size}, but it must be {linear}, for a whole {linear.symbol}."
+                    f"{dimension.size} is {size}, but it must be {linear}, for a whole {linear.symbol}."
                 )
             self._values[linear.symbol] = value
             self._dimensions[linear.symbol] = dataclasses.replace(dimension, linear=linear)
@@ -369,7 +394,7 @@ class _Sizes:
             expected = expression.xreplace(values)
             if expected != size:
                 raise InputError(
-                    f"The size of {dimension} is {size}, but it must be {self._checks.as_code(expression)} = "
+                    f"{dimension.size} is {size}, but it must be {self._checks.as_code(expression)} = "
                     f"{expected}."
                 )
 
@@ -404,12 +429,16 @@ class _Sizes:
         accepted = [next(filter(is_accepted, candidates), None) for candidates in nearby]
         sizes = " or ".join(str(linear.size(number)) for number in accepted if number is not None)
         other = " if the other sizes stay as they are" if len(self._values) > 1 else ""
-        return sizes and f"{dimension.input}.shape[{dimension.dim}] may be {sizes}{other}. "
+        name = _Dimension(dimension.input, dimension.dim).code
+        return sizes and f"{name} may be {sizes}{other}. "
 
 
 def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     """Checks an input's kind, dtype, layout and rank."""
     subject = f"Input {name!r}"
+    if wanted.is_number and not isinstance(leaf, torch.Tensor):
+        actual = f"is {leaf}" if type(leaf) is int else f"must be an int, not {kind_of(leaf)}"
+        raise InputError(f"{subject} {actual}. It is compiled as a size, which is 0 or more.")
     if not isinstance(leaf, torch.Tensor):
         actual = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
         raise InputError(f"{subject} must be a tensor, {actual}.")
@@ -421,6 +450,8 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
         raise InputError(
             f"Engines run on plain strided tensors, and {name!r} is {kind_of(leaf)}. {advice}"
         )
+    if wanted.is_number and tuple(leaf.shape[1:]) != (0,):
+        raise InputError(f"{subject} must be an int, not a tensor.")
     if leaf.dtype is not wanted.dtype:
         raise _misfit(subject, leaf.dtype, wanted.dtype)
     if leaf.layout is not wanted.layout:

@@ -19,6 +19,7 @@ from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.input_lines import input_lines
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
+from torchtrt_runtime.checks.numbers import as_sizes
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.engine import EngineModule
@@ -121,7 +122,8 @@ class CompiledModule(torch.nn.Module):
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(self.checks.inputs)
         flat = pytree.tree_structure(((0,) * count, {}))
-        self._flat_inputs = count if self.input_tree == flat else -1
+        takes_leaves = self.input_tree == flat and not self.checks.numbers
+        self._flat_inputs = count if takes_leaves else -1
         self._returns_one_leaf = self.output_tree == pytree.tree_structure(0)
         self.eval()
         if interface.processes is not None:
@@ -302,6 +304,10 @@ class CompiledModule(torch.nn.Module):
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Returns a call's inputs as the graph takes them; an ``InputError`` where they nest otherwise."""
+        return as_sizes(self._leaves(args, kwargs), self.checks.numbers)
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """Returns a call's inputs, flattened in order."""
         if self.signature is not None:
             args, kwargs = self.signature.arrange(args, kwargs)
         names = [name for name, _ in self.checks.inputs]

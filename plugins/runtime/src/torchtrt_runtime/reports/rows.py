@@ -89,7 +89,7 @@ class NarrowedSize:
 
     Attributes:
         input: The input's name.
-        dim: The dimension.
+        dim: The dimension; ``None`` for an input that is a number.
         asked: The smallest and the largest size that were asked for.
         compiled: The smallest and the largest that the engines take.
         model_line: The line of the model that decides it, where PyTorch has it.
@@ -100,7 +100,7 @@ class NarrowedSize:
     """
 
     input: str
-    dim: int
+    dim: int | None
     asked: tuple[int, int]
     compiled: tuple[int, int]
     model_line: str = ""
@@ -111,8 +111,9 @@ class NarrowedSize:
         low, high = self.asked
         where = f", where {shortened(self.condition)}" if self.condition else ""
         line = f" because of {self.model_line}" if self.model_line else ""
+        dimension = "" if self.dim is None else f"dimension {self.dim} of "
         return (
-            f"You asked for {low} to {high} in dimension {self.dim} of input {self.input!r}, but the model computes "
+            f"You asked for {low} to {high} in {dimension}input {self.input!r}, but the model computes "
             f"something else for some of these sizes{line}. Compiled for {self.accepted}{where}: calls with other "
             f"sizes are refused. Declare {_span(self.compiled)} to accept that. {OTHER_PROGRAM}"
         )

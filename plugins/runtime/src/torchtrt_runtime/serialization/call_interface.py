@@ -214,7 +214,9 @@ def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
     if isinstance(wanted, TensorCheck):
         sizes = [_size_to_json(size) for size in wanted.sizes]
         memory = {} if wanted.memory is None else {"memory": dataclasses.asdict(wanted.memory)}
-        return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes, **memory}
+        number = {"number": True} if wanted.is_number else {}
+        dtype = dtype_to_json(wanted.dtype)
+        return {"name": name, "dtype": dtype, "sizes": sizes, **memory, **number}
     if type(wanted) not in _PLAIN:
         message = f"The input {name!r} is a {type(wanted).__name__}, {wanted!r}, which has no form in a file."
         raise UnsupportedProgramError(message)
@@ -230,7 +232,8 @@ def _input_from_json(data: Mapping[str, Any], symbols: SymbolsByName) -> tuple[s
     memory = data.get("memory")
     if memory is not None:
         memory = InputMemory(tuple(memory["order"]), memory["offset"])
-    return name, TensorCheck(name, dtype_from_json(data["dtype"]), torch.strided, sizes, memory)
+    dtype, number = dtype_from_json(data["dtype"]), data.get("number", False)
+    return name, TensorCheck(name, dtype, torch.strided, sizes, memory, number)
 
 
 class _Unwritten:
