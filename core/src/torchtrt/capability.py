@@ -187,6 +187,10 @@ class Capability(enum.Enum):
         "building", "tiling optimization", "TensorRT 10.8",
         "The builder searches for kernels that compute in tiles of the size of the L2 cache.",
     )  # fmt: skip
+    CROSS_COMPILATION = (
+        "building", "cross-compilation for Windows", "TensorRT 10.2",
+        "The builder on Linux makes engines that run on Windows.",
+    )  # fmt: skip
     SHARED_PROFILES = (
         "building", "optimization profiles that contexts share", "TensorRT 10.0",
         "Several execution contexts use one optimization profile without a preview feature.",

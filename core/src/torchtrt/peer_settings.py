@@ -8,7 +8,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _CACHE = "Use engine_cache=True, or engine_cache='folder'."
-_DLA = "torchtrt builds engines for GPUs only, not for DLA."
 _LIMIT = "Use max_engine_bytes, the maximum number of bytes of weights of one engine."
 _REFIT = "Use immutable_weights=False."
 _TYPING = "Drop it: the dtypes of the model are those of its engines."
@@ -23,20 +22,14 @@ ADVICE = MappingProxyType(
         "custom_engine_cache": "Use engine_cache, which takes an object with load(key) and save(key, data).",
         "debug": "Use torchtrt.record_compilation; compiled.report says what became of each op.",
         "decompose_attention": "Use disabled_capabilities=['ATTENTION'].",
-        "device": "Drop it: engines run on the device of the model.",
+        "device": "Drop it: engines run on the device of the model. For a DLA, give dla_core and allow_gpu_fallback.",
         "disabled_constant_fold_exclusions": "Drop it: packs name the ops that are not computed while compiling.",
-        "dla_global_dram_size": _DLA,
-        "dla_local_dram_size": _DLA,
-        "dla_sram_size": _DLA,
         "dynamically_allocate_resources": "Use share_execution_memory=True.",
         "enable_autocast": "Use autocast=torch.float16 or autocast=torch.bfloat16.",
-        "enable_cross_compile_for_windows": "Drop it with TensorRT for RTX, whose engines run on Windows too. For "
-        "another TensorRT, compile on Windows.",
         "enable_experimental_decompositions": "Name the ops in torch_enabled_decompositions.",
         "enable_resource_partitioning": _LIMIT,
         "engine_cache_dir": "Use engine_cache='folder'.",
         "engine_cache_size": "Set the environment variable TORCHTRT_CACHE_SIZE.",
-        "engine_capability": "torchtrt builds engines of TensorRT's standard capability only.",
         "ir": "Drop it: torchtrt.compile exports the model, and torch.compile(model, backend='torchtrt') traces it.",
         "lazy_engine_init": "Drop it: the first call loads the engines.",
         "make_refitable": _REFIT,

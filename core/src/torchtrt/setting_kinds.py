@@ -158,6 +158,16 @@ def _targets(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
+def _engine_capability(value: Any) -> Any:
+    """Returns the lower-case name of a member of TensorRT's enumeration; any other value as it is."""
+    name = getattr(value, "name", value)
+    return _OLD_NAMES.get(name, name.lower()) if isinstance(name, str) else value
+
+
+_OLD_NAMES = {"DEFAULT": "standard", "SAFE_GPU": "safety", "SAFE_DLA": "dla_standalone"}
+"""The first names of the members in TensorRT 8.6."""
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -228,6 +238,12 @@ NAMES = Kind(_are_names, "a sequence of different names: printable text of 1 to 
 GPUS = Kind(_are_targets, "'8.6', a collection of such texts, 'all', 'current' or None", _targets)
 SWITCH_OR_NONE = _one_of(True, False, None)
 TILING = _one_of("none", "fast", "moderate", "full", None)
+_CAPABILITIES = ("standard", "safety", "dla_standalone", None)
+ENGINE_CAPABILITY = Kind(
+    lambda value: _engine_capability(value) in _CAPABILITIES,
+    "'standard', 'safety', 'dla_standalone', a member of trt.EngineCapability or None",
+    _engine_capability,
+)
 VERIFY = _one_of("engines", "reference", False, None)
 CUDA_GRAPHS = _one_of(True, False, "overwrite", "runtime")
 SPECIALIZATION = _one_of("lazy", "eager", "none", None)

@@ -30,6 +30,7 @@ from torchtrt.setting_kinds import (
     CUDA_GRAPHS,
     DTYPE,
     FOLDER_OR_STORE,
+    ENGINE_CAPABILITY,
     GPUS,
     INDUCTOR,
     INTEGER_OR_NONE,
@@ -140,6 +141,15 @@ class CompilationSettings:
         hardware_compatible: Engines run on every GPU from Ampere on.
         enable_weight_streaming: Engines of TensorRT 10 and later may keep weights in the memory of the CPU until they
             are needed; see ``torchtrt.weight_streaming``.
+        engine_capability: ``"standard"``, or the runtime that engines are for in place of TensorRT's: ``"safety"`` or
+            ``"dla_standalone"``. ``None`` leaves the default.
+        enable_cross_compile_for_windows: Engines of TensorRT 10.2 and later run on Windows, and not on the Linux that
+            builds them.
+        dla_core: The core of a deep-learning accelerator (DLA) that runs the engines. ``None`` builds for the GPU.
+        allow_gpu_fallback: The GPU runs the layers that the DLA cannot run. Without it TensorRT refuses them.
+        dla_sram_size: Bytes of the DLA's own memory that it may use for a layer; ``None`` leaves TensorRT's default.
+        dla_local_dram_size: Bytes of memory for values between the DLA's layers, likewise.
+        dla_global_dram_size: Bytes of memory for the DLA's weights, likewise.
         target_compute_capabilities: The GPUs that engines of TensorRT for RTX run on: ``"8.6"``, several, ``"all"``
             supported ones, or ``"current"`` for the GPU of this machine. ``None`` leaves its default.
         user_allocation: Engines of TensorRT for RTX allocate no memory while they run, so that your own CUDA graphs
@@ -240,6 +250,19 @@ class CompilationSettings:
     enable_weight_streaming: bool = engines(
         False, SWITCH, in_engine=True, page="weight-streaming.md"
     )
+    engine_capability: str | None = engines(
+        None, ENGINE_CAPABILITY, in_engine=True, page="other-machines.md#dla"
+    )
+    enable_cross_compile_for_windows: bool = engines(
+        False, SWITCH, in_engine=True, page="other-machines.md#windows"
+    )
+    dla_core: int | None = engines(
+        None, INTEGER_OR_NONE, in_engine=True, page="other-machines.md#dla"
+    )
+    allow_gpu_fallback: bool = engines(False, SWITCH, in_engine=True, page="other-machines.md#dla")
+    dla_sram_size: int | None = engines(None, BYTES_OR_NONE, in_engine=True)
+    dla_local_dram_size: int | None = engines(None, BYTES_OR_NONE, in_engine=True)
+    dla_global_dram_size: int | None = engines(None, BYTES_OR_NONE, in_engine=True)
     target_compute_capabilities: str | Sequence[str] | None = engines(
         None, GPUS, page="rtx.md#choose-the-gpus"
     )
@@ -294,6 +317,12 @@ class CompilationSettings:
         if self.torch_executed_on_failure and self.require_full_compilation:
             raise SettingsError(
                 "torch_executed_on_failure leaves ops in PyTorch, which require_full_compilation forbids. Drop one."
+            )
+        runs_engines = self.tune or self.verify == "engines" or not self.immutable_weights
+        if self.enable_cross_compile_for_windows and runs_engines:
+            raise SettingsError(
+                "enable_cross_compile_for_windows builds engines that do not run here. Drop tune=True, "
+                "verify='engines' and immutable_weights=False, for which they would have to."
             )
         if both := self.torch_enabled_decompositions & self.torch_disabled_decompositions:
             names = ", ".join(sorted(map(str, both)))

@@ -10,7 +10,13 @@ from torch import nn
 
 import torchtrt
 from tests.support.compiled import engines_of
-from torchtrt.errors import EngineError, EngineMismatchError, InputError, SettingsError
+from torchtrt.errors import (
+    EngineError,
+    EngineMismatchError,
+    InputError,
+    SettingsError,
+    SettingsWarning,
+)
 from torchtrt.tensorrt import selection
 from torchtrt_cli import main
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
@@ -95,6 +101,79 @@ def test_tiling_is_set_where_tensorrt_has_it(every_tensorrt, monkeypatch):
         assert expected == (config.tiling_optimization_level, config.l2_limit_for_tiling)
 
 
+POOLS = {
+    "dla_sram_size": ("DLA_MANAGED_SRAM", 1 << 20),
+    "dla_local_dram_size": ("DLA_LOCAL_DRAM", 1 << 21),
+    "dla_global_dram_size": ("DLA_GLOBAL_DRAM", 1 << 22),
+}
+
+
+def test_engines_for_a_dla_are_built_and_loaded_for_it(every_tensorrt, monkeypatch, tmp_path):
+    """The reference has none, and runs the plan all the same."""
+    trt = torchtrt.trt
+    config = configured(monkeypatch)
+    assert config.default_device_type == trt.DeviceType.GPU
+    assert not config.get_flag(trt.BuilderFlag.GPU_FALLBACK)
+    cores = []
+    deserialize = trt.Runtime.deserialize_cuda_engine
+
+    def remember(self, plan):
+        cores.append(self.DLA_core)
+        return deserialize(self, plan)
+
+    monkeypatch.setattr(trt.Runtime, "num_DLA_cores", 2)
+    monkeypatch.setattr(trt.Runtime, "deserialize_cuda_engine", remember)
+    limits = {name: limit for name, (_, limit) in POOLS.items()}
+    config = configured(monkeypatch, dla_core=1, allow_gpu_fallback=True, **limits)
+    assert config.default_device_type == trt.DeviceType.DLA
+    assert config.DLA_core == 1
+    assert config.get_flag(trt.BuilderFlag.GPU_FALLBACK)
+    for pool, limit in POOLS.values():
+        assert config.get_memory_pool_limit(getattr(trt.MemoryPoolType, pool)) == limit
+    assert set(cores) == {1}
+
+    torchtrt.save(compiled(Model().eval(), dla_core=1), tmp_path / "model.pt2")
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+    cores.clear()
+    loaded(X)
+    with torchtrt.runtime_settings(loaded, dla_core=0):
+        loaded(X)
+    assert cores == [1, 1, 0, 0]
+
+
+def test_a_dla_that_is_not_here_is_an_error_before_anything_is_built(every_tensorrt):
+    with pytest.raises(SettingsError, match=r"dla_core=0 needs a DLA .* finds no such cores here"):
+        compiled(Model().eval(), dla_core=0)
+
+
+def test_settings_of_a_dla_without_one_are_warned_of():
+    with pytest.warns(SettingsWarning, match="dla_sram_size is for the setting dla_core"):
+        compiled(Model().eval(), dla_sram_size=1 << 20)
+
+
+def test_an_engine_capability_is_set(every_tensorrt, monkeypatch):
+    """As a text, or as TensorRT's own."""
+    capabilities = torchtrt.trt.EngineCapability
+    assert configured(monkeypatch).engine_capability == capabilities.STANDARD
+    for value in ("safety", capabilities.SAFETY):
+        config = configured(monkeypatch, engine_capability=value)
+        assert config.engine_capability == capabilities.SAFETY
+
+
+def test_engines_for_windows_are_built_where_tensorrt_can(every_tensorrt, monkeypatch):
+    windows = {"enable_cross_compile_for_windows": True}
+    if every_tensorrt == "reference@8.6.0":
+        with pytest.raises(SettingsError, match=r"needs cross-compilation .* 10\.2 on"):
+            configured(monkeypatch, **windows)
+        return
+    platforms = torchtrt.trt.RuntimePlatform
+    assert configured(monkeypatch).runtime_platform == platforms.SAME_AS_BUILD
+    assert configured(monkeypatch, **windows).runtime_platform == platforms.WINDOWS_AMD64
+    for other in ({"tune": True}, {"verify": "engines"}, {"immutable_weights": False}):
+        with pytest.raises(SettingsError, match="engines that do not run here"):
+            torchtrt.CompilationSettings(**windows, **other)
+
+
 def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it():
     """Before anything is exported, in a dry run too."""
 
@@ -123,6 +202,9 @@ def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it()
         {"max_aux_streams": 10**12},
         {"tiling_optimization_level": "most"},
         {"l2_limit_for_tiling": 0},
+        {"engine_capability": "fast"},
+        {"dla_core": -1},
+        {"dla_sram_size": 0},
     ],
     ids=str,
 )

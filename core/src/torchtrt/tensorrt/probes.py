@@ -74,6 +74,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.QUANTIZED_CONSTANTS: _IS_10,
     Capability.SHARED_PROFILES: _IS_10,
     Capability.TILING: _has("IBuilderConfig.tiling_optimization_level"),
+    Capability.CROSS_COMPILATION: _has("IBuilderConfig.runtime_platform"),
     Capability.ALLOCATION_STRATEGIES: _has("ExecutionContextAllocationStrategy.USER_MANAGED"),
     Capability.RUNTIME_CACHE: _has("IRuntimeConfig.create_runtime_cache"),
     Capability.KERNEL_SPECIALIZATION: _has(

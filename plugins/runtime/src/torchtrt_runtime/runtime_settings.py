@@ -21,13 +21,15 @@ from torchtrt.setting_kinds import INTEGER_OR_NONE
 from torchtrt.settings import CompilationSettings, declarations
 from torchtrt.stores import ByteStore, load_from, save_to
 from torchtrt.tensorrt import Capability, lacking, supports, trt
-from torchtrt.tensorrt.logging import ErrorLog
+from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.selection import describe
 
 _SETTINGS = {
     "cache": "runtime_cache",
     "kernel_specialization": "kernel_specialization",
     "cuda_graphs": "cuda_graphs",
     "share_execution_memory": "share_execution_memory",
+    "dla_core": "dla_core",
 }
 """The setting of a compilation that each field is; ``optimization_profile`` is none."""
 
@@ -44,6 +46,7 @@ class RuntimeSettings:
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results. With
             ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         share_execution_memory: Whether engines compute in memory that PyTorch's allocator lends for one call at a time.
+        dla_core: The core of a deep-learning accelerator (DLA) that runs the engines that were built for one.
         optimization_profile: The optimization profile that every call uses: the number of its range, from 0. ``None``
             uses the first one that fits.
 
@@ -55,6 +58,7 @@ class RuntimeSettings:
     kernel_specialization: str | None = None
     cuda_graphs: bool | str = False
     share_execution_memory: bool = False
+    dla_core: int | None = None
     optimization_profile: int | None = None
 
     def __post_init__(self) -> None:
@@ -96,6 +100,13 @@ class RuntimeSettings:
         for is_asked, name, capability in asked:
             if is_asked and (problem := lacking(f"The setting {name}", capability)):
                 raise SettingsError(f"{problem}.")
+        if self.dla_core is not None and self.dla_core >= (
+            count := trt.Runtime(logger()).num_DLA_cores
+        ):
+            raise SettingsError(
+                f"The setting dla_core={self.dla_core} needs a DLA with this core, and {describe()} finds "
+                f"{count or 'no'} such core{'s' * (count != 1)} here."
+            )
 
     def new_context(self, engine: Any, plan: Any) -> Any:
         """Returns an execution context of an engine, configured by these settings.

@@ -50,6 +50,7 @@ _NEEDED = {
     "nccl_in_engines": Capability.DISTRIBUTED_COLLECTIVES,
     "tiling_optimization_level": Capability.TILING,
     "l2_limit_for_tiling": Capability.TILING,
+    "enable_cross_compile_for_windows": Capability.CROSS_COMPILATION,
 }
 """For a setting without a flag: the capability that it needs."""
 
@@ -66,6 +67,8 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         SettingsError: The TensorRT in use lacks what a setting needs.
     """
     flags = []
+    if settings.dla_core is not None and settings.allow_gpu_fallback:
+        flags.append(trt.BuilderFlag.GPU_FALLBACK)
     for name, (value, capability, flag) in _FLAGS.items():
         if getattr(settings, name) is not value:
             continue
@@ -151,10 +154,20 @@ def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> Non
             raise BuildError(message)
 
 
+_POOLS = {
+    "workspace_size": "WORKSPACE",
+    "dla_sram_size": "DLA_MANAGED_SRAM",
+    "dla_local_dram_size": "DLA_LOCAL_DRAM",
+    "dla_global_dram_size": "DLA_GLOBAL_DRAM",
+}
+"""For each setting that limits a memory pool, the pool."""
+
+
 def _apply_settings(config: Any, settings: CompilationSettings) -> None:
     """Configures the build by the settings."""
-    if settings.workspace_size:
-        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
+    for name, pool in _POOLS.items():
+        if limit := getattr(settings, name):
+            config.set_memory_pool_limit(trt.MemoryPoolType.__members__[pool], limit)
     if settings.optimization_level is not None:
         config.builder_optimization_level = settings.optimization_level
     if settings.tiling_optimization_level is not None:
@@ -166,14 +179,27 @@ def _apply_settings(config: Any, settings: CompilationSettings) -> None:
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
     set_targets(config, settings)
+    _choose_target(config, settings)
     for flag in builder_flags(settings):
         config.set_flag(flag)
-    if settings.hardware_compatible:
-        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
     if settings.max_aux_streams is not None:
         config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
+
+
+def _choose_target(config: Any, settings: CompilationSettings) -> None:
+    """Chooses the processors, the runtime and the operating system that the engine is for."""
+    if settings.hardware_compatible:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if settings.dla_core is not None:
+        config.default_device_type = trt.DeviceType.DLA
+        config.DLA_core = settings.dla_core
+    if settings.engine_capability is not None:
+        capability = settings.engine_capability.upper()
+        config.engine_capability = trt.EngineCapability.__members__[capability]
+    if settings.enable_cross_compile_for_windows:
+        config.runtime_platform = trt.RuntimePlatform.WINDOWS_AMD64
 
 
 @dataclass(frozen=True)

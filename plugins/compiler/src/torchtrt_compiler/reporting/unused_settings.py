@@ -39,6 +39,7 @@ _OF_AUTOCAST = (
     "autocast_max_output_threshold",
     "autocast_max_depth_of_reduction",
 )
+_OF_DLA = ("dla_sram_size", "dla_local_dram_size", "dla_global_dram_size")
 
 
 def warn_of_unused_settings(
@@ -61,6 +62,12 @@ def warn_of_unused_settings(
     ]
     if settings.use_fp32_acc and not _has_float16(lowered):
         problems.append("use_fp32_acc=True, and nothing is computed in float16.")
+    if settings.dla_core is None:
+        names = ("allow_gpu_fallback", *_OF_DLA)
+        unused = (name for name in names if getattr(settings, name))
+        problems.extend(
+            f"{name} is for the setting dla_core, which is not given." for name in unused
+        )
     if settings.offload_module_to_cpu and not has_weights_to_offload(exported):
         problems.append("offload_module_to_cpu=True, and the model has no weights on a GPU.")
     if problems:

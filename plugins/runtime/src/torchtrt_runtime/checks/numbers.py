@@ -9,7 +9,7 @@ import torch
 
 
 def as_sizes(leaves: Sequence[Any], numbers: Collection[int]) -> Sequence[Any]:
-    """Returns a caller's flattened inputs as the graph takes them. What is no number of 0 or more stays as it is.
+    """Returns a caller's flattened inputs as the graph takes them. A value other than 0 or more stays as it is.
 
     Args:
         leaves: The inputs.

@@ -10,6 +10,7 @@ from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt_kernels.operators import PluginKey
 from torchtrt_kernels.tensorrt_plugins import provide
+from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.weights.recipe import Recipe
 from torchtrt_runtime.weights.refitter import restore
 from torchtrt_runtime.weights.stripped import StrippedWeights
@@ -25,6 +26,7 @@ class StoredEngine(Protocol):
     recipe: Recipe | None
     stripped: StrippedWeights | None
     weight_budget: int | None
+    runtime_settings: RuntimeSettings
 
 
 class LoadedEngine(NamedTuple):
@@ -70,6 +72,8 @@ def read_plan(module: StoredEngine, device: torch.device) -> LoadedEngine:
     runtime = trt.Runtime(logger())
     if supports(Capability.TORCH_DEVICES):  # it computes where the tensors are
         runtime.torch_device = device
+    if (core := module.runtime_settings.dla_core) is not None:
+        runtime.DLA_core = core
     if "version" in module.compatible:  # the plan brings the code that runs it
         runtime.engine_host_code_allowed = True
     return LoadedEngine(runtime, runtime.deserialize_cuda_engine(module.plan))
