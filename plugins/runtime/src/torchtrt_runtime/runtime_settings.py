@@ -17,7 +17,7 @@ from typing import Any
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
-from torchtrt.setting_kinds import INTEGER_OR_NONE
+from torchtrt.setting_kinds import INTEGER_OR_NONE, SWITCH
 from torchtrt.settings import CompilationSettings, declarations
 from torchtrt.stores import ByteStore, load_from, save_to
 from torchtrt.tensorrt import Capability, lacking, supports, trt
@@ -31,7 +31,7 @@ _SETTINGS = {
     "share_execution_memory": "share_execution_memory",
     "dla_core": "dla_core",
 }
-"""The setting of a compilation that each field is; ``optimization_profile`` is none."""
+"""The setting of a compilation that each field is. The other fields are none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class RuntimeSettings:
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results. With
             ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         share_execution_memory: Whether engines compute in memory that PyTorch's allocator lends for one call at a time.
+        overwrite_results: Whether engines write into the memory of the last call's results, even if the program holds
+            them. It excludes CUDA graphs of PyTorch.
         dla_core: The core of a deep-learning accelerator (DLA) that runs the engines that were built for one.
         optimization_profile: The optimization profile that every call uses: the number of its range, from 0. ``None``
             uses the first one that fits.
@@ -58,6 +60,7 @@ class RuntimeSettings:
     kernel_specialization: str | None = None
     cuda_graphs: bool | str = False
     share_execution_memory: bool = False
+    overwrite_results: bool = False
     dla_core: int | None = None
     optimization_profile: int | None = None
 
@@ -66,6 +69,12 @@ class RuntimeSettings:
         for name, setting in _SETTINGS.items():
             declarations()[setting].kind.check(name, getattr(self, name))
         INTEGER_OR_NONE.check("optimization_profile", self.optimization_profile)
+        SWITCH.check("overwrite_results", self.overwrite_results)
+        if self.overwrite_results and self.cuda_graphs in (True, "overwrite"):
+            raise SettingsError(
+                f"overwrite_results=True excludes cuda_graphs={self.cuda_graphs!r}. "
+                "cuda_graphs='overwrite' alone overwrites the results of captured calls."
+            )
 
     @classmethod
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:

@@ -259,6 +259,9 @@ class CompiledModule(torch.nn.Module):
     def _checked(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns inputs as the graph takes them."""
         self.checks.check(leaves)
+        if self._runtime_settings.overwrite_results:
+            for engine in self._engines():
+                engine.kept_outputs.release(leaves)
         if self._memory_checks is not None:
             self.usage_checks.check_weights()
             self._memory_checks.check(leaves, self.graph_module)

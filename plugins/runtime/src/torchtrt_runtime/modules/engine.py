@@ -26,6 +26,7 @@ from torchtrt_kernels.operators import PluginKey
 from torchtrt_kernels.tensorrt_plugins import take_kernel_error
 from torchtrt_runtime.checks.inputs import make_tensor_matcher, never_matches
 from torchtrt_runtime.modules.execution_memory import ExecutionMemory
+from torchtrt_runtime.modules.kept_outputs import KeptOutputs
 from torchtrt_runtime.modules.loaded_engines import LoadedEngine, load_plan
 from torchtrt_runtime.modules.output_allocation import make_output_allocator
 from torchtrt_runtime.processes.groups import (
@@ -45,7 +46,7 @@ from torchtrt_runtime.torch_internals import (
 from torchtrt_runtime.weights.recipe import Recipe
 from torchtrt_runtime.weights.stripped import StrippedWeights
 
-_LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
+_LIVE = frozenset({"tensorrt_module", "kept_outputs", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
 _DROPPED_WHILE_CAPTURING: list[dict[str, Any]] = []
 """The contents of executions that were dropped while a CUDA graph was captured: freeing them would end the capture."""
@@ -122,6 +123,7 @@ class _Execution:
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
+        self.overwrites = module.runtime_settings.overwrite_results
         self.exchanges = bool(module.collectives)
         self.group: Any = None  # of the processes among which it exchanges tensors
         self.allocators = []
@@ -185,8 +187,11 @@ class _Execution:
                 context.set_tensor_address(bound.name, address or self.nowhere)
                 bound.address = address
         outputs = []
+        kept = self.overwrites and self.module.kept_outputs.take(
+            (self.device, stream), self.module.calls, self.layouts, self.empty
+        )
         for name, layout in self.layouts:
-            output = self.empty(*layout)
+            output = kept[name] if kept else self.empty(*layout)
             context.set_tensor_address(name, output.data_ptr() or self.nowhere)
             outputs.append(output)
         if self.caches:
@@ -364,6 +369,7 @@ class EngineModule(torch.nn.Module):
 
     def _unload(self) -> None:
         self.tensorrt_module = current()
+        self.kept_outputs = KeptOutputs()
         self._lock = threading.Lock()
         self._loaded: dict[torch.device, LoadedEngine] = {}
         # A context serves one call at a time, and on CUDA one stream: its memory is in use until the stream is done.
@@ -374,7 +380,7 @@ class EngineModule(torch.nn.Module):
         """Takes other attributes, such as ``plan`` or ``runtime_settings``, from the next call on."""
         with self._lock:
             vars(self).update(changes)
-            self._loaded, self._idle = {}, {}
+            self._loaded, self._idle, self.kept_outputs = {}, {}, KeptOutputs()
 
     @property
     def followed_attributes(self) -> tuple[str, ...]:
@@ -467,6 +473,7 @@ class EngineModule(torch.nn.Module):
         with_shapes = (pair for pair in executions if pair[1].shapes == shapes)
         idle, execution = next(with_shapes, executions[0])
         idle.remove(execution)
+        execution.overwrites = False  # the memory belongs to the CUDA graph
         may_allocate = supports(Capability.USER_ALLOCATION)
         if may_allocate and not execution.context.is_stream_capturable(stream):
             raise EngineError(

@@ -1,0 +1,91 @@
+"""The memory of an engine's last outputs, into which its next calls write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+_Layout = tuple[Any, Any, torch.dtype]
+"""The sizes, the strides and the dtype of an output."""
+_STREAMS = 16
+"""The most streams for which a thread keeps memory."""
+
+
+class KeptOutputs(threading.local):
+    """The memory of an engine's last outputs. Each thread has its own on each stream.
+
+    A model may call an engine several times in one call: each of these has memory of its own.
+    """
+
+    def __init__(self) -> None:
+        self._by_stream: dict[Any, _Turns] = {}
+
+    def take(
+        self,
+        stream: Any,
+        calls: int,
+        layouts: Sequence[tuple[str, _Layout]],
+        allocate: Callable[..., torch.Tensor],
+    ) -> Mapping[str, torch.Tensor]:
+        """Returns the output tensors of a call by their names, in the memory of an earlier call where it suffices.
+
+        Args:
+            stream: The device and the stream of the call.
+            calls: How often a call of the model runs the engine.
+            layouts: The name and the layout of each output.
+            allocate: Returns a new tensor of a layout.
+        """
+        if stream not in self._by_stream and len(self._by_stream) >= _STREAMS:
+            del self._by_stream[next(iter(self._by_stream))]
+        turns = self._by_stream.setdefault(stream, _Turns([]))
+        kept = turns.next(calls)
+        outputs = {}
+        for name, layout in layouts:
+            output = kept.get(name)
+            output = allocate(*layout) if output is None else _fitted(output, layout, allocate)
+            kept[name] = output
+            outputs[name] = output.detach()  # whose sizes the caller may change in place
+        return outputs
+
+    def release(self, values: Iterable[Any]) -> None:
+        """Forgets the memory of this thread that tensors among the inputs of a call share."""
+        tensors = (value for value in values if isinstance(value, torch.Tensor))
+        read = {tensor.untyped_storage().data_ptr() for tensor in tensors} - {0}
+        for turns in self._by_stream.values():
+            for kept in turns.memories:
+                for name, output in [*kept.items()]:
+                    if output.untyped_storage().data_ptr() in read:
+                        del kept[name]
+
+
+class _Turns(NamedTuple):
+    """The outputs of an engine's last calls on one stream, by name: the longest ago first.
+
+    Attributes:
+        memories: As many as the engine has calls in one call of the model.
+    """
+
+    memories: list[dict[str, torch.Tensor]]
+
+    def next(self, calls: int) -> dict[str, torch.Tensor]:
+        """Returns the outputs that the next call may overwrite."""
+        memory = self.memories.pop(0) if len(self.memories) >= calls else {}
+        self.memories.append(memory)
+        return memory
+
+
+def _fitted(
+    output: torch.Tensor, layout: _Layout, allocate: Callable[..., torch.Tensor]
+) -> torch.Tensor:
+    """Returns a tensor of a layout in the memory of another one, or in new memory if that is too small."""
+    sizes, strides, dtype = layout
+    if (output.shape, output.stride(), output.dtype) == layout:
+        return output
+    storage = output.untyped_storage()
+    if torch.Size(sizes).numel() * dtype.itemsize > storage.nbytes():
+        return allocate(*layout)
+    empty = torch.empty(0, dtype=dtype, device=output.device)
+    return empty.set_(storage, 0, sizes, strides)
