@@ -157,7 +157,10 @@ class Result(nn.Module):
         (lambda self, x, y: torch.ones(3), "Result 1 is the constant or the buffer"),
         (lambda self, x, y: None, "Result 1 is always None"),
         (lambda self, x, y: y, "Results 0 and 1 are the same tensor"),
-        (lambda self, x, y: self.total.add_(1) * y, r"PyTorch runs aten\.copy_"),
+        (
+            lambda self, x, y: self.total[:2].add_(1) * y[:, :2],
+            r"PyTorch runs aten\.copy_.*aten_core",
+        ),
         (lambda self, x, y: torch.igamma(y, y), r"aten\.igamma.*stays in PyTorch: .*no pack"),
         (lambda self, x, y: y.shape[0], r"PyTorch runs aten\.sym_size"),
     ],
@@ -168,6 +171,77 @@ def test_a_model_that_pytorch_completes_is_refused_with_each_reason(also, said, 
     with pytest.raises(UnsupportedProgramError, match=f"(?is){said}"):
         torchtrt.export_engine(compiled, tmp_path / "m.plan")
     assert list(tmp_path.iterdir()) == []
+
+
+class Cache(nn.Module):
+    """Writes keys into a cache, counts its calls, and changes an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = nn.Module()
+        self.keys.register_buffer("cache", torch.zeros(1, 8, 4))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x, position):
+        self.keys.cache.index_copy_(1, position, x)
+        self.count.add_(1)
+        x.mul_(2)
+        return torch.softmax(x @ self.keys.cache.mT, -1) @ self.keys.cache
+
+
+def exported_cache(path, **settings):
+    """Returns a model that writes, and the description of its plan."""
+    model = Cache().eval()
+    whole = {"disabled_passes": ["aten_core.partial_writes"], **settings}
+    compiled = compiled_with(model, [torch.rand(1, 1, 4), torch.tensor([0])], **whole)
+    torchtrt.export_engine(compiled, path)
+    return model, json.loads(path.with_name(path.name + ".json").read_text())
+
+
+def test_tensors_that_a_model_writes_are_inputs_and_outputs_of_its_plan(every_tensorrt, tmp_path):
+    """Whoever runs the plan keeps them from call to call."""
+    model, description = exported_cache(tmp_path / "m.plan")
+    inputs = {input_["name"]: input_.get("is_buffer", False) for input_ in description["inputs"]}
+    outputs = {output["name"]: output.get("writes") for output in description["outputs"]}
+    assert inputs == {"x": False, "position": False, "keys.cache": True, "count": True}
+    assert outputs.pop("output_0") is None
+    assert outputs == {"new_keys.cache": "keys.cache", "new_count": "count", "new_x": "x"}
+    assert {*inputs, *outputs, "output_0"} == {*names_in(tmp_path / "m.plan", every_tensorrt)}
+
+    step = torchtrt.engine_module(tmp_path / "m.plan", as_dict=True)
+    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    for position in range(4):
+        x = torch.rand(1, 1, 4)
+        results = step(x, torch.tensor([position]), **kept)
+        expected = model(x, torch.tensor([position]))
+        torch.testing.assert_close(results["output_0"], expected)
+        torch.testing.assert_close(results["new_x"], x)
+        kept = {name: results[f"new_{name}"] for name in kept}
+        torch.testing.assert_close(kept, dict(model.named_buffers()))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["y"], ["y", "new_keys.cache", "new_count", "new_x"]),
+        (["y", "cache", "calls", "doubled"], ["y", "cache", "calls", "doubled"]),
+    ],
+)
+def test_names_are_for_results_or_for_written_tensors_too(names, expected, tmp_path):
+    _, description = exported_cache(tmp_path / "m.plan", output_names=names)
+    written = [output["name"] for output in description["outputs"]]
+    assert sorted(written) == sorted(expected)
+    assert written[0] == "y"
+
+
+def test_another_number_of_names_is_refused_with_the_written_tensors(tmp_path):
+    with pytest.raises(SettingsError, match=r"has 2 names, and the engine has 4.*new_count"):
+        exported_cache(tmp_path / "m.plan", output_names=["y", "cache"])
+
+
+def test_a_part_that_pytorch_writes_is_refused_with_the_pass(tmp_path):
+    with pytest.raises(UnsupportedProgramError, match=r"index_copy_.*aten_core\.partial_writes"):
+        exported_cache(tmp_path / "m.plan", disabled_passes=[])
 
 
 def varying(model, *inputs):

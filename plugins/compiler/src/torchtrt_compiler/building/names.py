@@ -30,20 +30,22 @@ def name_tensors(
     block = blocks[whole.name].graph
     own = [str(node.target) for node in whole.inputs]
     inputs = _checked("input_names", settings.input_names or own, own)
-    descriptions = [f"result {index}" for index in range(len(whole.outputs))]
-    outputs = (
-        _checked("output_names", settings.output_names, descriptions)
-        if settings.output_names
-        else ()
-    )
-    if both := set(inputs) & set(outputs):
+    places = whole.output_places
+    count = len(whole.outputs)
+    written = list(places.values())[count:]
+    outputs = tuple(places.values()) if written else ()
+    if names := settings.output_names:
+        unnamed = written if len(names) == count else ()
+        described = [*(f"result {index}" for index in range(count)), *written]
+        outputs = _checked("output_names", [*names, *unnamed], described)
+    if both := set(inputs) & set(settings.output_names):
         raise SettingsError(
             f"output_names has {', '.join(sorted(both))}, which is the name of an input. Give other names, or name "
             "the inputs too, with input_names."
         )
     for node, name in zip(block.find_nodes(op="placeholder"), inputs, strict=True):
         name_in_engine(node, (name,))
-    name_by_index = dict(zip(whole.outputs, outputs, strict=False))
+    name_by_index = dict(zip(places, outputs, strict=False))
     name_in_engine(block.output_node(), [name_by_index[index] for index in sorted(name_by_index)])
 
 

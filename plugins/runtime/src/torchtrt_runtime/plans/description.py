@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 import torchtrt
 from torchtrt.conversion.inputs import InputProfile
@@ -63,12 +65,12 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
-    placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
-    read = [compiled.checks.inputs[placeholders.index(node)] for node in whole.inputs]
+    read = [_check_of(compiled, node) for node in whole.inputs]
+    buffers = {str(node.target) for node in whole.inputs if node.op == "get_attr"}
     plan = buffer_of(engine.plan)
     with use_module(engine.tensorrt_module):
         inputs = [
-            _describe_input(profile, name, check, symbol)
+            _describe_input(profile, name, check, symbol, name in buffers)
             for profile, (name, check) in zip(engine.inputs, read, strict=True)
         ]
         outputs = _describe_outputs(compiled, whole, engine, symbol)
@@ -102,13 +104,28 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     }
 
 
+def _check_of(compiled: CompiledModule, node: Node) -> tuple[str, Any]:
+    """Returns the name of an input or of a buffer, and the requirements on it."""
+    if node.op != "get_attr":
+        placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
+        return compiled.checks.inputs[placeholders.index(node)]
+    name = str(node.target)
+    value: torch.Tensor = attrgetter(name)(compiled.graph_module)
+    return name, TensorCheck(name, value.dtype, value.layout, tuple(value.shape))
+
+
 def _describe_input(
-    profile: InputProfile, name: str, check: TensorCheck, symbol: Callable[[Any], str]
+    profile: InputProfile,
+    name: str,
+    check: TensorCheck,
+    symbol: Callable[[Any], str],
+    is_buffer: bool,
 ) -> dict[str, Any]:
     """Returns the entry of an input: its names, dtypes, sizes and profiles."""
     return {
         "name": profile.name,
         "model_input": name,
+        **({"is_buffer": True} if is_buffer else {}),
         **_dtypes(profile.dtype),
         "layout": "row-major",
         "shape": list(profile.shape),
@@ -126,11 +143,15 @@ def _describe_input(
 def _describe_outputs(
     compiled: CompiledModule, whole: WholeEngine, engine: EngineModule, symbol: Callable[[Any], str]
 ) -> list[dict[str, Any]]:
-    """Returns the outputs in the order of the model's outputs."""
+    """Returns the outputs in the order of the model's outputs, and then those that it writes."""
     names = list(engine.outputs)
     results: Any = compiled.graph_module.graph.output_node().args[0]
     described = []
-    for node, output in zip(results, whole.outputs, strict=True):
+    nodes = dict(zip(whole.outputs, results, strict=True))
+    writes = {output: str(node.target) for node, output in whole.written.items()}
+    for node, output in whole.written.items():
+        nodes.setdefault(output, node)
+    for output, node in nodes.items():
         value = node.meta.get("val")
         sizes = [_size(size, symbol) for size in value.shape] if value is not None else None
         described.append(
@@ -140,6 +161,7 @@ def _describe_outputs(
                 "layout": "row-major",
                 "shape": sizes and [size if isinstance(size, int) else -1 for size in sizes],
                 "sizes": sizes,
+                **({"writes": writes[output]} if output in writes else {}),
             }
         )
     return described

@@ -93,6 +93,7 @@ def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     yield from (
         f"{entry.node} ({entry.op}) stays in PyTorch: {entry.reason.rstrip('.')}"
         for entry in report.in_torch
+        if "write" not in entry.codes  # the graph shows who computes the new value
     )
     yield from (split.rstrip(".") for split in report.splits)
     checks = compiled.checks

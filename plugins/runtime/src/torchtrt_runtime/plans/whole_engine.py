@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.graphs.nodes import writes
 from torchtrt.targets import qualified_name
 
 
@@ -20,13 +21,23 @@ class WholeEngine:
 
     Attributes:
         name: Its name in the graph module.
-        inputs: The inputs of the model that it reads, in its order.
+        inputs: The inputs of the model that it reads, in its order, and then the buffers that the model writes.
         outputs: For each output of the model, the place of the engine's output.
+        written: For each buffer and input that the model writes, the place of the engine's output with its new value.
     """
 
     name: str
     inputs: tuple[Node, ...]
     outputs: tuple[int, ...]
+    written: Mapping[Node, int]
+
+    @property
+    def output_places(self) -> dict[int, str]:
+        """The places of the engine's outputs, those of the model first, each with the name that it has by default."""
+        places = {place: f"output_{index}" for index, place in enumerate(self.outputs)}
+        for node, place in self.written.items():
+            places.setdefault(place, f"new_{node.target}")
+        return places
 
 
 def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
@@ -35,7 +46,20 @@ def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
         return None
     (call,) = graph_module.graph.find_nodes(op="call_module")
     outputs = tuple(int(result.args[1]) for result in _results(graph_module))
-    return WholeEngine(str(call.target), tuple(call.args), outputs)
+    return WholeEngine(str(call.target), tuple(call.args), outputs, _written(graph_module))
+
+
+def _written(graph_module: GraphModule) -> dict[Node, int]:
+    """Returns the buffers and inputs whose new value is an output of an engine, with the place of that output."""
+    written = {}
+    for copy in graph_module.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.copy_.default
+    ):
+        destination, value, *_ = copy.args
+        is_output = value.target is operator.getitem and value.args[0].op == "call_module"
+        if destination.op in ("get_attr", "placeholder") and is_output:
+            written[destination] = int(value.args[1])
+    return written
 
 
 def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
@@ -50,13 +74,21 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
         yield "It has no engine"
     if len(calls) > 1:
         yield f"It has {len(calls)} engines: {', '.join(str(call.target) for call in calls)}"
+    written = _written(graph_module)
     for node in graph_module.graph.nodes:
         is_copy = is_dry and node.target is torch.ops.aten.clone.default
-        if node.op == "call_function" and node.target is not operator.getitem and not is_copy:
-            yield f"PyTorch runs {qualified_name(node.target)} (node {node.name})"
+        is_write = node.target is torch.ops.aten.copy_.default and node.args[0] in written
+        if node.op != "call_function" or node.target is operator.getitem or is_copy or is_write:
+            continue
+        partly = (
+            '. If it writes a part of a buffer, disabled_passes=["aten_core.partial_writes"] lets the engine return '
+            "all of it"
+        )
+        advice = partly if writes(node) else ""
+        yield f"PyTorch runs {qualified_name(node.target)} (node {node.name}){advice}"
     for call in calls:
         for source in call.all_input_nodes:
-            if source.op == "get_attr":
+            if source.op == "get_attr" and source not in written:
                 yield f"PyTorch holds the buffer {source.target!r}, which the model changes"
     yield from _of_results(graph_module)
 
