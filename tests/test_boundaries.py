@@ -25,6 +25,7 @@ MAY_IMPORT = {
     RUNTIME: {CORE, KERNELS},
     COMPILER: {CORE, KERNELS, RUNTIME},
     "torchtrt_triton": {CORE, RUNTIME},
+    "torchtrt_cpp": {CORE},
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_core": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},

@@ -138,7 +138,7 @@ def parse_description(text: str) -> dict[str, Any]:
     """
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     return check_description(data)
 

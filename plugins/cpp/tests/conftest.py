@@ -1,0 +1,83 @@
+"""The library, compiled once against the stand-in of TensorRT, and a process that runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import multiprocessing
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from plugins.cpp.tests import engine_process
+from torchtrt_cpp import build, source_dir
+
+STAND_IN = Path(__file__).with_name("stand_in")
+
+
+class Built(NamedTuple):
+    """The folder that the library is installed in, and the libraries."""
+
+    prefix: Path
+    library: Path
+    stand_in: Path
+
+
+@pytest.fixture(scope="session")
+def built() -> Built:
+    """The library, compiled for these sources and this PyTorch once on this machine."""
+    if os.name != "posix" or not all(map(shutil.which, ("cmake", "g++"))):
+        pytest.skip("cmake and g++ compile the library, and are not both on this machine")
+    digest = hashlib.sha256(torch.__version__.encode())
+    for folder in (source_dir(), STAND_IN):
+        for path in sorted(folder.iterdir()):
+            digest.update(path.read_bytes())
+    folder = Path(tempfile.gettempdir()) / f"torchtrt-cpp-{os.getuid()}-{digest.hexdigest()[:16]}"
+    made = Built(folder, folder / "lib/libtorchtrt.so", folder / "lib/libnvinfer.so")
+    if not made.library.exists():
+        building = Path(tempfile.mkdtemp(dir=folder.parent))
+        _build(building)
+        with contextlib.suppress(OSError):  # another worker of the tests was faster
+            building.rename(folder)
+        shutil.rmtree(building, ignore_errors=True)
+    return made
+
+
+def _build(folder: Path) -> None:
+    library = folder / "lib" / "libnvinfer.so"
+    library.parent.mkdir()
+    source = STAND_IN / "stand_in.cpp"
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-g",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libnvinfer.so",
+        source,
+        "-o",
+        library,
+    ]
+    subprocess.run(command, check=True)
+    build(folder, STAND_IN, library, cuda=False)
+
+
+@pytest.fixture(scope="session")
+def process(built: Built) -> Iterator[ProcessPoolExecutor]:
+    """A process with the library and without torchtrt."""
+    with ProcessPoolExecutor(
+        1,
+        multiprocessing.get_context("spawn"),
+        engine_process.load,
+        (str(built.library), str(built.stand_in)),
+    ) as executor:
+        yield executor
