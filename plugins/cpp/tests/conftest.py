@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from filelock import FileLock
 
 from plugins.cpp.tests import engine_process
 from torchtrt_cpp import build, source_dir
 
 STAND_IN = Path(__file__).with_name("stand_in")
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class Built(NamedTuple):
@@ -36,11 +38,10 @@ def built() -> Built:
     """The library, compiled for these sources and this PyTorch once on this machine."""
     if os.name != "posix" or not all(map(shutil.which, ("cmake", "g++"))):
         pytest.skip("cmake and g++ compile the library, and are not both on this machine")
-    digest = hashlib.sha256(torch.__version__.encode())
-    for folder in (source_dir(), STAND_IN):
-        for path in sorted(folder.iterdir()):
-            digest.update(path.read_bytes())
-    folder = Path(tempfile.gettempdir()) / f"torchtrt-cpp-{os.getuid()}-{digest.hexdigest()[:16]}"
+    folder = (
+        Path(tempfile.gettempdir())
+        / f"torchtrt-cpp-{os.getuid()}-{_digest(source_dir(), STAND_IN)}"
+    )
     made = Built(folder, folder / "lib/libtorchtrt.so", folder / "lib/libnvinfer.so")
     if not made.library.exists():
         building = Path(tempfile.mkdtemp(dir=folder.parent))
@@ -49,6 +50,15 @@ def built() -> Built:
             building.rename(folder)
         shutil.rmtree(building, ignore_errors=True)
     return made
+
+
+def _digest(*folders: Path) -> str:
+    """Returns a name for the files in folders and this PyTorch."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _build(folder: Path) -> None:
@@ -69,6 +79,18 @@ def _build(folder: Path) -> None:
     ]
     subprocess.run(command, check=True)
     build(folder, STAND_IN, library, cuda=False)
+
+
+@pytest.fixture(scope="session")
+def programs(built: Built) -> Path:
+    """The folder with the compiled examples, which find the library by its CMake package."""
+    folder = built.prefix / f"programs-{_digest(EXAMPLES)}"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "run_script").exists():
+            command = ["cmake", "-S", EXAMPLES, "-B", folder, f"-DCMAKE_PREFIX_PATH={built.prefix}"]
+            subprocess.run(command, check=True)
+            subprocess.run(["cmake", "--build", folder], check=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ Other modules of this distribution import them from here, as names: a function a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ __all__ = [
     "ValueRanges",
     "add_hint",
     "compile_lock",
+    "compile_package",
     "default_process_group",
     "default_store",
     "device_in_use",
@@ -105,6 +107,14 @@ def dynamo_exception() -> type[Exception]:
     from torch._dynamo import exc
 
     return exc.TorchDynamoException
+
+
+def compile_package(program: Any, path: Path, texts: Mapping[str, str]) -> None:
+    """Compiles an exported program with AOTInductor, and writes it with texts by name; the first call takes seconds."""
+    from torch import _inductor as inductor
+
+    configs = {"aot_inductor.metadata": dict(texts)}
+    inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=configs)
 
 
 def serialize_tensor_meta(tensor: torch.Tensor) -> Any:

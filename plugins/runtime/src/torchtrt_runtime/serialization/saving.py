@@ -27,6 +27,7 @@ from torchtrt.torch_internals import OpOverload
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.supplying import Weights, supply
 from torchtrt_runtime.processes.groups import Processes
+from torchtrt_runtime.serialization import cpp_formats
 from torchtrt_runtime.serialization.archive import METADATA, Archive, File, skeleton_of, write
 from torchtrt_runtime.serialization.call_interface import (
     compiled_from,
@@ -45,21 +46,33 @@ _PYTORCHS_OWN = frozenset(
 )
 
 
-def save(
-    compiled: CompiledModule, file: File, *, extra_files: Mapping[str, str] | None = None
-) -> None:
-    """Writes a compiled model to a ``.pt2`` file, engines and all.
+FORMATS = ("exported_program", "aot_inductor", "torchscript")
+"""The formats that ``save`` writes. C++ programs run the last two."""
 
-    ``torchtrt.load`` reads it; so does, once torchtrt is imported, ``torch.export.load``.
+
+def save(
+    compiled: CompiledModule,
+    file: File,
+    *,
+    extra_files: Mapping[str, str] | None = None,
+    format: str = "exported_program",
+) -> None:
+    """Writes a compiled model to a file, engines and all.
+
+    ``torchtrt.load`` reads an exported program; so does, once torchtrt is imported, ``torch.export.load``.
 
     Args:
         compiled: What ``torchtrt.compile`` returned.
         file: A path, or a file object that accepts bytes. At a path the file appears complete or not at all.
         extra_files: Texts to keep in the file, by name: a relative path with ``/`` between its parts. Without it, those
             that the model was loaded with.
+        format: ``"exported_program"`` is for Python. A C++ program with the library of ``torchtrt-cpp`` runs the
+            others: ``"aot_inductor"``, a package for which Inductor compiles the ops that PyTorch runs, and
+            ``"torchscript"``. Both need a path, and their inputs and outputs are flattened.
 
     Raises:
-        InputError: ``compiled`` is something else, ``file`` is, or an extra file is no text or has no usable name.
+        InputError: ``compiled`` is something else, ``file`` or ``format`` is, or an extra file is no text or has no
+            usable name.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
         EngineError: A weight of the model has changed since it was compiled.
         UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
@@ -71,7 +84,14 @@ def save(
         )
     texts = compiled.extra_files if extra_files is None else extra_files
     _check_extra_files(texts)
+    if format not in FORMATS:
+        names = ", ".join(map(repr, FORMATS))
+        raise InputError(f"torchtrt.save() writes the formats {names}, and not {format!r}.")
     compiled.usage_checks.check_weights()
+    if format != "exported_program":
+        with torch.device("cpu"), _reasons_not_to_save():
+            cpp_formats.write(compiled, file, texts, format)
+        return
     # PyTorch's writer and reader fail where another device is the default.
     with torch.device("cpu"), _reasons_not_to_save():
         interface = describe_interface(compiled)

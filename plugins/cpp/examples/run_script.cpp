@@ -1,0 +1,32 @@
+// Runs a model that torchtrt.save(compiled, "model.ts", format="torchscript") wrote, on a tensor of ones.
+//
+//   run_script model.ts 4 8      with the sizes of its input
+#include <iostream>
+#include <vector>
+
+#include <torch/script.h>
+#include <torchtrt/torchtrt.h>
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::cerr << "usage: " << argv[0] << " model.ts [size ...]" << std::endl;
+    return 2;
+  }
+  std::vector<std::int64_t> sizes;
+  for (int index = 2; index < argc; ++index) sizes.push_back(std::stoll(argv[index]));
+  try {
+    const c10::InferenceMode inference;
+    torch::jit::Module model = torch::jit::load(argv[1]);
+    const at::Device device(at::hasCUDA() ? at::kCUDA : at::kCPU);
+    const auto outputs = model.forward({at::ones(sizes, device)}).toTuple();
+    for (const c10::IValue& output : outputs->elements()) {
+      std::cout << output << std::endl;
+    }
+    std::cout << "TensorRT " << torchtrt::tensorrt_version()
+              << ", engines in memory: " << torchtrt::loaded_engines() << std::endl;
+  } catch (const std::exception& error) {
+    const std::string reason = torchtrt::last_error();
+    std::cerr << (reason.empty() ? error.what() : reason) << std::endl;
+    return 1;
+  }
+}
