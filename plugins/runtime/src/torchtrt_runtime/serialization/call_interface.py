@@ -211,6 +211,11 @@ def _size_to_json(size: Any) -> Any:
 
 
 def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
+    """Returns what a call is checked for in one input.
+
+    Raises:
+        UnsupportedProgramError: The input's only value has no form in a file.
+    """
     if isinstance(wanted, TensorCheck):
         sizes = [_size_to_json(size) for size in wanted.sizes]
         memory = {} if wanted.memory is None else {"memory": dataclasses.asdict(wanted.memory)}
