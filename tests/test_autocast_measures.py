@@ -93,6 +93,32 @@ def test_batches_of_small_numbers_exclude_nothing():
     assert {"float16": 3} == linear_dtypes(fast)
 
 
+def test_infinities_and_numbers_of_8_bits_are_no_obstacle():
+    """A mask may be infinite; what is quantized is measured, too."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 6)
+
+        def forward(self, x):
+            mask = torch.zeros_like(x).masked_fill(x > 1, -torch.inf)
+            rounded = x.to(torch.float8_e4m3fn).float()
+            return torch.softmax(self.linear(rounded) + mask, -1)
+
+    model, x = Model(), X[:3]
+    fast = torchtrt.compile(
+        model.eval(),
+        [x],
+        min_block_size=1,
+        autocast=torch.float16,
+        autocast_calibration_dataloader=[x],
+    )
+    assert [] == fast.report.in_float32
+    assert {"float16": 1} == linear_dtypes(fast)
+    torch.testing.assert_close(fast(x), model(x), rtol=1e-2, atol=1e-2)
+
+
 def test_bfloat16_holds_what_float32_holds():
     """Its limit is another one."""
     fast = compiled(Large(), autocast=torch.bfloat16, autocast_calibration_dataloader=[X])

@@ -237,3 +237,10 @@ def test_a_process_alone_in_its_group_exchanges_nothing(version):
     exported = torch.export.export(waits(lambda x: ops.all_reduce(x, "sum", alone)), (X,))
 
     assert "dist_collective" not in [kind for kind, _ in network(exported, version)]
+
+
+def test_processes_are_not_calibrated_each_on_its_own():
+    """One could exchange float16, and another float32."""
+    model = waits(EXCHANGES["all_reduce"])
+    with pytest.raises(SettingsError, match="exchanges tensors with others"):
+        torchtrt.compile(model, [X], autocast=torch.float16, autocast_calibration_dataloader=[X])

@@ -12,6 +12,7 @@ from torchtrt.errors import InputError, SettingsError, kind_of
 from torchtrt.graphs.nodes import mutates
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.program import Program
+from torchtrt_runtime.processes.groups import Processes
 
 _SETTING = "autocast_calibration_dataloader"
 
@@ -26,11 +27,17 @@ def largest_magnitudes(program: Program, batches: Iterable[Any] | None) -> Mappi
         batches: Inputs of the model: a sequence of positional ones, a dictionary of keyword inputs, or the only input.
 
     Raises:
-        SettingsError: There are no batches.
+        SettingsError: There are no batches, or the processes of the model could decide differently.
         InputError: A batch does not fit the model.
     """
     if batches is None:
         return {}
+    processes = Processes.of(program.graph_module)
+    if processes is not None and processes.are_several:
+        raise SettingsError(
+            f"{_SETTING} measures one process, and the model exchanges tensors with others, which have to compute in "
+            "the same dtypes. Name what computes in float32 in autocast_excluded_ops or autocast_excluded_nodes."
+        )
     measuring = _Measuring(program.graph_module)
     number = -1
     devices = {leaf.device for node in program.placeholders for leaf in _tensors(node.meta["val"])}
@@ -69,9 +76,9 @@ class _Measuring(Interpreter):
         largest = self.largest.get(n, 0)
         for leaf in _tensors(result):
             if leaf.is_floating_point() and leaf.numel():
-                magnitudes = leaf.detach().abs()
-                finite = magnitudes.nan_to_num(0, 0, 0).amax().item()
-                largest = max(largest, finite)
+                # PyTorch computes little with numbers of 8 bits.
+                wide = leaf.detach().float() if leaf.dtype.itemsize == 1 else leaf.detach()
+                largest = max(largest, wide.nan_to_num(0, 0, 0).abs().amax().item())
         self.largest[n] = largest
         return result
 
