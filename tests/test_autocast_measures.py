@@ -87,7 +87,7 @@ def test_batches_are_inputs_of_the_model(batches):
 
 
 def test_batches_of_small_numbers_exclude_nothing():
-    """What is measured counts, and not what could be."""
+    """Measured numbers count, and possible ones do not."""
     fast = compiled(Large(), autocast_calibration_dataloader=[X * 0])
     assert [] == fast.report.in_float32
     assert {"float16": 3} == linear_dtypes(fast)
@@ -173,7 +173,7 @@ def test_a_model_that_writes_to_buffers_and_inputs_is_measured_without_a_trace()
 
 
 def test_a_model_with_replaceable_weights_is_measured_and_refitted():
-    """What runs for the measurement is no step from a weight to an engine."""
+    """The measurement is no step from a weight to an engine."""
     first, second = Large(), Large()
     with torch.no_grad():
         second.first.weight.mul_(1.5)

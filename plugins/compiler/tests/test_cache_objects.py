@@ -142,7 +142,9 @@ def test_an_error_of_the_object_is_a_warning_that_names_it(method):
         model = compiled(BASE, store, [VARYING])
 
     assert any(re.search(wanted, str(warning.message)) for warning in warned)
-    assert {__file__.replace("test_cache_objects", "cached")} == {each.filename for each in warned}
+    assert {__file__.replace("test_cache_objects", "cached")} == {
+        warning.filename for warning in warned
+    }
     assert [False] == hits(model)
 
 

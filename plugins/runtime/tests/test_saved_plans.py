@@ -18,7 +18,7 @@ def saved_and_loaded(module, path):
 
 
 def test_a_plan_of_another_tool_is_saved_with_its_profiles(every_tensorrt, tmp_path):
-    """Two of which are equal: their numbers are the plan's. Its file's name need not be a name in Python."""
+    """Two of the profiles are equal: their numbers are the plan's. Its file's name need not be a name in Python."""
     plan = tmp_path / "a foreign-1.engine"
     plan.write_bytes(foreign_plan([(1, 2, 4), (1, 2, 4), (8, 8, 16)]))
     module = torchtrt.engine_module(plan, as_dict=True)
