@@ -1,4 +1,5 @@
-// Runs a model that torchtrt.save(compiled, "model.pt2", format="aot_inductor") wrote, on a tensor of ones.
+// Runs a model on a tensor of ones. In Python, the model was saved by
+// torchtrt.save(compiled, "model.pt2", format="aot_inductor").
 //
 //   run_model model.pt2 4 8      with the sizes of its input
 #include <iostream>

@@ -1,4 +1,5 @@
-// Runs a model that torchtrt.save(compiled, "model.ts", format="torchscript") wrote, on a tensor of ones.
+// Runs a model on a tensor of ones. In Python, the model was saved by
+// torchtrt.save(compiled, "model.ts", format="torchscript").
 //
 //   run_script model.ts 4 8      with the sizes of its input
 #include <iostream>

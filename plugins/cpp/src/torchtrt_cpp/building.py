@@ -67,7 +67,7 @@ def build(
         paths["CUDA_INCLUDE"] = Path(cuda_include or _cuda_include()).resolve()
     definitions = [f"-D{name}={path}" for name, path in paths.items()]
     with tempfile.TemporaryDirectory() as folder:
-        configured = f"-DTORCHTRT_CUDA={'ON' if cuda else 'OFF'}", "-DCMAKE_BUILD_TYPE=Release"
+        configured = f"-DWITH_CUDA={'ON' if cuda else 'OFF'}", "-DCMAKE_BUILD_TYPE=Release"
         _run(command, "-S", str(source_dir()), "-B", folder, *definitions, *configured)
         _run(command, "--build", folder)
         _run(command, "--install", folder, "--prefix", str(prefix))

@@ -130,7 +130,7 @@ std::string ErrorLog::text() const {
 }
 
 nvinfer1::ILogger& logger() {
-  static ForwardingLogger& shared = *new ForwardingLogger;  // engines may outlive other statics
+  static ForwardingLogger& shared = *new ForwardingLogger;  // engines may outlive it
   return shared;
 }
 
