@@ -87,6 +87,27 @@ def test_a_mixture_of_experts_is_eagers():
     Pair(model, compiled).assert_same_texts(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
+def test_one_engine_has_a_profile_for_steps_and_one_for_prompts(compiled_pair):
+    """And its weights once."""
+    pair = compiled_pair("llama", prefill_engine="profile")
+
+    assert pair.compiled.prefill is None
+    (block,) = (
+        part for part in pair.compiled.step.graph_module.modules() if isinstance(part, EngineModule)
+    )
+    steps, prompts_ = (
+        sizes[0] for sizes in zip(*(input_.profiles for input_ in block.inputs), strict=True)
+    )
+    assert [sizes.max for sizes in (steps[1], prompts_[1])] == [1, pair.compiled.layout.max_length]
+    pair.assert_same_texts(prompts(1, 7)[0], max_new_tokens=12)
+    pair.assert_same_texts(*prompts(3, 70, 1, padding=(4, 0, 60)), max_new_tokens=20)
+
+
+def test_another_word_for_one_engine_is_refused():
+    with pytest.raises(InputError, match="prefill_engine='shared' is not True, False or 'profile'"):
+        compile_for_generation(model_of(CONFIGS["llama"]), max_length=8, prefill_engine="shared")
+
+
 @pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
 def test_one_engine_reads_prompts_as_well(compiled_pair, name):
     """Without an engine for prompts the other one takes them."""

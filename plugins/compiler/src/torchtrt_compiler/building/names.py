@@ -30,10 +30,10 @@ def name_tensors(
     block = blocks[whole.name].graph
     own = [str(node.target) for node in whole.inputs]
     inputs = _checked("input_names", settings.input_names or own, own)
-    places = whole.output_places
+    defaults = whole.output_names
     count = len(whole.outputs)
-    written = list(places.values())[count:]
-    outputs = tuple(places.values()) if written else ()
+    written = list(defaults.values())[count:]
+    outputs = tuple(defaults.values()) if written else ()
     if names := settings.output_names:
         unnamed = written if len(names) == count else ()
         described = [*(f"result {index}" for index in range(count)), *written]
@@ -45,7 +45,7 @@ def name_tensors(
         )
     for node, name in zip(block.find_nodes(op="placeholder"), inputs, strict=True):
         name_in_engine(node, (name,))
-    name_by_index = dict(zip(places, outputs, strict=False))
+    name_by_index = dict(zip(defaults, outputs, strict=False))
     name_in_engine(block.output_node(), [name_by_index[index] for index in sorted(name_by_index)])
 
 

@@ -13,7 +13,7 @@ from transformers import Cache
 
 from torchtrt.errors import EngineError, InputError
 
-_SMALLEST = 64
+SMALLEST = 64
 """The places that a cache has room for at first, where there may be as many."""
 
 
@@ -118,7 +118,7 @@ class EngineCache(Cache):
         """
         end = self._length + states[0].shape[3]
         if end > self._mask.shape[1]:
-            room = max(_SMALLEST, 1 << end.bit_length())
+            room = max(SMALLEST, 1 << end.bit_length())
             self._resize(self._batch_size, min(room, self.layout.max_length))
         for written, new in zip(self._states, states, strict=True):
             written[:, :, :, self._length : end].copy_(new)

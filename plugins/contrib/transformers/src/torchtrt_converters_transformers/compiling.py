@@ -14,8 +14,9 @@ from transformers import DynamicCache, PreTrainedModel
 import torchtrt
 from torchtrt.errors import InputError, SettingsError
 from torchtrt.settings import check_setting_names
+from torchtrt.torch_internals import pytree
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
-from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.cache import SMALLEST, CacheLayout
 from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
 from torchtrt_converters_transformers.compiled_class import hollow_copy
 from torchtrt_converters_transformers.embedding_step import (
@@ -56,7 +57,7 @@ def compile_for_generation(
     max_length: int,
     opt_length: int | None = None,
     max_source_length: int | None = None,
-    prefill_engine: bool = True,
+    prefill_engine: bool | str = True,
     cache_dtype: torch.dtype | None = None,
     max_candidate_tokens: int = 0,
     max_image_tokens: int | None = None,
@@ -73,7 +74,8 @@ def compile_for_generation(
             ``max_length``.
         max_source_length: The maximum number of tokens that an encoder reads; by default ``max_length``. Features have
             the length that the model requires.
-        prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
+        prefill_engine: Build a second engine, for prompts. With ``"profile"``, one engine has an optimization profile
+            for steps and one for prompts, and weights are held once. With ``False``, it has the one for steps only.
             The prompts of decoders behind an encoder are short, and have none.
         cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
             rounded to it before attention reads them, those of the prompt too. A model whose keys and values ModelOpt
@@ -97,6 +99,8 @@ def compile_for_generation(
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
     _check_candidates(max_candidate_tokens, max_length)
+    if not isinstance(prefill_engine, bool) and prefill_engine != "profile":
+        raise InputError(f"prefill_engine={prefill_engine!r} is not True, False or 'profile'.")
     _check_image_tokens(model, max_image_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
@@ -127,7 +131,7 @@ def _compile_decoder(
     settings: Mapping[str, Any],
     *,
     cache_dtype: torch.dtype | None,
-    prefill_engine: bool,
+    prefill_engine: bool | str,
 ) -> CompiledForCausalLM:
     """Returns the compiled language model of a model without an encoder.
 
@@ -146,27 +150,36 @@ def _compile_decoder(
     batch, length = sizes.batch, (1, sizes.opt_length, max_length)
     keep = _kept_input(candidates) or {}
 
-    def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
+    def inputs(new: _Range, cached: _Range | None = None) -> _Call:
         counted = dynamic_input((batch, new), torch.bool)
-        inputs = [*step.inputs(batch, new), counted, *past]
+        past = () if cached is None else _past(cached)
         named = {**keep, **step.named_inputs(batch, new)}
-        return torchtrt.compile(step, inputs, kwarg_inputs=named or None, **settings)
+        return [*step.inputs(batch, new), counted, *past], named
 
-    past: list[Any] = [
-        [
-            dynamic_input((batch, heads, length, width), step.cache_dtype or dtype)
+    def _past(cached: _Range) -> list[Any]:
+        states = [
+            dynamic_input((batch, heads, cached, width), step.cache_dtype or dtype)
             for heads, width in shapes
-        ],
-        dynamic_input((batch, length), torch.bool),
-    ]
-    if windowed:
-        past.append(torchtrt.Input((1,), dtype=torch.int64))
+        ]
+        first = [torchtrt.Input((1,), dtype=torch.int64)] if windowed else []
+        return [states, dynamic_input((batch, cached), torch.bool), *first]
+
+    def compiled(call: _Call) -> torch.nn.Module:
+        args, named = call
+        return torchtrt.compile(step, args, kwarg_inputs=named or None, **settings)
+
+    stepped = inputs((1, 1 + candidates, max_length), length)
+    if prefill_engine == "profile":
+        of_steps = inputs((1, 1 + candidates, 1 + candidates), length)
+        # The cache of a prompt has room for this many tokens, and none in them.
+        of_prompts = inputs(length, (1, min(SMALLEST, max_length), max_length))
+        stepped = pytree.tree_map(_either, of_steps, of_prompts, is_leaf=_is_input)
     return CompiledForCausalLM(
         config,
         model.generation_config,
         layout,
-        compiled((1, 1 + candidates, max_length), *past),
-        compiled(length) if prefill_engine else None,
+        compiled(stepped),
+        compiled(inputs(length)) if prefill_engine is True else None,
         windowed=windowed,
         embeds=isinstance(step, EmbeddingStep),
         max_candidate_tokens=candidates,
@@ -174,6 +187,21 @@ def _compile_decoder(
         dtype=dtype,
         device=states[0].device,
     )
+
+
+_Range = tuple[int, int, int]
+"""The minimum, the optimum and the maximum of a size."""
+_Call = tuple[list[Any], dict[str, torchtrt.Input]]
+"""The inputs of a step, by position and by name."""
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, torchtrt.Input)
+
+
+def _either(first: torchtrt.Input, second: torchtrt.Input) -> torchtrt.Input:
+    """Returns an input with the sizes of two, in an optimization profile of each."""
+    return torchtrt.Input(ranges=[first.bounds, second.bounds], dtype=first.dtype)
 
 
 def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: int) -> bool:

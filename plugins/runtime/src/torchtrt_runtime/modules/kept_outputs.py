@@ -11,7 +11,7 @@ import torch
 _Layout = tuple[Any, Any, torch.dtype]
 """The sizes, the strides and the dtype of an output."""
 _STREAMS = 16
-"""The most streams for which a thread keeps memory."""
+"""The maximum number of streams for which a thread keeps memory."""
 
 
 class KeptOutputs(threading.local):
@@ -51,7 +51,7 @@ class KeptOutputs(threading.local):
         return outputs
 
     def release(self, values: Iterable[Any]) -> None:
-        """Forgets the memory of this thread that tensors among the inputs of a call share."""
+        """Removes the memory of this thread that tensors among the inputs of a call share."""
         tensors = (value for value in values if isinstance(value, torch.Tensor))
         read = {tensor.untyped_storage().data_ptr() for tensor in tensors} - {0}
         for turns in self._by_stream.values():

@@ -22,8 +22,8 @@ class WholeEngine:
     Attributes:
         name: Its name in the graph module.
         inputs: The inputs of the model that it reads, in its order, and then the buffers that the model writes.
-        outputs: For each output of the model, the place of the engine's output.
-        written: For each buffer and input that the model writes, the place of the engine's output with its new value.
+        outputs: For each output of the model, the index of the engine's output.
+        written: For each buffer and input that the model writes, the index of the engine's output with its new value.
     """
 
     name: str
@@ -32,12 +32,12 @@ class WholeEngine:
     written: Mapping[Node, int]
 
     @property
-    def output_places(self) -> dict[int, str]:
-        """The places of the engine's outputs, those of the model first, each with the name that it has by default."""
-        places = {place: f"output_{index}" for index, place in enumerate(self.outputs)}
-        for node, place in self.written.items():
-            places.setdefault(place, f"new_{node.target}")
-        return places
+    def output_names(self) -> dict[int, str]:
+        """The name that each output of the engine has by default, by its index; those of the model come first."""
+        names = {output: f"output_{index}" for index, output in enumerate(self.outputs)}
+        for node, output in self.written.items():
+            names.setdefault(output, f"new_{node.target}")
+        return names
 
 
 def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
@@ -50,7 +50,7 @@ def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
 
 
 def _written(graph_module: GraphModule) -> dict[Node, int]:
-    """Returns the buffers and inputs whose new value is an output of an engine, with the place of that output."""
+    """Returns the buffers and inputs whose new value is an output of an engine, with the index of that output."""
     written = {}
     for copy in graph_module.graph.find_nodes(
         op="call_function", target=torch.ops.aten.copy_.default
