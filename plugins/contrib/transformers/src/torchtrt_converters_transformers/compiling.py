@@ -14,7 +14,6 @@ from transformers import DynamicCache, PreTrainedModel
 import torchtrt
 from torchtrt.errors import InputError, SettingsError
 from torchtrt.settings import check_setting_names
-from torchtrt.torch_internals import pytree
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE
 from torchtrt_converters_transformers.cache import SMALLEST, CacheLayout
 from torchtrt_converters_transformers.cache_formats import check_cache_dtype, check_model_cache
@@ -173,7 +172,7 @@ def _compile_decoder(
         of_steps = inputs((1, 1 + candidates, 1 + candidates), length)
         # The cache of a prompt has room for this many tokens, and none in them.
         of_prompts = inputs(length, (1, min(SMALLEST, max_length), max_length))
-        stepped = pytree.tree_map(_either, of_steps, of_prompts, is_leaf=_is_input)
+        stepped = _either(of_steps, of_prompts)
     return CompiledForCausalLM(
         config,
         model.generation_config,
@@ -195,13 +194,13 @@ _Call = tuple[list[Any], dict[str, torchtrt.Input]]
 """The inputs of a step, by position and by name."""
 
 
-def _is_input(value: Any) -> bool:
-    return isinstance(value, torchtrt.Input)
-
-
-def _either(first: torchtrt.Input, second: torchtrt.Input) -> torchtrt.Input:
-    """Returns an input with the sizes of two, in an optimization profile of each."""
-    return torchtrt.Input(ranges=[first.bounds, second.bounds], dtype=first.dtype)
+def _either(first: Any, second: Any) -> Any:
+    """Returns nested inputs with the sizes of two, in an optimization profile of each."""
+    if isinstance(first, torchtrt.Input):
+        return torchtrt.Input(ranges=[first.bounds, second.bounds], dtype=first.dtype)
+    if isinstance(first, dict):
+        return {name: _either(value, second[name]) for name, value in first.items()}
+    return type(first)(map(_either, first, second))
 
 
 def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: int) -> bool:
