@@ -168,6 +168,38 @@ def refusal(compiled, path, form, error=InputError):
     return str(raised.value)
 
 
+class Conditional(nn.Module):
+    """Another program for one relation of its inputs' sizes, all of it in PyTorch but for one op."""
+
+    def forward(self, x, y):
+        if x.shape[0] * 2 == y.shape[0]:
+            return x.sum(0) * 100 + y.sum(0)
+        return x.sum(0) + torch.cumsum(y, 0)[-1]
+
+
+def test_conditions_on_sizes_are_checked_or_refused(tmp_path):
+    """No call returns what another program would: there is no check of Python before it."""
+    rows = [torchtrt.Input(min_shape=(2, 4), opt_shape=(3, 4), max_shape=(8, 4)) for _ in range(2)]
+    model = Conditional().eval()
+    with pytest.warns(torchtrt.errors.SizeWarning):
+        compiled = torchtrt.compile(model, rows, min_block_size=1)
+    with pytest.raises(UnsupportedProgramError, match=r"only where \(2\*x.*AOTInductor checks no"):
+        torchtrt.save(compiled, tmp_path / "model.pt2", format="aot_inductor")
+    loaded = scripted(compiled, tmp_path / "model.ts")
+
+    for sizes in ((2, 2), (3, 8), (8, 3)):
+        inputs = [torch.rand(size, 4) for size in sizes]
+        torch.testing.assert_close(loaded(*inputs)[0], model(*inputs))
+    for shapes, message in (
+        (((2, 4), (4, 4)), r"\(2\*x.shape\[0\]\) != y.shape\[0\]"),
+        (((9, 4), (3, 4)), r"2 to 8 in x.shape\[0\]"),
+        (((2, 5), (3, 4)), r"x.shape\[1\] == 4"),
+        (((2, 4, 1), (3, 4)), r"x.dim\(\) == 2"),
+    ):
+        with pytest.raises(torch.jit.Error, match=f"compiled for {message}"):
+            loaded(*map(torch.rand, shapes))
+
+
 def test_formats_and_places_that_cannot_be_are_refused(tmp_path):
     compiled = compiled_model(Layers(), [torch.rand(4, 8)])
 

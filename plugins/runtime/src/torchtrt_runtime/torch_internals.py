@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import _assert as assert_true
 from torch._C import PyTorchFileWriter
 from torch._C import _DisableAutocast as DisableAutocast
 from torch._C import _DisableTorchDispatch as DisableTorchDispatch
@@ -24,9 +25,7 @@ from torch.nn.modules.module import _global_forward_hooks as global_forward_hook
 from torch.nn.modules.module import _global_forward_pre_hooks as global_forward_pre_hooks
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
-from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
@@ -35,10 +34,10 @@ __all__ = [
     "FakeTensorMode",
     "PyTorchFileWriter",
     "PythonPrinter",
-    "PythonReferenceAnalysis",
     "SharedBuffer",
     "ValueRanges",
     "add_hint",
+    "assert_true",
     "compile_lock",
     "compile_package",
     "default_process_group",
@@ -64,7 +63,6 @@ __all__ = [
     "storage_use_count",
     "stream_in_use",
     "sympy_functions",
-    "sympy_interp",
     "tensor_guards",
     "tensors_are_at",
 ]

@@ -22,11 +22,13 @@ from torch.fx.node import map_aggregate
 
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
 from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
+from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.exported_program import to_program
 from torchtrt_runtime.serialization.files import complete_file
+from torchtrt_runtime.serialization.scripted_checks import add_size_checks
 from torchtrt_runtime.torch_internals import compile_package
 
 _SIZES: Mapping[Any, Callable[..., Any]] = {
@@ -64,11 +66,17 @@ def write(compiled: CompiledModule, file: Any, texts: Mapping[str, str], form: s
         raise InputError(message)
     _check_engines(compiled)
     program = _whole_program(compiled)
-    writer = _write_package if form == "aot_inductor" else _write_script
+    if form == "aot_inductor":
+        _check_unconditional(compiled.checks)
     with complete_file(path) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch deprecates what its own compilers use
         try:
-            writer(program, temporary, texts)
+            if form == "aot_inductor":
+                with torch.no_grad():
+                    compile_package(program, temporary, texts)
+            else:
+                script = torch.jit.script(_scriptable(program, compiled.checks))
+                torch.jit.save(script, str(temporary), _extra_files=dict(texts))
         except OSError:
             raise
         except Exception as error:
@@ -122,18 +130,24 @@ def _whole_program(compiled: CompiledModule) -> ExportedProgram:
     return program
 
 
-def _write_package(program: ExportedProgram, path: Path, texts: Mapping[str, str]) -> None:
-    with torch.no_grad():
-        compile_package(program, path, texts)
+def _check_unconditional(checks: InputChecks) -> None:
+    """Checks that ranges alone decide which calls the program takes: Inductor drops all other checks of sizes.
+
+    Raises:
+        UnsupportedProgramError: There is a condition.
+    """
+    if checks.guards:
+        condition = checks.as_code(checks.guards[0])
+        raise UnsupportedProgramError(
+            f"The model is this program only where {condition}, and a package of AOTInductor checks no such condition. "
+            'Save it with format="torchscript", which does, or declare sizes for which the condition always holds.'
+        )
 
 
-def _write_script(program: ExportedProgram, path: Path, texts: Mapping[str, str]) -> None:
-    module = _scriptable(program)
-    torch.jit.save(torch.jit.script(module), str(path), _extra_files=dict(texts))
-
-
-def _scriptable(program: ExportedProgram) -> GraphModule:
+def _scriptable(program: ExportedProgram, checks: InputChecks) -> GraphModule:
     """Returns a program's graph in the functions that TorchScript has, from tensors to a tuple.
+
+    It checks the sizes of its inputs, as Python does before a call.
 
     Raises:
         UnsupportedProgramError: It calls an op on graphs.
@@ -151,6 +165,12 @@ def _scriptable(program: ExportedProgram) -> GraphModule:
         elif isinstance(node.meta.get("val"), torch.Tensor):
             env[node] = graph.placeholder(node.name)
         sources[spec.kind, str(spec.target or node.name)] = env.get(node, node)
+    inputs = [
+        env.get(node)
+        for node, spec in zip(placeholders, signature.input_specs, strict=True)
+        if spec.kind is InputKind.USER_INPUT
+    ]
+    add_size_checks(graph, inputs, checks)
     for node in program.graph.nodes:
         if node.op == "call_function":
             env[node] = _scriptable_call(graph, node, env)

@@ -66,9 +66,9 @@ def save(
         file: A path, or a file object that accepts bytes. At a path the file appears complete or not at all.
         extra_files: Texts to keep in the file, by name: a relative path with ``/`` between its parts. Without it, those
             that the model was loaded with.
-        format: ``"exported_program"`` is for Python. The others are for C++ programs with the library of
-            ``torchtrt-cpp``, and need a path: ``"aot_inductor"``, a package for which Inductor compiles the ops that
-            PyTorch runs, and ``"torchscript"``.
+        format: ``"exported_program"`` is for Python. ``"aot_inductor"`` and ``"torchscript"`` are for C++ programs with
+            the library of ``torchtrt-cpp``, and need a path. For the first one, Inductor compiles the ops that PyTorch
+            runs.
 
     Raises:
         InputError: ``compiled`` is something else, ``file`` or ``format`` is, or an extra file is no text or has no
