@@ -194,7 +194,8 @@ def _assume_as_exported(graph: torch.fx.Graph) -> None:
     """
     for node in graph.find_nodes(op="placeholder"):
         for size in getattr(node.meta.get("val"), "shape", ()):
-            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint != 1:
+            is_symbol = isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+            if is_symbol and size.node.hint not in (0, 1):
                 size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
 
 

@@ -40,7 +40,7 @@ def numbers_as_sizes(exported: ExportedProgram) -> ExportedProgram:
         mode = FakeTensorMode(shape_env=value.node.shape_env)
         device = tensors[0].device if tensors else None
         with getattr(tensors[0], "fake_mode", mode) if tensors else mode:
-            number.meta["val"] = torch.empty(value, 0, device=device)
+            number.meta["val"] = torch.empty(value, 0, dtype=torch.float32, device=device)
         mark_number(number)
         specs[number.name].arg = TensorArgument(number.name)
         with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):

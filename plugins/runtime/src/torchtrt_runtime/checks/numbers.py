@@ -22,7 +22,7 @@ def as_sizes(leaves: Sequence[Any], numbers: Collection[int]) -> Sequence[Any]:
     taken = list(leaves)
     for index in numbers:
         if type(leaves[index]) is int and leaves[index] >= 0:
-            taken[index] = torch.empty(leaves[index], 0, device=device)
+            taken[index] = torch.empty(leaves[index], 0, dtype=torch.float32, device=device)
     return taken
 
 
