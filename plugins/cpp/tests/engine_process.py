@@ -52,6 +52,11 @@ def run_layouts(plan: str, description: str) -> list[bool]:
     ]
 
 
+def run_elsewhere(plan: str, description: str) -> None:
+    """Runs a plan on tensors of a device that has no memory."""
+    run(plan, description, torch.ones(2, 2, device="meta"))
+
+
 def run_in_threads(plan: str, description: str, threads: int, calls: int) -> list[str]:
     """Runs a plan for ``2 * x + 1`` in many threads, each with sizes of its own; returns what went wrong."""
     wrong: list[str] = []

@@ -184,6 +184,15 @@ def test_a_wrong_number_of_inputs_is_refused(refusal):
     assert "The engine of block_0 takes 1 inputs, and got 2." == refusal(DOUBLE, rows(1), rows(1))
 
 
+def test_tensors_on_another_device_are_refused(process):
+    text = (
+        "block_0 cannot run: TensorRT 10.16.1.11 runs on CPU tensors, and the tensors are on meta."
+    )
+
+    with pytest.raises(RuntimeError, match=re.escape(text)):
+        process.submit(engine_process.run_elsewhere, DOUBLE, describe(DOUBLE)).result()
+
+
 def test_engines_compute_no_gradients(process):
     with pytest.raises(
         RuntimeError, match="derivative for torchtrt::execute_engine is not implemented"

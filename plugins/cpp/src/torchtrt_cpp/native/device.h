@@ -7,10 +7,11 @@
 
 namespace torchtrt {
 
+/// The kind of device that runs engines.
 #ifdef TORCHTRT_CUDA
-inline constexpr bool kUsesCuda = true;
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::CUDA;
 #else
-inline constexpr bool kUsesCuda = false;  // a stand-in of TensorRT, for tests on the CPU
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::CPU;  // of a stand-in for TensorRT, in tests
 #endif
 
 /// A GPU: its name, empty where there is none, and its compute capability.

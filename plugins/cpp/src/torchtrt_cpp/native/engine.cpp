@@ -1,7 +1,5 @@
 #include "engine.h"
 
-#include <c10/core/DeviceGuard.h>
-
 #include "device.h"
 #include "errors.h"
 #include "execution.h"
@@ -47,11 +45,10 @@ std::vector<at::Tensor> Engine::run(at::TensorList inputs, const at::Tensor& pla
     if (tensor.is_nested()) fail(name + " got a nested tensor, which no engine takes.");
   }
   const c10::Device device = inputs[0].device();
-  if (device.is_cuda() != kUsesCuda) {
-    fail(name + " cannot run: TensorRT " + tensorrt_version() + " runs on " + (kUsesCuda ? "CUDA" : "CPU") +
+  if (device.type() != kDeviceType) {
+    fail(name + " cannot run: TensorRT " + tensorrt_version() + " runs on " + c10::DeviceTypeName(kDeviceType) +
          " tensors, and the tensors are on " + device.str() + ".");
   }
-  const c10::DeviceGuard guard(device);
   const Place place{device.index(), current_stream(device)};
   std::unique_ptr<Execution> execution = take(place, device, plan);
   const bool is_recorded = is_capturing(place.second);

@@ -29,7 +29,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Returns the outputs for inputs on one device, contiguous or strided; an EngineError where they do not fit.
+  /// Returns the outputs for inputs on the device in use, contiguous or strided; an EngineError where they do not fit.
   std::vector<at::Tensor> run(at::TensorList inputs, const at::Tensor& plan);
 
   const EngineDescription& description() const { return description_; }

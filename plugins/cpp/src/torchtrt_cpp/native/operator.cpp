@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
@@ -73,6 +74,7 @@ EngineTable& table() {
 }
 
 std::vector<at::Tensor> execute_engine(at::TensorList inputs, const at::Tensor& plan, c10::string_view description) {
+  const c10::OptionalDeviceGuard guard(at::device_of(inputs));
   return table().engine_of(plan, description)->run(inputs, plan);
 }
 

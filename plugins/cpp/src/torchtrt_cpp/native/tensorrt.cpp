@@ -73,7 +73,7 @@ void check_version(const EngineDescription& engine, const std::string& what) {
 }
 
 void check_gpu(const EngineDescription& engine, const std::string& what) {
-  if (!kUsesCuda) return;
+  if (kDeviceType != c10::DeviceType::CUDA) return;
   constexpr int kAmpere = 8;
   const Gpu gpu = current_gpu();
   if (gpu.name.empty()) fail(what + " was built for an " + engine.gpu + ", and PyTorch finds no GPU here.");
