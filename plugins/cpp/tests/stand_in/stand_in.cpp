@@ -1,7 +1,7 @@
 // The stand-in's engines. A plan is a text of these lines; names and texts have no spaces in them but the last:
 //
 //   stand-in plan
-//   refuse TEXT                       no engine is loaded, and TEXT is logged
+//   refuse TEXT                       no engine is loaded, and another thread logs TEXT
 //   fail TEXT                         no call succeeds, and TEXT is logged
 //   exclusive                         a profile serves one context
 //   input NAME DTYPE                  float32, int32 or int64
@@ -272,7 +272,7 @@ class Runtime : public IRuntime, Counted<live_runtimes> {
     Plan plan(std::string(static_cast<const char*>(data), size));
     if (!plan.is_plan) plan.refusal = "this is no plan of the stand-in";
     if (!plan.refusal.empty()) {
-      logger_.log(ILogger::Severity::kERROR, plan.refusal.c_str());
+      std::thread([&] { logger_.log(ILogger::Severity::kERROR, plan.refusal.c_str()); }).join();
       return nullptr;
     }
     return new Engine(std::move(plan), logger_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <mutex>
 #include <regex>
 #include <set>
 #include <utility>
@@ -17,6 +18,9 @@ constexpr char kReal[] = "TensorRT ";
 
 thread_local ErrorLog* open_log = nullptr;
 
+std::mutex unowned_mutex;
+std::string unowned_error;  // the last one of a thread of TensorRT's own
+
 const std::pair<const char*, const char*> kRemedies[] = {
     {"out ?of ?memory|memory .*could not be allocated",
      "The GPU has no memory left for it: free what others hold (nvidia-smi shows who), or compile for smaller sizes."},
@@ -26,11 +30,22 @@ const std::pair<const char*, const char*> kRemedies[] = {
      "Install that library, of TensorRT's own version (engines for later versions need it)."},
 };
 
+std::string take_unowned_error() {
+  const std::lock_guard<std::mutex> lock(unowned_mutex);
+  return std::exchange(unowned_error, {});
+}
+
 /// Gives errors to the log that is open in their thread.
 class ForwardingLogger : public nvinfer1::ILogger {
  public:
   void log(Severity severity, const char* message) noexcept override {
-    if (severity <= Severity::kERROR && open_log != nullptr) open_log->add(message);
+    if (severity > Severity::kERROR) return;
+    if (open_log != nullptr) {
+      open_log->add(message);
+      return;
+    }
+    const std::lock_guard<std::mutex> lock(unowned_mutex);
+    unowned_error = message;
   }
 };
 
@@ -121,6 +136,7 @@ void ErrorLog::add(const std::string& message) {
 std::string ErrorLog::text() const {
   std::string text;
   for (const std::string& error : errors_) text += (text.empty() ? "" : "; ") + error;
+  if (text.empty()) text = take_unowned_error();
   if (text.empty()) text = "it logged no reason";
   const std::string reason = text;
   for (const auto& [cause, remedy] : kRemedies) {

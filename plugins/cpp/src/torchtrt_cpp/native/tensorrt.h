@@ -18,6 +18,8 @@ namespace torchtrt {
   (NV_TENSORRT_MAJOR > (major) || (NV_TENSORRT_MAJOR == (major) && NV_TENSORRT_MINOR >= (minor)))
 
 /// Collects the errors that TensorRT logs in this thread while it exists.
+///
+/// TensorRT's own threads do not say for whom they work: their last error counts where this thread logged none.
 class ErrorLog {
  public:
   ErrorLog();
