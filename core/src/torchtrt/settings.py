@@ -366,6 +366,10 @@ class CompilationSettings:
         return cls(**keywords)
 
 
+OF_CALLS = frozenset({"optimization_profile", "overwrite_results"})
+"""Fields of ``torchtrt.RuntimeSettings`` that no compilation has."""
+
+
 def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any]) -> None:
     """Checks the names of keyword arguments that functions pass on as settings.
 
@@ -388,6 +392,8 @@ def check_setting_names(keywords: Iterable[str], *functions: Callable[..., Any])
         if name not in valid_names and name != "enabled_precisions":
             if name in peer_settings.ADVICE:
                 advice = f"It is a setting of Torch-TensorRT. {peer_settings.ADVICE[name]}"
+            elif name in OF_CALLS:
+                advice = f"Calls have it: `with torchtrt.runtime_settings(compiled, {name}=...):`."
             else:
                 advice = did_you_mean(name, valid_names, listing)
             raise SettingsError(f"torchtrt has no setting named {name!r}. {advice}")

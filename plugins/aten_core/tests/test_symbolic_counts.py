@@ -106,3 +106,30 @@ def test_the_order_of_a_contraction_fixes_no_size(monkeypatch):
     for count in (1, 4, 6):
         tensors = [torch.rand(count, *size) for size in sizes]
         torch.testing.assert_close(compiled(*tensors), model(*tensors))
+
+
+BEYOND_INT32 = {
+    "a power": lambda x, n: x * n**6,
+    "a quotient of a product": lambda x, n: x * ((n * 2**30) // 2**28),
+    "a remainder of a product": lambda x, n: x + (n * 2**30 + 5) % 1000,
+    "a product": lambda x, n: x * (n * 2**30),
+}
+
+
+@pytest.mark.parametrize("function", BEYOND_INT32.values(), ids=BEYOND_INT32)
+def test_arithmetic_that_may_leave_int32_stays_in_pytorch(function, version):
+    """A network has sizes as int32, and Python's integers do not end."""
+    model, x = Function(lambda x, n: function(x.sin(), n)).eval(), torch.rand(3)
+    compiled = torchtrt.compile(model, [x, torchtrt.Number(1, 16, 64)], min_block_size=1)
+    for number in (1, 2, 36, 64):
+        torch.testing.assert_close(compiled(x, number), model(x, number))
+
+
+def test_a_product_of_sizes_may_leave_int32(version):
+    """The number of elements, squared."""
+    rows = torchtrt.Input(min_shape=(8, 8), opt_shape=(64, 64), max_shape=(512, 512))
+    model = Function(lambda x: x.sum() / (x.shape[0] * x.shape[1]) ** 2).eval()
+    compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    for size in (8, 255, 256):
+        x = torch.rand(size, size)
+        torch.testing.assert_close(compiled(x), model(x))

@@ -189,6 +189,19 @@ def test_a_model_is_saved_and_copied_without_the_object(tmp_path):
     assert torch.equal(model(x), loaded(x))
 
 
+def test_an_object_may_be_a_dictionary(tmp_path):
+    """It is a store first: a saved model has no setting of it."""
+
+    class Kept(dict):
+        load, save = dict.get, dict.__setitem__
+
+    store = Kept()
+    torchtrt.save(compiled(BASE, store, [VARYING]), tmp_path / "model.pt2")
+
+    assert store
+    assert torchtrt.load(tmp_path / "model.pt2").settings.engine_cache is None
+
+
 @pytest.mark.parametrize("unusable", [Store, object(), {"load": 1}])
 def test_another_object_is_refused(unusable):
     """A class of such objects is none."""

@@ -55,6 +55,7 @@ def test_a_plan_is_a_part_of_a_saved_model(described, tmp_path):
 
     model = Model()
     compiled = torchtrt.compile(model, [ROWS], min_block_size=1)
+    assert "torchtrt.execute_engine.default" not in [row.op for row in compiled.report.in_torch]
     torchtrt.save(compiled, tmp_path / "whole.pt2")
     again = torchtrt.load(tmp_path / "whole.pt2")
 

@@ -66,6 +66,17 @@ def maximum(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
+def leaves_int32(symbol: torch.SymInt) -> bool:
+    """Returns whether a computed size has bounds beyond int32, the dtype of sizes in a network.
+
+    A size that depends on data may have none: it is one of a tensor, whose sizes are int32.
+    """
+    bounds = symbol.node.shape_env.bound_sympy(symbol.node.expr)
+    finite = [int(bound) for bound in (bounds.lower, bounds.upper) if bound.is_Integer]
+    int32 = torch.iinfo(torch.int32)
+    return any(not int32.min <= bound <= int32.max for bound in finite)
+
+
 def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size can be 0.
 

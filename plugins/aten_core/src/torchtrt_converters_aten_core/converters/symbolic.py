@@ -33,6 +33,13 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
+def _leaves_int32(node: Node) -> str | None:
+    value = value_of(node)
+    if isinstance(value, torch.SymInt) and sizes.leaves_int32(value):
+        return "the result may be beyond int32, the dtype of sizes in engines"
+    return None
+
+
 _SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
 """The dtypes of tensors whose sizes TensorRT returns."""
 
@@ -59,7 +66,7 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(table={"kind": ARITHMETIC}, reject_if=_not_numbers)
+@converts_elementwise(table={"kind": ARITHMETIC}, reject_if=(_not_numbers, _leaves_int32))
 def arithmetic(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts integer arithmetic on sizes, and the same on quotients."""
     dtype = _dtype(ctx, (first, second))
@@ -112,7 +119,7 @@ def _power_of_sizes(node: Node) -> str | None:
     return "only a fixed integer power of a size is a size"
 
 
-@converts_elementwise(operator.pow, reject_if=_power_of_sizes)
+@converts_elementwise(operator.pow, reject_if=(_power_of_sizes, _leaves_int32))
 def power(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a fixed integer power of a size."""
     return sizes.product(ctx, [first] * second)

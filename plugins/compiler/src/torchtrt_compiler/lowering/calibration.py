@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.fx import Interpreter, Node
 
 from torchtrt.errors import InputError, SettingsError, kind_of
-from torchtrt.graphs.nodes import mutates
+from torchtrt.graphs.nodes import is_number, mutates
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.program import Program
 from torchtrt_runtime.processes.groups import Processes
@@ -42,7 +42,7 @@ def largest_magnitudes(program: Program, batches: Iterable[Any] | None) -> Mappi
     number = -1
     devices = {leaf.device for node in program.placeholders for leaf in _tensors(node.meta["val"])}
     with torch.random.fork_rng([device for device in devices if device.type == "cuda"]):
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(_read(batches)):
             leaves = _leaves(program, batch, f"Batch {number} of {_SETTING}")
             try:
                 measuring.run(*leaves, enable_io_processing=False)
@@ -83,6 +83,25 @@ class _Measuring(Interpreter):
         return result
 
 
+def _read(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields the batches.
+
+    Raises:
+        InputError: Reading one raised an error.
+    """
+    iterator = iter(batches)
+    while True:
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise InputError(
+                f"Reading a batch of {_SETTING} raised {type(error).__name__}: {error}"
+            ) from error
+        yield batch
+
+
 def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
     """Returns a batch as the graph takes it.
 
@@ -98,13 +117,18 @@ def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
         else:
             leaves = program.input_tree.flatten_up_to(call)
     except ValueError as error:
-        raise InputError(f"{what} has other inputs than the model: {error}") from error
+        raise InputError(
+            f"{what} has other inputs than the model, which takes {', '.join(names)}. Give a sequence of the "
+            "positional inputs, or a dictionary by name, without labels: a DataLoader's collate_fn can leave them out."
+        ) from error
     taken = []
     for node, leaf in zip(program.placeholders, leaves, strict=True):
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             taken.append(leaf)
             continue
+        if is_number(node) and type(leaf) is int and leaf >= 0:
+            leaf = torch.empty(leaf, 0)  # as the graph takes it
         if not isinstance(leaf, torch.Tensor):
             raise InputError(
                 f"{what} has {kind_of(leaf)} for the input {node.name!r}, not a tensor."
@@ -114,10 +138,10 @@ def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
             for wanted, size in zip(value.shape, leaf.shape, strict=True)
         )
         if leaf.dtype is not value.dtype or not fits:
-            shape = tuple(size if isinstance(size, int) else "any" for size in value.shape)
+            shape = ", ".join(str(size) if isinstance(size, int) else "any" for size in value.shape)
             raise InputError(
                 f"{what} has a {leaf.dtype} tensor of shape {tuple(leaf.shape)} for the input {node.name!r}. The "
-                f"model is compiled for {value.dtype} of shape {shape}."
+                f"model is compiled for {value.dtype} of shape ({shape})."
             )
         taken.append(leaf.detach().to(value.device))
     return taken

@@ -20,6 +20,7 @@ from torchtrt_compiler.catalogue import Catalogue, available_packs
 from torchtrt_compiler.partitioning import NOT_COMPUTED, Partition, TorchNode
 from torchtrt_compiler.record import current_record
 from torchtrt_runtime.reports.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
+from torchtrt_runtime.serialization.exported_program import RUN
 
 
 def describe_partition(report: CompilationReport, partition: Partition) -> None:
@@ -27,7 +28,8 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
     members = [node for block in partition.blocks.values() for node in block]
     report.converted = list(count_converters(members))
     report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
-    report.in_torch = list(_torch_ops(partition.torch_nodes))
+    in_torch = [entry for entry in partition.torch_nodes if entry.node.target is not RUN]
+    report.in_torch = list(_torch_ops(in_torch))
     sizes = map(len, partition.blocks.values())
     report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
     current_record().partition(report)

@@ -267,7 +267,7 @@ class Archive:
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         return UnreadableFileError(
             f"{self._name} cannot be read: {what}. It is not a saved model, or it is damaged or incomplete. "
-            "Copy the file again, or save the model again."
+            "Copy the file again, or save the model again, without a format for C++ programs."
         )
 
     def names(self) -> list[str]:

@@ -157,6 +157,8 @@ def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
 
 def _setting_to_json(value: Any) -> Any:
     """Returns the value of a setting as data: ops, capabilities and dtypes by their names, sets sorted."""
+    if is_store(value):  # which may be a dictionary, too
+        return None
     if isinstance(value, Mapping):
         return {qualified_name(target): pack for target, pack in value.items()}
     if isinstance(value, (frozenset, set)):
@@ -166,8 +168,6 @@ def _setting_to_json(value: Any) -> Any:
         )
     if isinstance(value, torch.dtype):
         return dtype_to_json(value)
-    if is_store(value):
-        return None
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
