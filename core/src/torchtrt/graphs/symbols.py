@@ -132,10 +132,13 @@ def answers_are_same() -> bool:
 
 @contextlib.contextmanager
 def quiet_tracing() -> Iterator[None]:
-    """Hides the tracebacks that PyTorch logs while it traces, in a ``with`` block whose errors are caught."""
+    """Hides the tracebacks that PyTorch logs while it traces, in a ``with`` block whose errors are caught.
 
-    def hide(record: logging.LogRecord) -> bool:  # noqa: ARG001
-        return False  # a function of its own for each block, because blocks nest
+    What the user asked for with ``TORCH_LOGS`` is below a warning, and stays.
+    """
+
+    def hide(record: logging.LogRecord) -> bool:  # one for each block, because blocks nest
+        return record.levelno < logging.WARNING
 
     for logger in _NOISY:
         logger.addFilter(hide)

@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.selection import device_objection
 from torchtrt.torch_internals import pytree
@@ -117,6 +118,7 @@ def _exported(
             torch.no_grad(),
             math_attention,
             unchanged(model),
+            quiet_tracing(),
             sizes_by_formulas(),
             export_contexts(),
             warnings.catch_warnings(),
