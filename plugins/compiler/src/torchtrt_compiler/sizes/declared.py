@@ -188,8 +188,8 @@ def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
     line = f" ({lines[0]})" if lines else ""
     raise InputError(
         f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}: something "
-        "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is int() of "
-        "a size, torch.export.export(..., strict=True) keeps the size dynamic: compile the program that it returns."
+        "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is len() of "
+        "a tensor or int() of a size, write x.shape[0], or compile what torch.export.export(..., strict=True) returns."
     )
 
 
