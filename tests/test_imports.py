@@ -184,8 +184,8 @@ def test_a_function_of_ten_lines_needs_no_docstring():
 USERS_OF_PYTORCH = [RUNTIME, COMPILER]
 INTERNALS = "torch_internals"
 """The module of a distribution that names what PyTorch may change in any version."""
-STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")
-"""Private by their names, and the only places of what public functions take: ops, and trees of inputs."""
+STABLE = ("torch._check", "torch._ops", "torch.ops.", "torch.utils._pytree")
+"""Private by their names alone, or the only modules of what public functions take: ops, and trees of inputs."""
 
 
 def private_names(source: str) -> set[str]:

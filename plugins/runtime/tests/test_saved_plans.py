@@ -6,7 +6,7 @@ from torch import nn
 
 import torchtrt
 from plugins.runtime.tests.test_plans import compiled_with, foreign_plan
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 
 ROWS = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(8, 4))
 
@@ -118,3 +118,22 @@ def test_a_description_of_other_output_sizes_is_refused(tmp_path):
 
     with pytest.raises(torchtrt.errors.UnreadableFileError, match=r"the engine has \[-1, 3\]"):
         torchtrt.engine_module(plan)
+
+
+def test_a_model_around_an_engine_takes_the_sizes_that_the_engine_takes(tmp_path):
+    """A call with others is refused before anything runs."""
+    inner = nn.Sequential(nn.Linear(4, 8), nn.ReLU()).eval()
+    torchtrt.save(compiled_with(inner, [ROWS]), tmp_path / "m.pt2")
+    part = torch.export.load(tmp_path / "m.pt2").module()
+    wide = torchtrt.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(64, 4))
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return part(x * 2).sin()
+
+    with pytest.warns(SizeWarning, match="Compiled for 1 to 8"):
+        compiled = torchtrt.compile(Model().eval(), [wide], min_block_size=1)
+
+    torch.testing.assert_close(compiled(torch.ones(8, 4)), inner(torch.ones(8, 4) * 2).sin())
+    with pytest.raises(InputError, match="is 9, but the model was compiled for 1 to 8"):
+        compiled(torch.ones(9, 4))

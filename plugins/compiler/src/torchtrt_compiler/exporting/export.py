@@ -6,7 +6,6 @@ import contextlib
 import copy
 import inspect
 import itertools
-import os
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import (
+    LIBRARIES,
     compile_lock,
     sizes_by_formulas,
     with_late_code,
@@ -182,9 +182,8 @@ def _advice(error: Exception) -> str:
 
 def _raised_in(error: BaseException) -> str:
     """Returns the line of the model at which PyTorch raised, in parentheses, or an empty string."""
-    libraries = tuple(os.path.dirname(path) + os.sep for path in (torch.__file__, __file__))
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not frame.filename.startswith((*libraries, "<"))]
+    outside = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
     # A mode is between the model and PyTorch, so its frames are the last ones.
     modes = {frame.filename for frame in outside if frame.name == "__torch_function__"}
     own = [frame for frame in outside if frame.filename not in modes] or outside

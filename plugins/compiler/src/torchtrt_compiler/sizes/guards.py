@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import operator
-import os
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import is_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
-from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
+from torchtrt_compiler.torch_internals import LIBRARIES, ValueRanges, bound_sympy, int_oo
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
 
@@ -87,9 +86,8 @@ def place_of(source: Any) -> str:
 
 
 def line_of(frame: Any) -> str:
-    """Returns a line of the model, unless a frame is of PyTorch's own code."""
-    library = os.path.dirname(torch.__file__)
-    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
+    """Returns a line of the model, unless a frame is of PyTorch's own code, or of torchtrt's."""
+    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(LIBRARIES):
         return ""
     return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
 

@@ -46,10 +46,13 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+import torchtrt
+import torchtrt_runtime
 from torchtrt.graphs.nodes import all_nodes
 from torchtrt_compiler.torch_internals.shape_rules import sizes_by_formulas
 
 __all__ = [
+    "LIBRARIES",
     "DeviceType",
     "DisableTorchFunction",
     "DispatchKey",
@@ -271,6 +274,18 @@ def sizes_of_two_unknown(environment: Any) -> Iterator[None]:
             environment._update_version_counter()
 
 
+LIBRARIES = tuple(
+    os.path.dirname(str(file)) + os.sep
+    for file in (
+        torch.__file__,
+        torchtrt.__file__,
+        torchtrt_runtime.__file__,
+        os.path.dirname(__file__),
+    )
+)
+"""The folders of PyTorch, and of what of torchtrt stands between a model and PyTorch: no line of a model is there."""
+
+
 def asking_frame() -> traceback.FrameSummary | None:
     """Returns the innermost line of a call of ``noting_size_questions``'s function that asks about sizes itself.
 
@@ -281,7 +296,9 @@ def asking_frame() -> traceback.FrameSummary | None:
         return stack[-1]
     passing = symbolic_shapes.uninteresting_files()
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename in passing:
+    while frame is not None and (
+        frame.f_code.co_filename in passing or frame.f_code.co_filename.startswith(LIBRARIES[1:])
+    ):
         frame = frame.f_back
     if frame is None:
         return None

@@ -57,7 +57,18 @@ def engine_outputs(
     plan: torch.Tensor,
     description: str,
 ) -> list[torch.Tensor]:
-    """Returns the outputs as PyTorch traces them: their dtypes, and their sizes as expressions of the inputs' sizes."""
+    """Returns the outputs as PyTorch traces them: their dtypes, and their sizes as expressions of the inputs' sizes.
+
+    A model around the engine takes the sizes that the engine takes.
+    """
+    for tensor, bounds in zip(inputs, input_bounds(description), strict=True):
+        for dim, (size, (low, high)) in enumerate(zip(tensor.shape, bounds, strict=False)):
+            torch._check(
+                low <= size <= high if isinstance(size, int) else (size >= low) & (size <= high),
+                lambda dim=dim, low=low, high=high: (
+                    f"an engine takes {low} to {high} in dimension {dim}"
+                ),
+            )
     context: Any = None
     unknown: dict[str, Any] = {}
     outputs = []
@@ -91,6 +102,17 @@ def output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]]
         )
         for output in parse_description(description)["outputs"]
     )
+
+
+@functools.lru_cache(maxsize=256)
+def input_bounds(description: str) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Returns for each input the smallest and the largest size of each dimension, over all ranges.
+
+    Raises:
+        UnreadableFileError: The description is none.
+    """
+    inputs = parse_description(description)["inputs"]
+    return tuple(tuple(zip(input_["min"], input_["max"], strict=True)) for input_ in inputs)
 
 
 def _size_or_name(size: Any) -> Any:
