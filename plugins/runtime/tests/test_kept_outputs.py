@@ -184,3 +184,24 @@ def test_each_stream_has_memory_of_its_own():
 
     assert address(0) == address(0) != address(1)
     assert address(1) == address(1)
+
+
+def test_memory_that_a_program_frees_is_replaced():
+    """Engines would write into memory of others."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    compiled = torchtrt.compile(model, [ROWS], min_block_size=1)
+    compiled.runtime_settings = OVERWRITE
+    compiled(rows(3)).untyped_storage().resize_(0)
+
+    torch.testing.assert_close(compiled(rows(3)), model(rows(3)))
+
+
+def test_results_outside_of_inference_mode_are_none_of_it():
+    """Autograd could not save them for a backward pass of something else."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    compiled = torchtrt.compile(model, [ROWS], min_block_size=1)
+    compiled.runtime_settings = OVERWRITE
+    with torch.inference_mode():
+        assert compiled(rows(3)).is_inference()
+
+    assert not compiled(rows(3)).is_inference()

@@ -144,7 +144,9 @@ def test_a_range_that_is_none_is_refused(values):
 
 
 def test_a_number_without_an_upper_bound_is_refused():
-    with pytest.raises(InputError, match=r"no upper bound for input 'n'.*torchtrt\.Number"):
+    with pytest.raises(
+        InputError, match=r"no upper bound in int32 for input 'n'.*torchtrt\.Number"
+    ):
         torchtrt.compile(
             Use(USES["a scalar"][0]).eval(), (X, 3), dynamic_shapes=(None, Dim.DYNAMIC)
         )
@@ -222,3 +224,23 @@ def test_an_engine_takes_a_number_as_the_size_of_an_empty_input():
     (engine,) = engines_of(compiled)
     shapes = [input_.shape for input_ in engine.inputs]
     assert operator.countOf(shapes, (-1, 0)) == 1
+
+
+def test_a_range_that_the_program_does_not_take_is_refused():
+    """With both ranges; and so is an example outside of its range."""
+    model = Use(lambda x, n: x * n).eval()
+    program = torch.export.export(model, (X, 7), dynamic_shapes=(None, Dim.AUTO(min=4, max=32)))
+    for numbers in (torchtrt.Number(1, 2, 3), torchtrt.Number(40, 50, 64)):
+        with pytest.raises(InputError, match=r"takes 4 to 32 in input 'n', which is none"):
+            torchtrt.compile(program, (X, numbers))
+    with pytest.raises(InputError, match=r"example has 7 in input 'n'.* 8 to 64 was declared"):
+        torchtrt.compile(model, (X, 7), dynamic_shapes=(None, Dim.AUTO(min=8, max=64)))
+
+
+@pytest.mark.parametrize("number", [2**62, 2**63, 2**70])
+def test_a_number_of_any_length_is_refused_in_words(number):
+    compiled = torchtrt.compile(
+        Use(lambda x, n: x * n).eval(), (X, torchtrt.Number(1, 4, 8)), min_block_size=1
+    )
+    with pytest.raises(InputError, match=f"Input 'n' is {number}"):
+        compiled(X, number)

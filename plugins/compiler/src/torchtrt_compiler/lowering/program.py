@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
 from torchtrt.graphs.nodes import assign, is_number, mark_number
 from torchtrt.graphs.symbols import shape_env_of
@@ -191,12 +191,31 @@ def _assume_as_exported(graph: torch.fx.Graph) -> None:
     """Lets sizes of inputs be taken for 2 or more where the graph is read, as ``torch.export`` takes them.
 
     A file does not keep it, and ops that broadcast would have to decide whether such a size is 1.
+
+    Raises:
+        InputError: The example of an input has a size outside of its declared range.
     """
     for node in graph.find_nodes(op="placeholder"):
         for size in getattr(node.meta.get("val"), "shape", ()):
             is_symbol = isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+            if is_symbol:
+                _check_example(node, size)
             if is_symbol and size.node.hint not in (0, 1):
                 size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
+
+
+def _check_example(node: Node, size: torch.SymInt) -> None:
+    """Checks that the size that a program was exported with is in its range.
+
+    Raises:
+        InputError: It is not.
+    """
+    hint, bounds = size.node.hint, size.node.shape_env.bound_sympy(size.node.expr)
+    if hint not in (None, 0, 1) and not bounds.lower <= hint <= bounds.upper:
+        raise InputError(
+            f"The example has {hint} in input {node.name!r}, for which {bounds.lower} to {bounds.upper} was declared. "
+            "Export the model with an example in the range."
+        )
 
 
 def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:

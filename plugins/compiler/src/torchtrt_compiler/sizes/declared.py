@@ -45,8 +45,9 @@ def size_profiles(
         limits: The limits that were declared for example tensors.
 
     Raises:
-        InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges. Or an
-            ``Input`` asks for sizes that the exported program fixed, or a floating-point input varies.
+        InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges, or the program takes
+            none of the sizes. Or an ``Input`` asks for sizes that the exported program fixed, or a floating-point input
+            varies.
     """
     leaves = inputs.leaves
     if leaves and len(leaves) != len(placeholders):
@@ -64,7 +65,25 @@ def size_profiles(
     taken = [
         profile for profile in profiles if all(size.min <= size.max for size in profile.values())
     ]
-    return tuple(taken or profiles)
+    if not taken:
+        raise _none_taken(dynamic, profiles[0], ranges)
+    return tuple(taken)
+
+
+def _none_taken(
+    dynamic: Sequence[_DynamicSize],
+    profile: Profile,
+    ranges: Mapping[Any, tuple[int, int | None]],
+) -> InputError:
+    """Returns the error of sizes of which the program takes none."""
+    symbol = next(symbol for symbol, size in profile.items() if size.min > size.max)
+    size = next(size for size in dynamic if size.linear.symbol == symbol)
+    minimum, maximum = ranges.get(symbol, (0, None))
+    low, high = size.linear.size(minimum), None if maximum is None else size.linear.size(maximum)
+    return InputError(
+        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.where}, which is none of the "
+        "sizes that you asked for. Declare sizes that it takes, or export the model with another range."
+    )
 
 
 class _DynamicSize(NamedTuple):
@@ -111,7 +130,7 @@ class _DynamicSize(NamedTuple):
             optimal = self._usual(minimum)
         if maximum is None or maximum > INT32_RANGE[1]:
             raise InputError(
-                f"There is no upper bound for {self.where}, and an engine is built for a maximum. Give one: "
+                f"There is no upper bound in int32 for {self.where}, and an engine is built for a maximum. Give one: "
                 "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting. "
                 "For a number, give torchtrt.Number(min, opt, max), or torch.export.Dim.AUTO(max=...) when exporting."
             )

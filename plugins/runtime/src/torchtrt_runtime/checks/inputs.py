@@ -438,7 +438,9 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     subject = f"Input {name!r}"
     if wanted.is_number and not isinstance(leaf, torch.Tensor):
         actual = f"is {leaf}" if type(leaf) is int else f"must be an int, not {kind_of(leaf)}"
-        raise InputError(f"{subject} {actual}. It is compiled as a size, which is 0 or more.")
+        raise InputError(
+            f"{subject} {actual}. It is compiled as a size, which is 0 or more, below 2**63."
+        )
     if not isinstance(leaf, torch.Tensor):
         actual = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
         raise InputError(f"{subject} must be a tensor, {actual}.")

@@ -9,7 +9,7 @@ import torch
 
 
 def as_sizes(leaves: Sequence[Any], numbers: Collection[int]) -> Sequence[Any]:
-    """Returns a caller's flattened inputs as the graph takes them. A value other than 0 or more stays as it is.
+    """Returns a caller's flattened inputs as the graph takes them. A value that is no size stays as it is.
 
     Args:
         leaves: The inputs.
@@ -21,7 +21,7 @@ def as_sizes(leaves: Sequence[Any], numbers: Collection[int]) -> Sequence[Any]:
     device = max(devices, key=lambda device: device.type == "cuda", default=None)
     taken = list(leaves)
     for index in numbers:
-        if type(leaves[index]) is int and leaves[index] >= 0:
+        if type(leaves[index]) is int and 0 <= leaves[index] < 2**63:  # sizes are 64 bits
             taken[index] = torch.empty(leaves[index], 0, dtype=torch.float32, device=device)
     return taken
 

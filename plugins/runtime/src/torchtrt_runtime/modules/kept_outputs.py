@@ -82,10 +82,12 @@ def _fitted(
 ) -> torch.Tensor:
     """Returns a tensor of a layout in the memory of another one, or in new memory if that is too small."""
     sizes, strides, dtype = layout
+    storage = output.untyped_storage()
+    # A program may have freed the memory of a result, and no result outside of inference mode is of it.
+    is_too_small = torch.Size(sizes).numel() * dtype.itemsize > storage.nbytes()
+    if is_too_small or output.is_inference() is not torch.is_inference_mode_enabled():
+        return allocate(*layout)
     if (output.shape, output.stride(), output.dtype) == layout:
         return output
-    storage = output.untyped_storage()
-    if torch.Size(sizes).numel() * dtype.itemsize > storage.nbytes():
-        return allocate(*layout)
     empty = torch.empty(0, dtype=dtype, device=output.device)
     return empty.set_(storage, 0, sizes, strides)
