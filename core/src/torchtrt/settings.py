@@ -50,7 +50,7 @@ from torchtrt.setting_kinds import (
     Declaration,
     setting,
 )
-from torchtrt.stores import ByteStore
+from torchtrt.stores import ByteStore, is_store
 from torchtrt.targets import Target, qualified_name
 from torchtrt.torch_internals import OperatorBase
 
@@ -344,9 +344,13 @@ class CompilationSettings:
     def __deepcopy__(self, memo: dict[int, Any]) -> CompilationSettings:
         return self  # which does not change, and may hold a store or batches, which are no part of a copied model
 
+    def __copy__(self) -> CompilationSettings:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copied and pickled by the names of ops: PyTorch's own objects for them cannot be pickled.
-        return type(self), tuple(map(_by_name, self._values().values()))
+        # Pickled by the names of ops, whose objects PyTorch cannot pickle, and without stores: these are the program's.
+        values = (None if is_store(value) else value for value in self._values().values())
+        return type(self), tuple(map(_by_name, values))
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> CompilationSettings:

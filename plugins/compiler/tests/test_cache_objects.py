@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import re
 
 import pytest
@@ -185,6 +186,7 @@ def test_a_model_is_saved_and_copied_without_the_object(tmp_path):
 
     assert loaded.settings.engine_cache is None
     assert loaded.settings.timing_cache is None
+    assert pickle.loads(pickle.dumps(model)).settings.engine_cache is None
     x = torch.rand(2, 4)
     assert torch.equal(model(x), loaded(x))
 

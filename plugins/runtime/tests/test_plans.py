@@ -253,6 +253,25 @@ def varying(model, *inputs):
     )
 
 
+def test_one_value_that_is_written_twice_is_refused(tmp_path):
+    """An output of a plan says of one buffer that it is its new value."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("first", torch.zeros(2, 3))
+            self.register_buffer("second", torch.ones(2, 3))
+
+        def forward(self, x):
+            self.first.add_(x)
+            self.second.copy_(self.first)
+            return x * 2
+
+    compiled = torchtrt.compile(Both().eval(), [torch.rand(2, 3)], min_block_size=1)
+    with pytest.raises(UnsupportedProgramError, match="writes one value to first and second"):
+        torchtrt.export_engine(compiled, tmp_path / "m.plan")
+
+
 class Called(nn.Module):
     """Calls a function with its inputs."""
 

@@ -135,6 +135,7 @@ def use_packs(
     """Uses other packs inside a ``with`` block, in all threads.
 
     Afterwards, the packs are those from before: what the block added or registered is gone. Tests of a pack need it.
+    Blocks nest: the one that begins last ends first, whichever threads they are in.
 
     Args:
         packs: The packs; by default those in use.

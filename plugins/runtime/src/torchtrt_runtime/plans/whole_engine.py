@@ -75,6 +75,10 @@ def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
     if len(calls) > 1:
         yield f"It has {len(calls)} engines: {', '.join(str(call.target) for call in calls)}"
     written = _written(graph_module)
+    for output, count in Counter(written.values()).items():
+        if count > 1:
+            names = " and ".join(str(node.target) for node in written if written[node] == output)
+            yield f"It writes one value to {names}, and an output of a plan is the new value of one"
     for node in graph_module.graph.nodes:
         is_copy = is_dry and node.target is torch.ops.aten.clone.default
         is_write = node.target is torch.ops.aten.copy_.default and node.args[0] in written

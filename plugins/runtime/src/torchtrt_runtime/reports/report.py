@@ -93,8 +93,8 @@ class CompilationReport:
         """How many engines there are and how much of the model they run, in a clause."""
         compiled = sum(block.nodes * block.calls for block in self.blocks)
         total = compiled + len(self.in_torch)
-        if not total:
-            return "nothing to compute"
+        if not total:  # an engine of a plan names no nodes
+            return "an engine of a plan" if self.blocks else "nothing to compute"
         everything = f"all {total} nodes" if total > 1 else "the only node"
         if not self.blocks:
             return f"no engine; PyTorch runs {everything}"
