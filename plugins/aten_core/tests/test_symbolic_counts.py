@@ -1,5 +1,7 @@
 """Ops whose count PyTorch takes as a number compile for counts that vary."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -132,4 +134,30 @@ def test_a_product_of_sizes_may_leave_int32(version):
     compiled = torchtrt.compile(model, [rows], min_block_size=1)
     for size in (8, 255, 256):
         x = torch.rand(size, size)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("scale", [0.29, 0.3, 1 / 3, 1 / 7, 0.57, 1.1, 2.5])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_a_fraction_takes_the_nearest_rows_that_pytorch_takes(scale, mode, version):
+    """PyTorch computes the number of rows in float64 and their indices in float32, for every size."""
+    rows = torchtrt.Input(
+        min_shape=(1, 2, 16, 16), opt_shape=(1, 2, 48, 16), max_shape=(1, 2, 512, 16)
+    )
+    model = Function(lambda x: F.interpolate(x, scale_factor=scale, mode=mode)).eval()
+    compiled = torchtrt.compile(model, [rows], require_full_compilation=True)
+    for count in (16, 17, 48, 99, 100, 200, 300, 512):
+        x = torch.rand(1, 2, count, 16)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("part", [0.29, 0.5, 0.57])
+def test_a_size_is_rounded_as_in_float64(part, version):
+    """In an engine where float32 gives the same integers for all sizes; otherwise in PyTorch."""
+    columns = torchtrt.Input(min_shape=(2, 8), opt_shape=(2, 50), max_shape=(2, 500))
+    model = Function(lambda x: x.sin()[:, : math.floor(x.shape[1] * part)] * 2).eval()
+    compiled = torchtrt.compile(model, [columns], min_block_size=1)
+    assert (part == 0.5) is not bool(compiled.report.in_torch)
+    for count in (8, 50, 100, 200, 300, 500):
+        x = torch.rand(2, count)
         torch.testing.assert_close(compiled(x), model(x))

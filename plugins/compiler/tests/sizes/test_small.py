@@ -497,5 +497,4 @@ def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
     model = Function(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0)).eval()
     with pytest.warns(torchtrt.errors.SizeWarning):
         torchtrt.compile(model, [rows], min_block_size=1)
-
     assert not [record for record in caplog.records if record.exc_info]

@@ -19,7 +19,7 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import indexing, matmul, shape, sizes, types
+from torchtrt_blocks import elementwise, indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -146,6 +146,7 @@ def _scales(op: Any, count: int) -> list[Any]:
     return [getattr(op, label) for label in labels]
 
 
+RESAMPLED = (torch.float32, torch.float16, torch.float64)
 _LONGEST = 1 << 14
 """The maximum size that a table of scaled sizes holds."""
 
@@ -159,7 +160,7 @@ def _unlike_layer(node: Node) -> str | None:
     """Returns what TensorRT's layer does not do, or ``None``."""
     op = arguments_of(node)
     tensor = value_of(_image(op))
-    if tensor.dtype not in (torch.float32, torch.float16, torch.float64):
+    if tensor.dtype not in RESAMPLED:
         return "TensorRT resamples float32 and float16 only"
     count = tensor.dim() - 2
     results = node.meta["val"].shape[2:]
@@ -193,9 +194,23 @@ def _varying(node: Node) -> str | None:
     return None
 
 
+def _has_table(node: Node) -> bool:
+    """Returns whether an op takes the nearest elements, and which these are does not depend on sizes that vary."""
+    op = arguments_of(node)
+    tensor, results = value_of(_image(op)), node.meta["val"].shape[2:]
+    if KINDS[node.target].mode != "NEAREST" or tensor.dtype not in RESAMPLED:
+        return False
+    scales = _scales(op, len(results))
+    return op.output_size is None and all(
+        (isinstance(size, int) and isinstance(result, int))
+        or (isinstance(scale, (int, float)) and _is_in_table(size) and _is_in_table(result))
+        for size, result, scale in zip(tensor.shape[2:], results, scales, strict=True)
+    )
+
+
 def _has_no_resize_layer(node: Node) -> str | None:
     reason = _unlike_layer(node)
-    return reason and _varying(node) and reason
+    return None if _has_table(node) else reason and _varying(node) and reason
 
 
 def _image(op: Any) -> Any:
@@ -216,7 +231,10 @@ def resize(
     """Converts resampling by the nearest element, or linear or cubic interpolation."""
     tensor = input if self is None else self
     assert tensor is not None  # one of the two names is the op's
-    if _unlike_layer(types.node_of(ctx)) is not None:
+    node = types.node_of(ctx)
+    if _unlike_layer(node) is not None:
+        if _varying(node) is not None:
+            return _by_tables(ctx, tensor, 0.5 if kind is _EXACT else 0.0)
         return _by_weights(ctx, tensor, _choose if kind.mode == "NEAREST" else _mix)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
@@ -230,6 +248,35 @@ def resize(
             extents.append(_scaled(ctx, sizes.size_of(ctx, tensor, index + 2), scale))
     coordinates = "ALIGN_CORNERS" if align_corners else kind.coordinates
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
+
+
+def _by_tables(ctx: ConversionContext, tensor: NetworkTensor, offset: float) -> NetworkTensor:
+    """Returns the nearest elements along one dimension after the other, from tables of their indices.
+
+    PyTorch takes element ``floor((index + offset) / scale)``, in float32, and the last one beyond it: see
+    ``nearest_neighbor_compute_source_index`` in ``aten/src/ATen/native/UpSample.h``.
+    """
+    node = types.node_of(ctx)
+    op, extents = arguments_of(node), types.output_value(ctx).shape[2:]
+    scales = _scales(op, len(extents))
+    lengths = sizes.sizes_of(ctx, tensor)[
+        2:
+    ]  # before anything is taken, while their symbols are known
+    for axis, (size, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
+        dim = axis + 2
+        if isinstance(size, int) and isinstance(extent, int):
+            weights = _weights(node.target, op, size, extent, axis, scales)
+            tensor = _choose(ctx, tensor, weights, dim)
+            continue
+        most = sizes.maximum(extent)
+        assert most is not None  # _has_table
+        step = torch.tensor(1 / scale, dtype=torch.float32)
+        nearest = ((torch.arange(most, dtype=torch.float32) + offset) * step).to(torch.int32)
+        taken = shape.slice_by(ctx, ctx.tensor(nearest), [0], [_scaled(ctx, size, scale)], [1])
+        last = sizes.combine(ctx, "SUB", size, 1)
+        indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
+        tensor = indexing.gather(ctx, tensor, indices, dim)
+    return tensor
 
 
 def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:

@@ -18,6 +18,7 @@ from torchtrt_blocks import elementwise, shape, sizes, types, unary
 from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.converters.exact_numbers import differs_in_float32
 from torchtrt_converters_aten_core.registration import converts_elementwise
 from torchtrt_converters_aten_core.torch_internals import sym_sqrt
 
@@ -66,7 +67,13 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(table={"kind": ARITHMETIC}, reject_if=(_not_numbers, _leaves_int32))
+def _floors_otherwise(node: Node) -> str | None:
+    return differs_in_float32(node) if node.target is operator.floordiv else None
+
+
+@converts_elementwise(
+    table={"kind": ARITHMETIC}, reject_if=(_not_numbers, _leaves_int32, _floors_otherwise)
+)
 def arithmetic(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts integer arithmetic on sizes, and the same on quotients."""
     dtype = _dtype(ctx, (first, second))
@@ -135,7 +142,7 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(table={"kind": COMPARISONS}, reject_if=_not_numbers)
+@converts_elementwise(table={"kind": COMPARISONS}, reject_if=(_not_numbers, differs_in_float32))
 def comparison(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a comparison of sizes: a 0-d bool tensor."""
     return elementwise.compare(ctx, kind, first, second)
@@ -184,7 +191,7 @@ def _rounds_to_digits(node: Node) -> str | None:
     return None
 
 
-@converts_elementwise(table={"kind": ROUNDING}, reject_if=_rounds_to_digits)
+@converts_elementwise(table={"kind": ROUNDING}, reject_if=(_rounds_to_digits, differs_in_float32))
 def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: str) -> Any:
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(first).is_floating_point:
@@ -193,7 +200,7 @@ def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: st
     return types.cast(ctx, rounded, torch.int32)
 
 
-@converts_elementwise(math.trunc, reject_if=_not_numbers)
+@converts_elementwise(math.trunc, reject_if=(_not_numbers, differs_in_float32))
 def truncation(ctx: ConversionContext, first: Any) -> Any:
     """Converts a quotient of sizes cut to a size; casts cut toward zero."""
     return types.cast(ctx, first, torch.int32)
