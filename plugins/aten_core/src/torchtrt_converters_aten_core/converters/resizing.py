@@ -195,7 +195,7 @@ def _varying(node: Node) -> str | None:
 
 
 def _has_table(node: Node) -> bool:
-    """Returns whether an op takes the nearest elements, and which these are does not depend on sizes that vary."""
+    """Returns whether an op takes the nearest elements, and which these are does not depend on dynamic sizes."""
     op = arguments_of(node)
     tensor, results = value_of(_image(op)), node.meta["val"].shape[2:]
     if KINDS[node.target].mode != "NEAREST" or tensor.dtype not in RESAMPLED:
