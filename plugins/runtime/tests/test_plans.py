@@ -244,6 +244,19 @@ def test_a_part_that_pytorch_writes_is_refused_with_the_pass(tmp_path):
         exported_cache(tmp_path / "m.plan", disabled_passes=[])
 
 
+def test_a_buffer_with_the_name_of_an_argument_is_an_input_of_its_own(tmp_path):
+    model = nn.Module()
+    model.register_buffer("x", torch.zeros(3))
+    model.forward = lambda x: model.x.add_(x) * 3 + x
+    compiled = torchtrt.compile(model.eval(), (torch.ones(3),), min_block_size=1)
+    assert compiled(torch.ones(3)).tolist() == [4.0] * 3
+    torchtrt.export_engine(compiled, tmp_path / "m.plan")
+    description = json.loads((tmp_path / "m.plan.json").read_text())
+    names = {input_["name"]: input_.get("is_buffer", False) for input_ in description["inputs"]}
+    assert names == {"x": False, "buffer_x": True}
+    assert [output.get("writes") for output in description["outputs"]] == [None, "buffer_x"]
+
+
 def varying(model, *inputs):
     """Returns a model compiled from a program whose first sizes vary as the code lets them."""
     rows = torch.export.Dim.AUTO(min=1, max=64)

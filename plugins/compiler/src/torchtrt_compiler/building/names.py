@@ -28,7 +28,7 @@ def name_tensors(
     if whole is None:
         return
     block = blocks[whole.name].graph
-    own = [str(node.target) for node in whole.inputs]
+    own = list(whole.input_names.values())
     inputs = _checked("input_names", settings.input_names or own, own)
     defaults = whole.output_names
     count = len(whole.outputs)

@@ -65,8 +65,14 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
-    read = [_check_of(compiled, node) for node in whole.inputs]
-    buffers = {str(node.target) for node in whole.inputs if node.op == "get_attr"}
+    read = [
+        (
+            name if node.op == "get_attr" else _check_of(compiled, node)[0],
+            _check_of(compiled, node)[1],
+        )
+        for node, name in whole.input_names.items()
+    ]
+    buffers = {name for node, name in whole.input_names.items() if node.op == "get_attr"}
     plan = buffer_of(engine.plan)
     with use_module(engine.tensorrt_module):
         inputs = [
@@ -148,7 +154,8 @@ def _describe_outputs(
     results: Any = compiled.graph_module.graph.output_node().args[0]
     described = []
     nodes = dict(zip(whole.outputs, results, strict=True))
-    writes = {output: str(node.target) for node, output in whole.written.items()}
+    own = whole.input_names
+    writes = {output: own.get(node, str(node.target)) for node, output in whole.written.items()}
     for node, output in whole.written.items():
         nodes.setdefault(output, node)
     for output, node in nodes.items():

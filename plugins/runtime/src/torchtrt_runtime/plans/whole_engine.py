@@ -32,6 +32,15 @@ class WholeEngine:
     written: Mapping[Node, int]
 
     @property
+    def input_names(self) -> dict[Node, str]:
+        """The name that each input has by default: the model's, and another for a buffer with an argument's name."""
+        names: dict[Node, str] = {}
+        for node in self.inputs:
+            name = str(node.target)
+            names[node] = f"buffer_{name}" if name in names.values() else name
+        return names
+
+    @property
     def output_names(self) -> dict[int, str]:
         """The name that each output of the engine has by default, by its index; those of the model come first."""
         names = {output: f"output_{index}" for index, output in enumerate(self.outputs)}
