@@ -196,24 +196,6 @@ def test_a_compiled_model_says_how_it_becomes_a_program(again):
         again(compiled, (X,))
 
 
-@pytest.mark.parametrize("function", [lambda x, n: x[:n] * 2, lambda x, n: x * n])
-@pytest.mark.parametrize("model_or_program", ["module", "program"])
-def test_a_number_that_varies_is_refused_with_what_to_give(function, model_or_program):
-    """Engines take sizes from tensors."""
-
-    class Model(torch.nn.Module):
-        def forward(self, x, n):
-            return function(x, n)
-
-    inputs, sizes = (torch.rand(8, 3), 4), (None, torch.export.Dim.DYNAMIC)
-    model = Model().eval()
-    if model_or_program == "program":
-        model, sizes = torch.export.export(model, inputs, dynamic_shapes=sizes, strict=False), None
-
-    with pytest.raises(InputError, match="Input 'n' is a number that varies"):
-        torchtrt.compile(model, inputs, dynamic_shapes=sizes)
-
-
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [

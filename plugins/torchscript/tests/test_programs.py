@@ -65,7 +65,7 @@ class Program:
             (matrices if "view" in form else rows).append(name)
             return [f"{name} = {form.format(source)}"]
         if kind == "element":
-            name, position = f"v{next(self.numbers)}", self.place(matrices)
+            name, position = f"v{next(self.numbers)}", self.position_of(matrices)
             line = f"{name} = {self.choice(matrices)}[{position}]"
             rows.append(name)
             return [line]
@@ -76,7 +76,9 @@ class Program:
             form = self.choice(forms if self.loops else [*forms, "{}.copy_({})"])
             return [form.format(target, self.choice(same))]
         if kind == "put":
-            position = self.choice([str(self.draw(st.integers(0, ROWS - 1))), self.place(matrices)])
+            position = self.choice(
+                [str(self.draw(st.integers(0, ROWS - 1))), self.position_of(matrices)]
+            )
             return [f"{self.choice(matrices)}[{position}] = {self.choice(rows)}"]
         self.loops += kind == "loop"
         inside = self.block(matrices, rows, depth - 1, 3)
@@ -92,7 +94,7 @@ class Program:
         count = f"n{next(self.numbers)}"
         if kind == "for":
             return [f"for {count} in range(2):", *indented(inside)]
-        return [f"for {count} in range({self.place(matrices)}):", *indented(inside)]
+        return [f"for {count} in range({self.position_of(matrices)}):", *indented(inside)]
 
     def position_of(self, matrices):
         """Returns a row's number, read out of a tensor."""

@@ -280,7 +280,10 @@ def _by_tables(ctx: ConversionContext, tensor: NetworkTensor, offset: float) -> 
 
 
 def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
-    """Returns ``floor(size * scale)``; where that is no product of integers, from a table of float64's."""
+    """Returns ``floor(size * scale)`` as float64 has it, from integers or from a table.
+
+    TensorRT 8.6 computes no shapes from a table, so that a fraction of integers with the same results is better.
+    """
     if float(scale).is_integer():
         return sizes.combine(ctx, "PROD", size, int(scale))
     symbol = sizes.symbol_of(ctx, size)
@@ -288,7 +291,26 @@ def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
     if most is None:
         raise ConversionError("The size that a fraction scales has no maximum.")
     table = torch.tensor([int(number * scale) for number in range(most + 1)], dtype=torch.int32)
+    fraction = _fraction_of(scale, table.long())
+    if fraction is not None:
+        factor, divisor = fraction
+        scaled = sizes.combine(ctx, "PROD", size, factor)
+        return sizes.combine(ctx, "FLOOR_DIV", scaled, divisor)
     return indexing.gather(ctx, ctx.tensor(table), ctx.tensor(size), 0)
+
+
+def _fraction_of(scale: float, table: torch.Tensor) -> tuple[int, int] | None:
+    """Returns integers by which sizes are multiplied and divided to give the sizes of a table, within int32."""
+    lengths = torch.arange(len(table))
+    for bits in range(31):
+        below = int(scale * 2**bits)
+        for factor in (
+            below,
+            below + 1,
+        ):  # products that are integers are rounded down, or up to them
+            if factor * len(table) < 2**31 and torch.equal(lengths * factor // 2**bits, table):
+                return factor, 2**bits
+    return None
 
 
 @pack.converter(*SMOOTHED, reject_if=_varying)

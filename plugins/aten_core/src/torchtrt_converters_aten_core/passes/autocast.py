@@ -22,7 +22,6 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.callers import warn_caller
 from torchtrt.conversion import arguments_of, constant_of
-from torchtrt.graphs import facts_of
 from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -198,6 +197,8 @@ class _Autocast:
         self.largest, self.tiny = torch.finfo(lower).max, torch.finfo(lower).tiny
         self.most = settings.autocast_max_output_threshold or self.largest
         self.longest = settings.autocast_max_depth_of_reduction or math.inf
+        from torchtrt.graphs import facts_of  # which imports SymPy
+
         facts = facts_of(graph_module)
         self.magnitudes, self.in_float32 = facts.largest(), facts.in_float32
         self.rules = _rules()

@@ -11,9 +11,6 @@ from torchtrt.settings import CompilationSettings
 
 DEFAULTS = {
     "attn_bias_is_causal": False,
-    "autocast_calibration_dataloader": None,
-    "autocast_max_depth_of_reduction": None,
-    "autocast_max_output_threshold": 512,
     "cache_built_engines": False,
     "cpu_memory_budget": None,
     "debug": False,
