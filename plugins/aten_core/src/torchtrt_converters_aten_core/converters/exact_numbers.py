@@ -50,7 +50,7 @@ def differs_in_float32(node: Node) -> str | None:
     if not any(isinstance(number, (float, torch.SymFloat)) for number in numbers):
         return None
     sizes = _sizes_in(node)
-    grid = _grid(sizes)
+    grid = _grid(sizes) if sizes else None
     if grid is None:
         return "float32 may round it to another number than float64 for some of the sizes"
     with np.errstate(all="ignore"):
@@ -86,14 +86,17 @@ def _is_rounded(node: Node) -> bool:
 
 
 def _grid(sizes: list[Any]) -> list[Any] | None:
-    """Returns arrays with all combinations of the values of sizes; None where there are too many."""
-    ranges = []
+    """Returns arrays with all combinations of the values of sizes; None where there are too many.
+
+    Of a size that a program leaves without a bound, the smallest values stand for all.
+    """
+    ranges, unbounded = [], int(_MOST ** (1 / len(sizes)))
     for size in sizes:
         symbol = size.meta["val"].node
         bounds = symbol.shape_env.bound_sympy(symbol.expr)
-        if not (bounds.lower.is_Integer and bounds.upper.is_Integer):
-            return None
-        ranges.append(range(min(int(bounds.lower), 0), int(bounds.upper) + 1))
+        upper = int(bounds.upper) if bounds.upper.is_Integer else unbounded - 1
+        lower = int(bounds.lower) if bounds.lower.is_Integer else 0
+        ranges.append(range(min(lower, 0), upper + 1))
     if math.prod(map(len, ranges)) > _MOST:
         return None
     return [axis.ravel() for axis in np.meshgrid(*map(np.array, ranges))]
