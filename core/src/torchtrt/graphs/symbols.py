@@ -134,7 +134,7 @@ def answers_are_same() -> bool:
 def quiet_tracing() -> Iterator[None]:
     """Hides the tracebacks that PyTorch logs while it traces, in a ``with`` block whose errors are caught.
 
-    What the user asked for with ``TORCH_LOGS`` is below a warning, and stays.
+    The records that ``TORCH_LOGS`` asks for are below a warning, and stay.
     """
 
     def hide(record: logging.LogRecord) -> bool:  # one for each block, because blocks nest

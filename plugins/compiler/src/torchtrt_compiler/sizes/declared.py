@@ -75,7 +75,7 @@ def _none_taken(
     profile: Profile,
     ranges: Mapping[Any, tuple[int, int | None]],
 ) -> InputError:
-    """Returns the error of sizes of which the program takes none."""
+    """Returns the error of a program that takes none of the sizes."""
     symbol = next(symbol for symbol, size in profile.items() if size.min > size.max)
     size = next(size for size in dynamic if size.linear.symbol == symbol)
     minimum, maximum = ranges.get(symbol, (0, None))
