@@ -43,9 +43,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "ByteStore", "CompilationSettings", "CompiledModule", "Input", "Number", "RuntimeSettings",
-    "compile",
-    "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load", "profile",
-    "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt", "weight_streaming",
+    "compile", "dynamo_tensorrt_converter", "engine_module", "explain", "export", "export_engine", "follow", "load",
+    "profile", "record_compilation", "refit_module_weights", "runtime_settings", "save", "trt", "use_tensorrt",
+    "weight_streaming",
 ]  # fmt: skip
 
 # Imported on first use: torch.export and the compiler take longer to import than all packs

@@ -34,8 +34,7 @@ def compile(
     Args:
         model: A module in eval mode, or a program that you exported.
         inputs: The positional inputs: example tensors, ``torchtrt.Input`` where sizes vary, or ``torchtrt.Number`` for
-            a number that varies.
-            Empty for a model whose ``forward`` takes none; may be empty for an exported program.
+            a number that varies. Empty for a model whose ``forward`` takes none; may be empty for an exported program.
         kwarg_inputs: The keyword inputs, likewise.
         dynamic_shapes: As ``torch.export.export`` takes it, for example tensors with dynamic sizes.
         **settings: Fields of ``torchtrt.CompilationSettings``.

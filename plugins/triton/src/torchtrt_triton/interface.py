@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import OutputKind
 from torch.fx import Node
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.torch_internals import pytree
 from torchtrt_runtime.serialization.call_interface import trees_of
+from torchtrt_runtime.serialization.exported_program import user_inputs
 
 DATA_TYPES = {
     "bool": "TYPE_BOOL",
@@ -115,12 +116,7 @@ def read_interface(program: ExportedProgram, metadata: Mapping[str, Any]) -> Mod
 
 def _inputs(program: ExportedProgram, metadata: Mapping[str, Any]) -> Iterator[_Value]:
     """Yields the inputs that are tensors."""
-    specs = program.graph_signature.input_specs
-    nodes = program.graph.find_nodes(op="placeholder")
-    user_inputs = [
-        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
-    ]
-    for node, described in zip(user_inputs, metadata["inputs"], strict=True):
+    for node, described in zip(user_inputs(program), metadata["inputs"], strict=True):
         if "value" not in described:
             yield _Value(described["name"], described["dtype"], _sizes(node.meta["val"]))
 

@@ -12,6 +12,7 @@ from torchtrt.errors import InputError, SettingsError, kind_of
 from torchtrt.graphs.nodes import is_number, mutates
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.program import Program
+from torchtrt_runtime.checks.numbers import as_sizes
 from torchtrt_runtime.processes.groups import Processes
 
 _SETTING = "autocast_calibration_dataloader"
@@ -121,14 +122,13 @@ def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
             f"{what} has other inputs than the model, which takes {', '.join(names)}. Give a sequence of the "
             "positional inputs, or a dictionary by name, without labels: a DataLoader's collate_fn can leave them out."
         ) from error
+    numbers = [index for index, node in enumerate(program.placeholders) if is_number(node)]
     taken = []
-    for node, leaf in zip(program.placeholders, leaves, strict=True):
+    for node, leaf in zip(program.placeholders, as_sizes(leaves, numbers), strict=True):
         value = node.meta["val"]
         if not isinstance(value, torch.Tensor):
             taken.append(leaf)
             continue
-        if is_number(node) and type(leaf) is int and leaf >= 0:
-            leaf = torch.empty(leaf, 0)  # as the graph takes it
         if not isinstance(leaf, torch.Tensor):
             raise InputError(
                 f"{what} has {kind_of(leaf)} for the input {node.name!r}, not a tensor."

@@ -23,9 +23,10 @@ from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts
 from torchtrt_compiler.sizes.guards import guard_lines, guards_of
 from torchtrt_compiler.sizes.known import known_sizes, settle_sizes
-from torchtrt_compiler.sizes.numbers import symbols_of_numbers, user_inputs
+from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
+from torchtrt_runtime.serialization.exported_program import user_inputs
 from torchtrt_runtime.size_ranges import linear_size
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)

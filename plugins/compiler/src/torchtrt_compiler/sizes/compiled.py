@@ -16,9 +16,9 @@ from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.narrowing import Narrowing
-from torchtrt_compiler.sizes.numbers import user_inputs
 from torchtrt_compiler.sizes.small import Excluded, SmallSizes, small_sizes
 from torchtrt_runtime.reports.report import NarrowedSize
+from torchtrt_runtime.serialization.exported_program import user_inputs
 from torchtrt_runtime.size_ranges import Profile, linear_size
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import is_number
@@ -19,6 +18,7 @@ from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import LIBRARIES, ValueRanges, bound_sympy, int_oo
 from torchtrt_compiler.torch_internals import sympy_functions as functions
+from torchtrt_runtime.serialization.exported_program import user_inputs
 
 
 def guards_of(exported: ExportedProgram, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
@@ -115,14 +115,11 @@ def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
 
     The leaf of a tensor has its sizes, and that of a number is its symbol.
     """
-    placeholders = exported.graph.find_nodes(op="placeholder")
-    specs = exported.graph_signature.input_specs
     leaves = [
         _expression(node.meta["val"].shape[0])
         if is_number(node)
         else _Sizes(tuple(map(_expression, getattr(node.meta.get("val"), "shape", ()))))
-        for node, spec in zip(placeholders, specs, strict=True)
-        if spec.kind is InputKind.USER_INPUT
+        for node in user_inputs(exported)
     ]
     in_spec = exported.call_spec.in_spec
     signature = exported.module_call_graph[0].signature

@@ -8,11 +8,12 @@ import operator
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, TensorArgument
+from torch.export.graph_signature import TensorArgument
 from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.graphs.nodes import is_number, mark_number
 from torchtrt_compiler.torch_internals import FakeTensorMode, replace_graph
+from torchtrt_runtime.serialization.exported_program import user_inputs
 
 
 def numbers_as_sizes(exported: ExportedProgram) -> ExportedProgram:
@@ -52,15 +53,6 @@ def numbers_as_sizes(exported: ExportedProgram) -> ExportedProgram:
                 spec.arg.name = size.name
     graph_module.recompile()
     return replace_graph(exported, graph_module, signature)
-
-
-def user_inputs(exported: ExportedProgram) -> list[Node]:
-    """Returns the placeholders of a program that are no weights."""
-    nodes = exported.graph.find_nodes(op="placeholder")
-    specs = exported.graph_signature.input_specs
-    return [
-        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
-    ]
 
 
 def symbols_of_numbers(exported: ExportedProgram) -> frozenset[object]:

@@ -44,8 +44,9 @@ class WholeEngine:
     def output_names(self) -> dict[int, str]:
         """The name that each output of the engine has by default, by its index; those of the model come first."""
         names = {output: f"output_{index}" for index, output in enumerate(self.outputs)}
+        own = self.input_names
         for node, output in self.written.items():
-            names.setdefault(output, f"new_{node.target}")
+            names.setdefault(output, f"new_{own.get(node, node.target)}")
         return names
 
 

@@ -26,7 +26,7 @@ from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
-from torchtrt_runtime.serialization.exported_program import to_program
+from torchtrt_runtime.serialization.exported_program import to_program, user_inputs
 from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.scripted_checks import add_size_checks
 from torchtrt_runtime.torch_internals import compile_package
@@ -118,14 +118,12 @@ def _whole_program(compiled: CompiledModule) -> ExportedProgram:
     for name, plan in saved.plans.items():
         program.constants[name] = torch.from_numpy(buffer_of(plan).copy())
     inputs = []
-    specs = program.graph_signature.input_specs
-    for node, spec in zip(program.graph.find_nodes(op="placeholder"), specs, strict=True):
-        if spec.kind is InputKind.USER_INPUT:
-            value = node.meta.get("val")
-            if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-                message = f"The input {node.name!r} is a number that varies. C++ programs give tensors: make it one."
-                raise UnsupportedProgramError(message)
-            inputs.append(value)
+    for node in user_inputs(program):
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            message = f"The input {node.name!r} is a number that varies. C++ programs give tensors: make it one."
+            raise UnsupportedProgramError(message)
+        inputs.append(value)
     program.example_inputs = pytree.tree_unflatten(inputs, program.call_spec.in_spec)
     return program
 
@@ -165,12 +163,7 @@ def _scriptable(program: ExportedProgram, checks: InputChecks) -> GraphModule:
         elif isinstance(node.meta.get("val"), torch.Tensor):
             env[node] = graph.placeholder(node.name)
         sources[spec.kind, str(spec.target or node.name)] = env.get(node, node)
-    inputs = [
-        env.get(node)
-        for node, spec in zip(placeholders, signature.input_specs, strict=True)
-        if spec.kind is InputKind.USER_INPUT
-    ]
-    add_size_checks(graph, inputs, checks)
+    add_size_checks(graph, [env.get(node) for node in user_inputs(program)], checks)
     for node in program.graph.nodes:
         if node.op == "call_function":
             env[node] = _scriptable_call(graph, node, env)

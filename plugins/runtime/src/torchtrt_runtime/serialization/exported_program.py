@@ -72,6 +72,15 @@ class SavedProgram:
     descriptions: tuple[dict[str, Any], ...]
 
 
+def user_inputs(program: ExportedProgram) -> list[Node]:
+    """Returns the placeholders of a program that are no weights, in the order of a call's flattened inputs."""
+    nodes = program.graph.find_nodes(op="placeholder")
+    specs = program.graph_signature.input_specs
+    return [
+        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
+    ]
+
+
 def to_program(compiled: CompiledModule) -> SavedProgram:
     """Returns a compiled model as an exported program.
 
