@@ -12,25 +12,9 @@ from torch import nn
 
 import torchtrt
 from plugins.compiler.tests.cached import BASE, VARYING, compiled, hits
+from tests.support.stores import Store
 from torchtrt.errors import CacheWarning, SettingsError
 from torchtrt_compiler.cache import CacheFolder
-
-
-class Store:
-    """Bytes by key, as a program keeps them."""
-
-    def __init__(self):
-        self.kept = {}
-
-    def load(self, key):
-        return self.kept.get(key)
-
-    def save(self, key, data):
-        assert type(data) is bytes
-        self.kept[key] = data
-
-    def __deepcopy__(self, memo):
-        raise TypeError("a connection to a database cannot be copied")
 
 
 class Failing(Store):

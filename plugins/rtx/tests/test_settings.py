@@ -10,6 +10,7 @@ import torch
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.stores import Store
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.tensorrt import trt
 from torchtrt_cli import main
@@ -358,19 +359,6 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
 
     with pytest.warns(CacheWarning, match="Kernels cannot be kept in"):
         cache.save()
-
-
-class Store:
-    """Bytes by key, as a program keeps them."""
-
-    def __init__(self):
-        self.kept = {}
-
-    def load(self, key):
-        return self.kept.get(key)
-
-    def save(self, key, data):
-        self.kept[key] = data
 
 
 def test_an_object_keeps_kernels():

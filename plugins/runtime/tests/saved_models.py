@@ -1,4 +1,4 @@
-"""Models that are saved, and how their results are compared."""
+"""Models that are saved, how their results are compared, and the names in a plan."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import torchtrt
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import logger
 
 
 def function(call, **tensors):
@@ -73,3 +75,10 @@ def saved(model, inputs, tmp_path, **settings):
     compiled = torchtrt.compile(model, inputs, min_block_size=1, **settings)
     torchtrt.save(compiled, tmp_path / "model.pt2")
     return tmp_path / "model.pt2"
+
+
+def names_in(plan, tensorrt):
+    """Returns the names in a plan, as TensorRT itself returns them."""
+    with torchtrt.use_tensorrt(tensorrt):
+        engine = trt.Runtime(logger()).deserialize_cuda_engine(plan.read_bytes())
+        return [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 import torchtrt
+from plugins.runtime.tests.saved_models import names_in
+from tests.support.modules import Function
 from torchtrt.errors import (
     EngineError,
     EngineMismatchError,
@@ -48,13 +50,6 @@ def one():
     """A model and itself compiled."""
     model = nn.Sequential(nn.Linear(4, 3), nn.Sigmoid())
     return model, compiled_with(model, [ROWS])
-
-
-def names_in(plan, tensorrt):
-    """Returns the names in a plan, as TensorRT itself returns them."""
-    with torchtrt.use_tensorrt(tensorrt):
-        engine = trt.Runtime(logger()).deserialize_cuda_engine(plan.read_bytes())
-        return [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
 
 
 def test_a_plan_has_its_names_and_computes_what_the_model_does(every_tensorrt, tmp_path):
@@ -173,90 +168,6 @@ def test_a_model_that_pytorch_completes_is_refused_with_each_reason(also, said, 
     assert list(tmp_path.iterdir()) == []
 
 
-class Cache(nn.Module):
-    """Writes keys into a cache, counts its calls, and changes an input."""
-
-    def __init__(self):
-        super().__init__()
-        self.keys = nn.Module()
-        self.keys.register_buffer("cache", torch.zeros(1, 8, 4))
-        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
-
-    def forward(self, x, position):
-        self.keys.cache.index_copy_(1, position, x)
-        self.count.add_(1)
-        x.mul_(2)
-        return torch.softmax(x @ self.keys.cache.mT, -1) @ self.keys.cache
-
-
-def exported_cache(path, **settings):
-    """Returns a model that writes, and the description of its plan."""
-    model = Cache().eval()
-    whole = {"disabled_passes": ["aten_core.partial_writes"], **settings}
-    compiled = compiled_with(model, [torch.rand(1, 1, 4), torch.tensor([0])], **whole)
-    torchtrt.export_engine(compiled, path)
-    return model, json.loads(path.with_name(path.name + ".json").read_text())
-
-
-def test_tensors_that_a_model_writes_are_inputs_and_outputs_of_its_plan(every_tensorrt, tmp_path):
-    """Whoever runs the plan keeps them from call to call."""
-    model, description = exported_cache(tmp_path / "m.plan")
-    inputs = {input_["name"]: input_.get("is_buffer", False) for input_ in description["inputs"]}
-    outputs = {output["name"]: output.get("writes") for output in description["outputs"]}
-    assert inputs == {"x": False, "position": False, "keys.cache": True, "count": True}
-    assert outputs.pop("output_0") is None
-    assert outputs == {"new_keys.cache": "keys.cache", "new_count": "count", "new_x": "x"}
-    assert {*inputs, *outputs, "output_0"} == {*names_in(tmp_path / "m.plan", every_tensorrt)}
-
-    step = torchtrt.engine_module(tmp_path / "m.plan", as_dict=True)
-    kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    for position in range(4):
-        x = torch.rand(1, 1, 4)
-        results = step(x, torch.tensor([position]), **kept)
-        expected = model(x, torch.tensor([position]))
-        torch.testing.assert_close(results["output_0"], expected)
-        torch.testing.assert_close(results["new_x"], x)
-        kept = {name: results[f"new_{name}"] for name in kept}
-        torch.testing.assert_close(kept, dict(model.named_buffers()))
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["y"], ["y", "new_keys.cache", "new_count", "new_x"]),
-        (["y", "cache", "calls", "doubled"], ["y", "cache", "calls", "doubled"]),
-    ],
-)
-def test_names_are_for_results_or_for_written_tensors_too(names, expected, tmp_path):
-    _, description = exported_cache(tmp_path / "m.plan", output_names=names)
-    written = [output["name"] for output in description["outputs"]]
-    assert sorted(written) == sorted(expected)
-    assert written[0] == "y"
-
-
-def test_another_number_of_names_is_refused_with_the_written_tensors(tmp_path):
-    with pytest.raises(SettingsError, match=r"has 2 names, and the engine has 4.*new_count"):
-        exported_cache(tmp_path / "m.plan", output_names=["y", "cache"])
-
-
-def test_a_part_that_pytorch_writes_is_refused_with_the_pass(tmp_path):
-    with pytest.raises(UnsupportedProgramError, match=r"index_copy_.*aten_core\.partial_writes"):
-        exported_cache(tmp_path / "m.plan", disabled_passes=[])
-
-
-def test_a_buffer_with_the_name_of_an_argument_is_an_input_of_its_own(tmp_path):
-    model = nn.Module()
-    model.register_buffer("x", torch.zeros(3))
-    model.forward = lambda x: model.x.add_(x) * 3 + x
-    compiled = torchtrt.compile(model.eval(), (torch.ones(3),), min_block_size=1)
-    assert compiled(torch.ones(3)).tolist() == [4.0] * 3
-    torchtrt.export_engine(compiled, tmp_path / "m.plan")
-    description = json.loads((tmp_path / "m.plan.json").read_text())
-    names = {input_["name"]: input_.get("is_buffer", False) for input_ in description["inputs"]}
-    assert names == {"x": False, "buffer_x": True}
-    assert [output.get("writes") for output in description["outputs"]] == [None, "buffer_x"]
-
-
 def varying(model, *inputs):
     """Returns a model compiled from a program whose first sizes vary as the code lets them."""
     rows = torch.export.Dim.AUTO(min=1, max=64)
@@ -266,39 +177,9 @@ def varying(model, *inputs):
     )
 
 
-def test_one_value_that_is_written_twice_is_refused(tmp_path):
-    """An output of a plan says of one buffer that it is its new value."""
-
-    class Both(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("first", torch.zeros(2, 3))
-            self.register_buffer("second", torch.ones(2, 3))
-
-        def forward(self, x):
-            self.first.add_(x)
-            self.second.copy_(self.first)
-            return x * 2
-
-    compiled = torchtrt.compile(Both().eval(), [torch.rand(2, 3)], min_block_size=1)
-    with pytest.raises(UnsupportedProgramError, match="writes one value to first and second"):
-        torchtrt.export_engine(compiled, tmp_path / "m.plan")
-
-
-class Called(nn.Module):
-    """Calls a function with its inputs."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
-
 def test_a_condition_of_the_export_is_refused(tmp_path):
     """Other tools would not check it. It is one warning, in terms of the model's inputs."""
-    compiled = varying(Called(lambda x: x.relu() if x.shape[0] != 7 else x + 1), torch.rand(3, 4))
+    compiled = varying(Function(lambda x: x.relu() if x.shape[0] != 7 else x + 1), torch.rand(3, 4))
     with pytest.raises(UnsupportedProgramError) as caught:
         torchtrt.export_engine(compiled, tmp_path / "m.plan")
     assert str(caught.value).count(".shape[0] != 7, a condition under which") == 1
@@ -310,7 +191,7 @@ def test_a_size_that_follows_from_another_is_checked_by_the_description(tmp_path
     rows = torch.export.Dim(
         "rows", min=2, max=8
     )  # so that none of the sizes is 1, a condition that follows
-    model = Called(lambda x, y: x.relu().reshape(-1, 8) + y)
+    model = Function(lambda x, y: x.relu().reshape(-1, 8) + y)
     program = torch.export.export(
         model, (torch.rand(6, 4), torch.rand(3, 8)), dynamic_shapes=(({0: 2 * rows}, {0: rows}),)
     )

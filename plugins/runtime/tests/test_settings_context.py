@@ -3,6 +3,7 @@
 import copy
 import pickle
 from contextlib import suppress
+from dataclasses import fields
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 import torchtrt
 from plugins.runtime.tests.recording import Model, Tape, check
 from torchtrt.errors import InputError, SettingsError
+from torchtrt.settings import OF_CALLS
 from torchtrt_runtime import RuntimeSettings
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
 
@@ -106,6 +108,15 @@ def test_what_cannot_be_set_is_refused(compiled, model):
         with pytest.raises(error, match=message), torchtrt.runtime_settings(value, **changes):
             pass
     assert RuntimeSettings() == compiled.runtime_settings
+
+
+def test_settings_that_only_calls_have_are_listed():
+    """``torchtrt.compile`` refers to ``torchtrt.runtime_settings`` for each of them."""
+    of_compilations = {field.name for field in fields(torchtrt.CompilationSettings)}
+    names = {field.name for field in fields(RuntimeSettings)}
+    assert (
+        names - of_compilations - {"cache"} == OF_CALLS
+    )  # a compilation names that one runtime_cache
 
 
 def test_what_inductor_compiled_stays_compiled(model):
