@@ -6,11 +6,9 @@ and merges their converters into one registry. Importing this package needs neit
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from torchtrt.lazy import lazy_names
-from torchtrt.packs.environment import runs_the_command
+from torchtrt.lazy import import_after, lazy_names
 
 if TYPE_CHECKING:
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
@@ -70,6 +68,5 @@ _LAZY = {
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 
-
-if not runs_the_command(sys.orig_argv, sys.argv):
-    from torchtrt import operators as operators  # which torch.export.load looks for
+# torch.export.load looks for the operator of saved models, whichever package a program imports first.
+import_after("torch", "torchtrt.operators")

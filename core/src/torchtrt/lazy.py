@@ -1,9 +1,13 @@
-"""Names of a package that are imported when they are first used."""
+"""Imports that wait: names of a package until they are used, a module until another one is imported."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +40,47 @@ def lazy_names(
         return sorted({*namespace, *module_by_name})
 
     return get, names
+
+
+def import_after(module: str, follower: str) -> None:
+    """Imports ``follower`` now if the process has imported ``module``; otherwise right after ``module``, if ever.
+
+    Args:
+        module: A package or module that is slow to import, or that may be broken.
+        follower: A module that imports it.
+    """
+    if module in sys.modules:
+        importlib.import_module(follower)
+    else:
+        sys.meta_path.insert(0, _FollowingFinder(module, follower))
+
+
+class _FollowingFinder(MetaPathFinder):
+    """Finds ``module`` as Python does, and imports ``follower`` once the code of ``module`` has run."""
+
+    def __init__(self, module: str, follower: str) -> None:
+        self._module = module
+        self._follower = follower
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._module:
+            return None
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        specs = (finder.find_spec(name, path, target) for finder in others)
+        spec = next(filter(None, specs), None)
+        if spec is not None and spec.loader is not None:
+            # The loader stays itself: readers of resources and of source code ask it.
+            execute = functools.partial(self._execute, spec.loader.exec_module)
+            setattr(spec.loader, "exec_module", execute)  # noqa: B010  # which mypy takes for a mistake
+        return spec
+
+    def _execute(self, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+        execute(module)
+        if self in sys.meta_path:  # until an import of the module ends without an error
+            sys.meta_path.remove(self)
+            importlib.import_module(self._follower)
 
 
 _OURS = "torchtrt_"

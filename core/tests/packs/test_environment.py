@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchtrt.packs.environment import read_selection, runs_the_command
+from torchtrt.packs.environment import read_selection
 from torchtrt.packs.info import normalize
 
 
@@ -183,36 +183,3 @@ def test_no_value_of_a_variable_raises(values: dict[str, str]) -> None:
         "not listed in TORCHTRT_PACKS",
         "disabled by TORCHTRT_PACKS_DISABLE",
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "program", "arguments", "is_command"),
-    [
-        ([], "/usr/bin/torchtrt", ["packs", "--no-load"], True),
-        ([], "C:\\Scripts\\torchtrt.exe", ["packs"], True),
-        (["-I", "-X", "utf8"], "/usr/bin/torchtrt", ["packs", "--no-load"], True),
-        ([], "/usr/bin/torchtrt", [], True),
-        ([], "train.py", ["--no-load"], False),
-        ([], "train.py", ["torchtrt", "packs"], False),
-        (["-m"], "torchtrt", ["explain", "aten.gelu", "--json"], True),
-        (["-X", "utf8", "-m"], "torchtrt", ["packs", "--no-load"], True),
-        ([], "-mtorchtrt", ["doctor"], True),
-        (["-m"], "torchtrt", [], True),
-        (["-m"], "pytest", ["doctor"], False),
-        (["-m"], "pytest", ["torchtrt", "--no-load"], False),
-        (["-c"], "import torchtrt", ["--no-load"], False),
-    ],
-)
-def test_only_the_command_runs_the_command(
-    options: list[str], program: str, arguments: list[str], is_command: bool
-) -> None:
-    """Another program's arguments are its own."""
-    command_line = ["python", *options, program, *arguments]
-    first = options[-1] if options and options[-1] in ("-m", "-c") else program
-
-    assert runs_the_command(command_line, [first, *arguments]) is is_command
-
-
-def test_an_embedded_interpreter_without_arguments_is_not_the_command() -> None:
-    """There is not always a command line."""
-    assert not runs_the_command([], [""])

@@ -46,7 +46,7 @@ def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, co
     how = ["-m", "torchtrt"] if start == "module" else [str(script)]
     if command.startswith("new-pack"):
         how = ["-c", f"import os; os.chdir({str(tmp_path)!r}); import runpy, sys; sys.argv[0] = {str(script)!r}; "
-               "sys.orig_argv[-3:] = sys.argv; runpy.run_path(sys.argv[0], run_name='__main__')"]  # fmt: skip
+               "runpy.run_path(sys.argv[0], run_name='__main__')"]  # fmt: skip
 
     done = site.run(*how, *command.split(), libraries=())
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PureWindowsPath
 
 from torchtrt.errors import did_you_mean
 from torchtrt.packs.info import LOCAL, normalize
@@ -119,21 +118,6 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
 def _in_order(name: str) -> str:
     """Returns what follows the prefix, with its words in alphabetical order: users mix them up."""
     return "_".join(sorted(name.removeprefix(_PREFIX).split("_")))
-
-
-def runs_the_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
-    """Returns whether a process is the command ``torchtrt``, which must work whatever is broken.
-
-    Python imports this package before the command's own code can read its arguments. Commands that help when
-    PyTorch is broken must not import it, so this package asks the question.
-
-    Args:
-        command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
-        arguments: The script, or ``"-m"`` while its package is being imported, and its arguments: ``sys.argv``.
-    """
-    # sys.argv is the end of the command line, except that "-m" stands where the module's name is.
-    program = "".join(command_line[-len(arguments) :][:1]).removeprefix("-m")
-    return PureWindowsPath(program).stem == "torchtrt"
 
 
 def _names(text: str) -> list[str]:

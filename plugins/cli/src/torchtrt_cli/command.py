@@ -61,7 +61,6 @@ def _load_packs() -> None:
             f"PyTorch cannot be imported: {describe(error)}. `torchtrt doctor` says what to do."
         )
         raise TorchTRTError(message) from error
-    import torchtrt.operators  # noqa: F401  # with the op that torch.export.load looks for
     from torchtrt.packs import load_packs
     from torchtrt_cli.loading_effects import named_if_slow
 
