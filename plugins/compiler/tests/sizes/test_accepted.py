@@ -28,8 +28,8 @@ def holds(guard, point):
 
 @settings(max_examples=60, deadline=None)
 @given(guards=st.lists(GUARDS, max_size=3, unique=True))
-def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
-    """The ranges hold each accepted combination; refused ones are refused values, or refused by a guard on both."""
+def test_no_accepted_size_is_left_out(guards):
+    """The ranges are from the least to the greatest accepted value of each size, unless a guard is on both."""
     profile = {A: SizeRange(1, 4, 9), B: SizeRange(2, 3, 7)}
     accepted_ = accepted_sizes(guards, [profile])
 
@@ -39,11 +39,8 @@ def test_no_accepted_size_is_left_out_and_what_is_refused_is_known(guards):
     assert accepted or joint or not accepted_.profiles
     for symbol, taken in accepted_.profiles[0].items() if accepted_.profiles else ():
         values = {point[symbol] for point in accepted}
-        refused = set(accepted_.refused.get(symbol, ()))
-        declared = set(range(profile[symbol].min, profile[symbol].max + 1))
-        assert not values & refused
-        assert joint or refused | values == declared
-        assert not {*taken} & refused
+        assert all(map(taken.contains, values))
+        assert joint or {*taken} <= values
     for guard, refused in accepted_.examples.items():
         assert not any(holds(guard, point) for point in refused)
     for guard in {*guards} - {*accepted_.conditions}:
@@ -54,29 +51,17 @@ def test_without_guards_the_profiles_are_as_they_were():
     """Nothing is refused."""
     profile = {A: SizeRange(1, 4, 9)}
 
-    assert ((profile,), {}, (), {}) == accepted_sizes((), [profile])
+    assert ((profile,), (), {}) == accepted_sizes((), [profile])
 
 
 def test_a_profile_of_which_guards_refuse_each_size_is_left_out():
-    """The sizes of the other profile are not refused, nor those that both have."""
+    """A size inside a range is left to the check of the call."""
     profiles = [{A: SizeRange(4, 6, 8)}, {A: SizeRange(1, 1, 1)}, {A: SizeRange(6, 6, 12)}]
     accepted = accepted_sizes([sympy.Ne(A, 1), sympy.Ne(A, 7)], profiles)
 
     assert [SizeRange(4, 6, 8), SizeRange(6, 6, 12)] == [
         profile[A] for profile in accepted.profiles
     ]
-    assert {A: [1, 7]} == accepted.refused
-
-
-def test_the_sizes_of_a_dropped_profile_are_refused_for_each_symbol():
-    """A value that only a dropped profile has cannot be called."""
-    profiles = [
-        {A: SizeRange(4, 6, 8), B: SizeRange(2, 3, 4)},
-        {A: SizeRange(1, 1, 1), B: SizeRange(3, 5, 6)},
-    ]
-    accepted = accepted_sizes([sympy.Ne(A, 1)], profiles)
-
-    assert {A: [1], B: [5, 6]} == accepted.refused
 
 
 @pytest.mark.parametrize("number", [7, 16_000, 299_999])
@@ -105,22 +90,24 @@ def test_a_condition_on_all_combinations_that_holds_is_not_checked_again():
     assert (A * B > 1,) == accepted_sizes([A * B > 1], [{A: many, B: many}]).conditions
 
 
-def test_an_example_has_two_sizes_that_are_far_apart():
-    """The model may refuse one of them."""
-    accepted = accepted_sizes(
-        [sympy.Ne(A * B, 12)], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}]
-    )
+def test_examples_are_far_apart():
+    """The model may refuse some of them. They are from both ends, and from between."""
+    condition = sympy.Ne(A * B, 12)
+    few = accepted_sizes([condition], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
+    many = accepted_sizes([A > 900], [{A: SizeRange(1, 901, 1000)}])
 
-    assert [[{A: 2, B: 6}, {A: 6, B: 2}]] == [*accepted.examples.values()]
+    assert [{A: 2, B: 6}, {A: 3, B: 4}, {A: 4, B: 3}, {A: 6, B: 2}] == few.examples[condition]
+    sizes = [point[A] for point in many.examples[A > 900]]
+    assert [1, 2, 899, 900] == [*sizes[:2], *sizes[-2:]]
+    assert len(sizes) == 8
 
 
 def test_a_quotient_by_zero_is_refused():
     """So is the call."""
-    accepted = accepted_sizes(
-        [sympy.Ge(functions.FloorDiv(8, A - 3), -9)], [{A: SizeRange(2, 6, 8)}]
-    )
+    guard = sympy.Ge(functions.FloorDiv(8, A - 3), -9)
+    accepted = accepted_sizes([guard], [{A: SizeRange(2, 6, 8)}])
 
-    assert {A: [3]} == accepted.refused
+    assert {guard: [{A: 3}]} == accepted.examples
 
 
 def test_functions_of_pytorch_are_evaluated():
@@ -129,7 +116,7 @@ def test_functions_of_pytorch_are_evaluated():
     other = sympy.Gt(functions.Where(A > 3, A, 2), 1)
     accepted = accepted_sizes([guard, other], [{A: SizeRange(2, 6, 8)}])
 
-    assert {A: [4, 5, 6]} == accepted.refused
+    assert {guard: [{A: 4}, {A: 5}, {A: 6}]} == accepted.examples
     assert SizeRange(2, 7, 8) == accepted.profiles[0][A]
 
 

@@ -22,6 +22,8 @@ Values = Mapping[Any, int]
 """A value for each symbol."""
 _EVALUATIONS = 2**16
 """How often all conditions are evaluated together: a quarter of a second on a slow processor."""
+_EXAMPLES = 8
+"""How many of the sizes that a condition refuses are kept: the model itself may refuse some of them."""
 _FEWEST, _MOST = 2**6, 2**16
 """For how many combinations of values a condition is evaluated at least, and at most."""
 
@@ -31,15 +33,12 @@ class Accepted(NamedTuple):
 
     Attributes:
         profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
-        refused: For each symbol, the declared values for which no call is accepted, in order. A symbol is only here
-            if each of its values was checked.
         conditions: The conditions that calls have to be checked for: those that do not hold for all declared sizes, and
             those for which not each combination of sizes was checked.
         examples: For each condition that refuses declared sizes, some of these sizes.
     """
 
     profiles: tuple[Profile, ...]
-    refused: Mapping[Any, Sequence[int]]
     conditions: tuple[Any, ...]
     examples: Mapping[Any, Sequence[Values]]
 
@@ -60,13 +59,8 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     left = tuple(
         condition.expression for condition in compiled if condition.expression not in proved
     )
-    refused: dict[Any, Sequence[int]] = {}
-    for symbol in dict.fromkeys(symbol for region in regions for symbol in region.narrowed):
-        declared = (range(profile[symbol].min, profile[symbol].max + 1) for profile in profiles)
-        taken = (region.values[symbol] for region in regions)
-        refused[symbol] = sorted(set().union(*declared).difference(*taken))
     taken_profiles = tuple(region.profile() for region in regions if region)
-    return Accepted(taken_profiles, refused, left, examples)
+    return Accepted(taken_profiles, left, examples)
 
 
 def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
@@ -91,9 +85,8 @@ class _Region:
     """The sizes of one profile for which conditions hold. It is false if there are none.
 
     Attributes:
-        values: For each symbol, the values for which calls may be accepted.
-        narrowed: The symbols with values that are never accepted.
-        examples: The conditions that refuse something, each with the first and the last sizes that it refuses.
+        values: For each symbol, the values for which calls may be accepted; a list where some are not.
+        examples: The conditions that refuse something, each with some of the sizes that it refuses.
         proved: The conditions that hold for all sizes.
     """
 
@@ -102,7 +95,6 @@ class _Region:
         self.values: dict[Any, Sequence[int]] = {
             symbol: range(size.min, size.max + 1) for symbol, size in sizes.items()
         }
-        self.narrowed: set[Any] = set()
         self.examples: dict[Any, Sequence[Values]] = {}
         self.proved: set[Any] = set()
         self._applied: list[CompiledExpression] = []
@@ -112,8 +104,6 @@ class _Region:
             groups.setdefault(condition.symbols, []).append(condition)
         for symbols, members in groups.items():
             self._apply(symbols, members)
-        if not self:
-            self.values, self.narrowed = dict.fromkeys(sizes, ()), {*sizes}
 
     def __bool__(self) -> bool:
         return all(self.values.values())
@@ -137,8 +127,8 @@ class _Region:
             refused = [point for point in points if not condition.holds(point)]
             if refused:
                 self._applied.append(condition)
-                ends = [refused[0], *refused[1:][-1:]]
-                self.examples[condition.expression] = [{**usual, **point} for point in ends]
+                chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES)
+                self.examples[condition.expression] = [usual | refused[index] for index in chosen]
                 accepted = [point for point in accepted if condition.holds(point)]
             elif is_complete:
                 self.proved.add(condition.expression)
@@ -146,7 +136,6 @@ class _Region:
             values = sorted({point[symbol] for point in accepted})
             if len(values) < len(self.values[symbol]):
                 self.values[symbol] = values
-                self.narrowed.add(symbol)
 
     def _axes(
         self, symbols: Sequence[Any], conditions: Sequence[CompiledExpression]
@@ -163,10 +152,10 @@ class _Region:
     def profile(self) -> Profile:
         """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""
         ranges = dict(self._sizes)
-        for symbol in self.narrowed:
-            values, opt = self.values[symbol], self._sizes[symbol].opt
-            closest = min(values, key=functools.partial(_distance, opt))
-            ranges[symbol] = SizeRange(values[0], closest, values[-1])
+        for symbol, values in self.values.items():
+            if isinstance(values, list):
+                distance = functools.partial(_distance, ranges[symbol].opt)
+                ranges[symbol] = SizeRange(values[0], min(values, key=distance), values[-1])
         return ranges
 
 

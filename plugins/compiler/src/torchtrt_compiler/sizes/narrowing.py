@@ -17,7 +17,7 @@ from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import is_number
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
-from torchtrt_compiler.sizes.accepted import Accepted, Values, nearest_point
+from torchtrt_compiler.sizes.accepted import Accepted, Values
 from torchtrt_compiler.sizes.declared import Limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
@@ -27,11 +27,6 @@ from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union, union_of_profiles
-
-_MOST_GROUPS = 8
-"""How many groups of excluded sizes a row of the report lists at most."""
-_MOST_SEARCHES = 8
-"""How often sizes are searched that only one condition refuses."""
 
 
 class Narrowing(NamedTuple):
@@ -77,14 +72,10 @@ class Narrowing(NamedTuple):
                 if condition.free_symbols == {dimension.symbol}
             ]
             (low, high), (least, most) = dimension.row.asked, dimension.row.compiled
-            groups = dimension.groups(self.accepted.refused.get(dimension.symbol, ()))
             if least > low or most < high or {*own} & {*gaps}:
-                few = tuple(groups) if len(groups) <= _MOST_GROUPS else ()
                 line = self._line(dimension, is_minimum=least > low)
                 text = "" if least == most else " and ".join(map(as_code, own))
-                yield dataclasses.replace(
-                    dimension.row, model_line=line, excluded=few, condition=text
-                )
+                yield dataclasses.replace(dimension.row, model_line=line, condition=text)
         for condition in gaps:
             if len(condition.free_symbols) > 1:
                 first = next(
@@ -101,20 +92,14 @@ class Narrowing(NamedTuple):
         """Yields the conditions that refuse sizes within the limits which the model takes as another program."""
         limits = union_of_profiles(self.accepted.profiles)
         reported: list[Any] = []
-        searches = 0
         for condition, examples in self.accepted.examples.items():
-            if is_check(self.lines.get(condition, "")):
-                continue
-            points = [point for point in examples if _is_within(point, limits)]
             points = [
-                point for point in points if all(holds(earlier, point) for earlier in reported)
+                point
+                for point in examples
+                if _is_within(point, limits) and all(holds(earlier, point) for earlier in reported)
             ]
-            if searches < _MOST_SEARCHES:
-                searches += 1
-                others = (other for other in self.accepted.conditions if other != condition)
-                alone = nearest_point([sympy.Not(condition), *others], limits)
-                points = [*([] if alone is None else [alone]), *points]
-            if not all(is_refused_by_an_op(graph, point) for point in points):
+            is_of_model = is_check(self.lines.get(condition, ""))
+            if not is_of_model and not all(is_refused_by_an_op(graph, point) for point in points):
                 reported.append(condition)
                 yield condition
 
@@ -206,20 +191,6 @@ class _Dimension(NamedTuple):
     def symbol(self) -> Any:
         """The symbol in the size."""
         return self.linear.symbol
-
-    def groups(self, refused: Sequence[int]) -> list[tuple[int, int]]:
-        """Returns the first and the last size of each group of values that are refused between the limits."""
-        groups: list[tuple[int, int]] = []
-        least, most = self.row.compiled
-        for value in refused:
-            size = self.linear.size(value)
-            if not least <= size <= most:
-                continue
-            if groups and groups[-1][1] + self.linear.factor == size:
-                groups[-1] = (groups[-1][0], size)
-            else:
-                groups.append((size, size))
-        return groups
 
 
 def warn_of_narrowed(report: CompilationReport, settings: CompilationSettings) -> None:

@@ -341,10 +341,7 @@ class _Sizes:
         for row in self._checks.narrowed:
             low, high = row.asked
             if (row.input, row.dim) == (dimension.input, dimension.dim) and low <= size <= high:
-                return (
-                    f"You asked for {low} to {high}, but the model computes something else for some of these sizes, "
-                    f"so it was compiled for {row.accepted} only. {OTHER_PROGRAM}"
-                )
+                return f"You asked for {low} to {high}, {row.reason}. {OTHER_PROGRAM}"
         if dimension.dim is None:
             return "Compile again with a wider range to use this number."
         if size == 0 and min(allowed).min == 1:

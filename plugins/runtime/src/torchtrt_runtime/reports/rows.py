@@ -93,8 +93,6 @@ class NarrowedSize:
         asked: The smallest and the largest size that were asked for.
         compiled: The smallest and the largest that the engines take.
         model_line: The line of the model that decides it, where PyTorch has it.
-        excluded: The sizes between these two that calls refuse, from the first to the last of each group. It is empty
-            if there are none, if there are more than a few groups, or if not each size could be checked.
         condition: The condition that the remaining sizes satisfy, as the model's code could write it. It is empty if
             the two limits decide. It may be on several sizes, and is then true for some of their combinations.
     """
@@ -104,25 +102,23 @@ class NarrowedSize:
     asked: tuple[int, int]
     compiled: tuple[int, int]
     model_line: str = ""
-    excluded: tuple[tuple[int, int], ...] = ()
     condition: str = ""
 
     def __str__(self) -> str:
-        low, high = self.asked
         where = f", where {shortened(self.condition)}" if self.condition else ""
-        line = f" because of {self.model_line}" if self.model_line else ""
+        compiled = _span(self.compiled)
+        advice = "" if self.compiled == self.asked else f"Declare {compiled} to accept that. "
         dimension = "" if self.dim is None else f"dimension {self.dim} of "
         return (
-            f"You asked for {low} to {high} in {dimension}input {self.input!r}, but the model computes "
-            f"something else for some of these sizes{line}. Compiled for {self.accepted}{where}: calls with other "
-            f"sizes are refused. Declare {_span(self.compiled)} to accept that. {OTHER_PROGRAM}"
+            f"You asked for {_span(self.asked)} in {dimension}input {self.input!r}, {self.reason}. Compiled for "
+            f"{compiled}{where}: calls with other sizes are refused. {advice}{OTHER_PROGRAM}"
         )
 
     @property
-    def accepted(self) -> str:
-        """The sizes that a call accepts, in words, where the condition is not on other sizes too."""
-        excluded = f" except {', '.join(map(_span, self.excluded))}" if self.excluded else ""
-        return f"{_span(self.compiled)}{excluded}"
+    def reason(self) -> str:
+        """Why there are fewer sizes, as the end of a sentence."""
+        line = f" because of {self.model_line}" if self.model_line else ""
+        return f"but the model computes something else for some of these sizes{line}"
 
 
 @dataclass(frozen=True)
