@@ -1,4 +1,4 @@
-"""The real Torch-TensorRT, where ``make compare`` has brought it: its converters are adopted, and ours offered to it.
+"""The real Torch-TensorRT, where ``make compare`` has brought it: its converters are adopted.
 
 Each program of ``programs`` runs in a process of its own, so that no other test finds a ``torch_tensorrt``.
 """
@@ -82,13 +82,3 @@ def test_its_converters_convert_models():
     assert "Rolled aten.roll.default" == rolled
     assert "Total aten.sum.default aten.mul.Tensor aten.reshape.default" == total
     assert "builds for the module tensorrt only, not for reference@10.16.1" in refusal
-
-
-@needs_the_wheel
-def test_its_interpreter_converts_with_ours():
-    """Whole models, with sizes that vary and numbers, node by node; nothing is offered twice."""
-    offered, refusal, *models = run("offering", WHEEL)
-
-    assert "offered True True False" == offered
-    assert refusal.startswith("No pack 'nobody' is in use.")
-    assert [f"{name} True" for name in ("resnet", "encoder", "decoder", "sizes")] == models

@@ -128,7 +128,9 @@ class _Region:
             if refused:
                 self._applied.append(condition)
                 chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES)
-                self.examples[condition.expression] = [usual | refused[index] for index in chosen]
+                self.examples[condition.expression] = [
+                    {**usual, **refused[index]} for index in chosen
+                ]
                 accepted = [point for point in accepted if condition.holds(point)]
             elif is_complete:
                 self.proved.add(condition.expression)

@@ -34,6 +34,6 @@ def torchtrt_register_converters() -> None:
         except Exception:  # torchtrt's own search reports it
             continue
     if entry_points:
-        from torchtrt_converters_torch_tensorrt.installed import adopt_entry_points
+        from torchtrt_converters_torch_tensorrt.entry_points import adopt_entry_points
 
         adopt_entry_points(entry_points)

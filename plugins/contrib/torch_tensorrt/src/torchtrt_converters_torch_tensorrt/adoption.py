@@ -14,7 +14,7 @@ from typing import Any
 from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, add_pack
 from torchtrt.packs.info import normalize
-from torchtrt_converters_torch_tensorrt import real
+from torchtrt_converters_torch_tensorrt import installed_registry
 from torchtrt_converters_torch_tensorrt.importing import import_adopted, torch_tensorrt_is_installed
 from torchtrt_converters_torch_tensorrt.registration import COLLECTED, Collected
 
@@ -80,7 +80,7 @@ def _fill(pack: ConverterPack, collected: Collected, module: str) -> None:
 def _collect(module: str) -> Collected:
     """Returns what a module of a Torch-TensorRT user registers, with the installed one or the stand-in."""
     if torch_tensorrt_is_installed():
-        return real.registered_by(module)
+        return installed_registry.registered_by(module)
     collected = Collected()
     token = COLLECTED.set(collected)
     try:
@@ -135,8 +135,8 @@ def adopt_torch_tensorrt() -> ConverterPack:
     with _lock:
         name = "torch_tensorrt_registry"
         if name not in _adopted:
-            registry = real.everything()
-            package: Any = _import_real()
+            registry = installed_registry.everything()
+            package: Any = _import_torch_tensorrt()
             pack = ConverterPack(name, summary="the converters of the installed Torch-TensorRT")
             _fill(pack, registry, "torch_tensorrt")
             version = str(getattr(package, "__version__", ""))
@@ -145,5 +145,5 @@ def adopt_torch_tensorrt() -> ConverterPack:
         return _adopted[name]
 
 
-def _import_real() -> ModuleType:
+def _import_torch_tensorrt() -> ModuleType:
     return importlib.import_module("torch_tensorrt")

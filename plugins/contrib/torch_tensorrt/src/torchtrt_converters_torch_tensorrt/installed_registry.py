@@ -1,25 +1,19 @@
-"""The installed Torch-TensorRT: what is in its registry, and torchtrt's converters offered to it."""
+"""The registry of the installed Torch-TensorRT."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-import weakref
 from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext
 from typing import Any
 
 from torch.fx import Node
 
-from torchtrt.contract import CallingConvention, qualified_function
-from torchtrt.conversion import ConversionContext
+from torchtrt.contract import qualified_function
 from torchtrt.errors import PackError
-from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs import ConverterPriority
-from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
-from torchtrt.settings import CompilationSettings
+from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.tensorrt.selection import describe, trt
-from torchtrt_converters_torch_tensorrt.border import arguments_for_ours, result_of_ours
 from torchtrt_converters_torch_tensorrt.registration import (
     COLLECTED,
     Collected,
@@ -27,7 +21,6 @@ from torchtrt_converters_torch_tensorrt.registration import (
     dynamo_tensorrt_converter,
     register_torch_trt_decomposition,
 )
-from torchtrt_converters_torch_tensorrt.torch_internals import HigherOrderOperator
 
 _REGISTRY = "torch_tensorrt.dynamo.conversion._ConverterRegistry"
 _DECOMPOSITIONS = "torch_tensorrt.dynamo.lowering._decomposition_groups"
@@ -163,117 +156,3 @@ def _on_its_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
         return validator(node, settings)
 
     return accepts
-
-
-# Offering
-
-
-def offer(
-    packs: Iterable[str] | None = None,
-    *,
-    priority: ConverterPriority = ConverterPriority.STANDARD,
-    only_missing: bool = True,
-) -> int:
-    """Registers torchtrt's converters with the installed Torch-TensorRT, but those for branches and loops.
-
-    Args:
-        packs: The names of the packs whose converters are offered; all if omitted.
-        priority: ``STANDARD`` puts them behind Torch-TensorRT's own, ``HIGH`` before.
-        only_missing: Whether only those are offered whose ops Torch-TensorRT has no converter for.
-
-    Returns:
-        How many converters were registered.
-
-    Raises:
-        PackError: Torch-TensorRT is not installed or cannot be imported, or a pack is not in use.
-    """
-    theirs = _import(_REGISTRY)
-    registries = DYNAMO_CONVERTERS.registries
-    chosen = list(registries) if packs is None else list(packs)
-    unknown = [name for name in chosen if name not in registries]
-    if unknown:
-        raise PackError(f"No pack {unknown[0]!r} is in use. In use: {', '.join(registries)}.")
-    count = 0
-    for target in sorted(DYNAMO_CONVERTERS.unique_targets(), key=str):
-        table = theirs.DYNAMO_ATEN_CONVERTERS.get(target, ())
-        if only_missing and table:
-            continue
-        if isinstance(target, HigherOrderOperator):
-            continue  # its converter needs torchtrt's interpreter for the graphs inside
-        there = {qualified_function(entry.converter_implementation) for entry in table}
-        candidates = [
-            candidate
-            for candidate in DYNAMO_CONVERTERS.candidates(target)
-            if candidate.pack.name in chosen and candidate.qualified_function not in there
-        ]
-        # The last to be registered with HIGH is the first to be tried there.
-        is_high = priority is ConverterPriority.HIGH
-        for candidate in reversed(candidates) if is_high else candidates:
-            theirs.dynamo_tensorrt_converter(
-                target,
-                capability_validator=_offered_validator(candidate),
-                priority=theirs.ConverterPriority[priority.name],
-                supports_dynamic_shapes=candidate.support.supports_dynamic_shapes,
-                requires_output_allocator=candidate.support.requires_output_allocator,
-            )(_offered_converter(candidate))
-            count += 1
-    return count
-
-
-def _offered_validator(candidate: Candidate) -> Callable[..., Any]:
-    def accepts(node: Node, settings: Any = None) -> bool:
-        del settings
-        answer = True
-        if candidate.validate is not None:
-            answer = candidate.validate(node, CompilationSettings())
-        return answer is None or answer is True
-
-    return accepts
-
-
-_contexts: weakref.WeakKeyDictionary[Any, ConversionContext] = weakref.WeakKeyDictionary()
-
-
-def _offered_converter(candidate: Candidate) -> Callable[..., Any]:
-    """Returns a converter as Torch-TensorRT calls one, over a context of ours for its network."""
-
-    def convert(
-        ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
-    ) -> Any:
-        ours = _context_over(ctx)
-        node = ours.node = getattr(ctx, "current_node", None)
-        sizes = nullcontext() if node is None else no_new_assumptions(node.graph)
-        with sizes, ours.net.node(name, ""):
-            args, kwargs = arguments_for_ours(ours, node, args, kwargs)
-            return result_of_ours(ours, node, _call(candidate, ours, target, args, kwargs, name))
-
-    convert.__module__, _, convert.__qualname__ = candidate.qualified_function.partition(":")
-    convert.__name__ = convert.__qualname__.rpartition(".")[2]
-    return convert
-
-
-def _call(
-    candidate: Candidate,
-    ctx: ConversionContext,
-    target: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    name: str,
-) -> Any:
-    """Calls a converter of their registry: as the older ones are called, or with the arguments of the op by name."""
-    if candidate.arguments is None:
-        is_legacy = candidate.calling_convention is CallingConvention.LEGACY
-        return candidate.converter(ctx.net if is_legacy else ctx, target, args, kwargs, name)
-    args, kwargs = candidate.arguments.bind(args, kwargs, ctx.tensor)
-    return candidate.converter(ctx, *args, **kwargs)
-
-
-def _context_over(theirs: Any) -> ConversionContext:
-    """Returns the context of ours that shares the network and the weights of one of Torch-TensorRT's."""
-    if theirs.net not in _contexts:
-        _contexts[theirs.net] = ConversionContext(
-            theirs.net,
-            requires_output_allocator=theirs.requires_output_allocator,
-            cpu_weights_reference_holder=theirs.cpu_weights_reference_holder,
-        )
-    return _contexts[theirs.net]

@@ -1,4 +1,4 @@
-"""With Torch-TensorRT installed its registry is adopted, and ours is offered to it: tried on a package of its shape."""
+"""With Torch-TensorRT installed, its registry is adopted: tried on a package of its shape."""
 
 from __future__ import annotations
 
@@ -107,57 +107,6 @@ settings = torchtrt.CompilationSettings(converter_preferences={"aten.relu": "tor
 print(torchtrt.DYNAMO_CONVERTERS.resolve(node, settings).explain())
 """
 
-OFFER = """
-import types
-import torch, torchtrt
-from torchtrt.tensorrt import trt
-from torchtrt_converters_torch_tensorrt import offer
-from torch_tensorrt.dynamo.conversion._ConverterRegistry import DYNAMO_ATEN_CONVERTERS
-
-offered = offer(["aten_core"])
-assert 1 == len(DYNAMO_ATEN_CONVERTERS[torch.ops.aten.relu.default])
-assert offered > 200, offered
-target = torch.ops.aten.add.Tensor
-(support,) = DYNAMO_ATEN_CONVERTERS[target]
-
-class Model(torch.nn.Module):
-    def forward(self, x, y):
-        return torch.add(x, y, alpha=2)
-
-inputs = torch.randn(2, 3), torch.randn(3)
-graph = torch.export.export(Model(), inputs).graph
-(node,) = [node for node in graph.nodes if node.op == "call_function"]
-assert support.capability_validator(node, None) is True
-assert support.supports_dynamic_shapes
-
-logger = trt.Logger()
-builder = trt.Builder(logger)
-network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-tensors = [network.add_input(name, trt.float32, tuple(value.shape)) for name, value in zip("xy", inputs)]
-context = types.SimpleNamespace(net=network, current_node=node, requires_output_allocator=False,
-                                weight_refit_map={}, cpu_weights_reference_holder=[])
-result = support.converter_implementation(context, target, tuple(tensors), {"alpha": 2}, "add")
-network.mark_output(result)
-plan = builder.build_serialized_network(network, builder.create_builder_config())
-engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
-run, output = engine.create_execution_context(), torch.empty(2, 3)
-for name, value in zip("xy", inputs):
-    run.set_tensor_address(name, value.data_ptr())
-run.set_tensor_address(result.name, output.data_ptr())
-assert run.execute_async_v3(0)
-torch.testing.assert_close(output, Model()(*inputs))
-assert context.cpu_weights_reference_holder, "the constants must live as long as their context"
-
-from torchtrt.errors import PackError
-try:
-    offer(["nobody"])
-except PackError as error:
-    print(error)
-high = offer(["aten_core"], priority=torchtrt.packs.ConverterPriority.HIGH, only_missing=False)
-assert 2 == len(DYNAMO_ATEN_CONVERTERS[torch.ops.aten.relu.default])
-assert "their_relu" == DYNAMO_ATEN_CONVERTERS[torch.ops.aten.relu.default][1].converter_implementation.__name__
-"""
-
 
 @pytest.fixture
 def installed(tmp_path):
@@ -190,25 +139,14 @@ def test_its_registry_is_a_pack_of_its_own_version(installed):
     assert "builds for the module tensorrt only" in "\n".join(lines)
 
 
-def test_ours_are_offered_to_it(installed):
-    """For the ops that it lacks, with validators, and they build into its networks."""
-    (refusal,) = run(installed, OFFER)
-
-    assert refusal.startswith("No pack 'nobody' is in use.")
-
-
-def test_without_it_there_is_nothing_to_adopt_or_offer():
+def test_without_it_there_is_nothing_to_adopt():
     """And the error says so."""
     program = (
-        "import torchtrt\nfrom torchtrt.errors import PackError\n"
-        "from torchtrt_converters_torch_tensorrt import adopt_torch_tensorrt, offer\n"
-        "for each in (adopt_torch_tensorrt, offer):\n"
-        "    try:\n        each()\n    except PackError as error:\n        print(error)\n"
+        "from torchtrt.errors import PackError\n"
+        "from torchtrt_converters_torch_tensorrt import adopt_torch_tensorrt\n"
+        "try:\n    adopt_torch_tensorrt()\nexcept PackError as error:\n    print(error)\n"
     )
 
-    lines = run(Path(), program)
+    (line,) = run(Path(), program)
 
-    assert 2 == len(lines)
-    assert all(
-        "Torch-TensorRT cannot be imported here: ModuleNotFoundError" in line for line in lines
-    )
+    assert "Torch-TensorRT cannot be imported here: ModuleNotFoundError" in line
