@@ -66,6 +66,13 @@ def maximum(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
+def minimum(symbol: int | torch.SymInt) -> int:
+    """Returns the least that a size can be. PyTorch takes a dynamic size of an input for 2 or more."""
+    if isinstance(symbol, int):
+        return symbol
+    return int(symbol.node.shape_env.bound_sympy(symbol.node.expr).lower)
+
+
 def leaves_int32(symbol: torch.SymInt) -> bool:
     """Returns whether a computed size has bounds beyond int32, the dtype of sizes in a network.
 

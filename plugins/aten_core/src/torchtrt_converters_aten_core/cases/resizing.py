@@ -152,4 +152,12 @@ CASES = [
         for outside in (0, 1, 2)
         for aligned in (False, True)
     ],
+    *[
+        decomposition_case(f"aten.{name}.vec", image, None, False, factors, label="fraction")
+        for name, image, factors in (
+            ("upsample_linear1d", "batch 3 length", [1.7]),
+            ("upsample_bilinear2d", "2 3 length batch", [1.5, 2.7]),
+            ("upsample_trilinear3d", "1 2 length 4 5", [1.6, 1.0, 2.5]),
+        )
+    ],
 ]
