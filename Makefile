@@ -17,8 +17,10 @@ PEER := .cache/torch-tensorrt
 SERVING := .cache/serving
 # Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
 MODELS := .cache/models
-# Tests of what a user types, each in processes of its own: commands, the code of the documentation, installations.
-TESTS_OF_COMMANDS := plugins/cli plugins/testing \
+# Tests that start other programs: commands, the code of the documentation, installations, compilers of C++, the builder
+# of TensorRT for RTX.
+TESTS_OF_COMMANDS := plugins/cli plugins/cpp plugins/rtx plugins/testing \
+    $(addprefix plugins/runtime/tests/test_,cpp_formats.py inductor.py) \
     $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py) \
     $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py two_ranks.py warnings.py)
 # Tests that compile models of libraries: half of the time, and few changes can break them.

@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import logging
+import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,12 @@ from torchtrt.testing import tensorrts
 
 ALLOCATIONS = 10_000
 """New objects after which Python looks for garbage among them: its own 700 take a tenth of the time of many tests."""
+
+MOST_ROWS = 12
+"""The summary of a run names so many folders, those with the longest tests."""
+
+_PARENT = re.compile(r"(plugins/contrib/[^/]+|(plugins|tests)/[^/:]+|[^/:]*)")
+"""The distribution of a test, or its folder or file in ``tests``."""
 
 MOST_CASES = 200
 """Cases of changed converters that a run with ``--at-most`` has at the most."""
@@ -142,6 +149,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(ALLOCATIONS)
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints where the time of a run went, by distribution and by folder of ``tests``."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[_PARENT.match(report.nodeid)[0]] += report.duration  # type: ignore[index]
+    rows = sorted(seconds.items(), key=lambda row: -row[1])
+    if len(rows) > 1:
+        total = sum(seconds.values())
+        parts = ", ".join(f"{name} {part:.0f}" for name, part in rows[:MOST_ROWS])
+        terminalreporter.write_line(f"{total:.0f} seconds in tests: {parts}")
 
 
 def _some(items: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
