@@ -1,4 +1,4 @@
-"""Interpolation by a factor that keeps small sizes: PyTorch copies them, and interpolates greater ones."""
+"""Resampling by a factor that keeps or doubles small sizes, for which eager PyTorch has rules of their own."""
 
 import itertools
 
@@ -7,40 +7,79 @@ import torch
 
 import torchtrt
 
-MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
-
-def compiled_for(dims, factor, least):
-    """Returns a model that interpolates, and the compiled one for sizes from ``least`` to 13."""
-    model = torch.nn.Upsample(scale_factor=factor, mode=MODES[dims], align_corners=False).eval()
+def compiled_for(mode, dims, factor, least):
+    """Returns a model that resamples, and the compiled one for sizes from ``least`` to 13."""
+    aligned = {} if "nearest" in mode else {"align_corners": False}
+    model = torch.nn.Upsample(scale_factor=factor, mode=mode, **aligned).eval()
     low, usual, high = ((1, 2, *[size] * dims) for size in (least, 11, 13))
     sizes = torchtrt.Input(min_shape=low, opt_shape=usual, max_shape=high)
     return model, torchtrt.compile(model, [sizes])
 
 
-@pytest.mark.filterwarnings("ignore:No engine was built")
-@pytest.mark.parametrize(("dims", "factor"), [(1, 1.1), (2, 1.1), (2, (1.1, 1.5)), (3, 1.3)])
-def test_pytorch_interpolates_where_a_factor_keeps_a_size(dims, factor):
-    """The report names the factor and the size."""
-    model, compiled = compiled_for(dims, factor, 2)
-
-    for shape in itertools.product((2, 3, 10, 13), repeat=dims):
+def assert_equal_to_eager(model, compiled, dims, least):
+    """Compares images of all combinations of a few sizes."""
+    for shape in itertools.product((least, 10, 13), repeat=dims):
         image = torch.randn(1, 2, *shape)
-        torch.testing.assert_close(compiled(image), model(image))
-    assert "the factor 1." in str(compiled.report)
+        torch.testing.assert_close(compiled(image), model(image), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:No engine was built")
+@pytest.mark.parametrize(
+    ("mode", "dims", "factor", "rule"),
+    [
+        ("linear", 1, 1.1, "keeps a size of 2"),
+        ("bilinear", 2, (1.1, 1.5), "keeps a size of 2"),
+        ("trilinear", 3, 1.3, "keeps a size of 2"),
+        ("bicubic", 2, 1.1, "keeps a size of 2"),
+        ("nearest", 2, 1.1, "keeps a size of 2"),
+        ("nearest", 2, 2.1, "doubles a size of 2"),
+        ("nearest-exact", 2, 1.1, "keeps a size of 2"),
+    ],
+)
+def test_pytorch_resamples_where_a_size_has_another_rule(mode, dims, factor, rule):
+    """The report names the factor and the size."""
+    model, compiled = compiled_for(mode, dims, factor, 2)
+
+    assert_equal_to_eager(model, compiled, dims, 2)
+    assert rule in " ".join(str(compiled.report).split())
     assert not compiled.report.blocks
 
 
 @pytest.mark.parametrize(
-    ("dims", "factor", "least"), [(1, 1.1, 10), (2, (1.5, 2.7), 2), (3, 1.6, 2)]
+    ("mode", "dims", "factor", "least"),
+    [
+        ("linear", 1, 1.1, 10),
+        ("bilinear", 2, (1.5, 2.7), 2),
+        ("trilinear", 3, 1.6, 2),
+        ("bicubic", 2, 1.5, 2),
+        ("nearest", 1, 1.1, 2),
+        ("nearest", 2, 2.1, 10),
+        ("nearest", 2, 2.0, 2),
+        ("nearest", 3, 2.1, 2),
+        ("nearest-exact", 2, 1.1, 10),
+        ("nearest-exact", 3, 1.1, 2),
+    ],
 )
-def test_an_engine_interpolates_where_no_size_stays(dims, factor, least):
+def test_an_engine_resamples_where_no_size_has(mode, dims, factor, least):
     """For a factor of 1.1, that is from 10 on."""
-    model, compiled = compiled_for(dims, factor, least)
+    model, compiled = compiled_for(mode, dims, factor, least)
 
-    for shape in itertools.product((least, 11, 13), repeat=dims):
-        image = torch.randn(1, 2, *shape)
-        torch.testing.assert_close(compiled(image), model(image), rtol=1e-4, atol=1e-4)
+    assert_equal_to_eager(model, compiled, dims, least)
+    assert len(compiled.report.blocks) == 1
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("shape", [(7, 5), (7, 11), (11, 7)])
+def test_fixed_sizes_that_stay_are_resampled_as_eager_pytorch_does(mode, shape):
+    """By the weights of PyTorch's own function."""
+    aligned = {} if "nearest" in mode else {"align_corners": False}
+    model = torch.nn.Upsample(scale_factor=1.1, mode=mode, **aligned).eval()
+    image = torch.randn(1, 2, *shape)
+
+    compiled = torchtrt.compile(model, [image])
+
+    torch.testing.assert_close(compiled(image), model(image), rtol=1e-4, atol=1e-4)
     assert len(compiled.report.blocks) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt_blocks import elementwise, indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.resampling import EXACT, KINDS, Kind, unlike_formula
 
 aten = torch.ops.aten
 
@@ -97,35 +97,6 @@ def _mix(
     return types.cast(ctx, shape.swap(ctx, product, dim, -1), dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How an op resamples: TensorRT's names, without ``align_corners``."""
-
-    mode: str
-    coordinates: str
-    rounding: str = "FLOOR"
-
-
-_NEAREST = Kind("NEAREST", "ASYMMETRIC")
-_EXACT = Kind("NEAREST", "HALF_PIXEL", "HALF_UP")
-_LINEAR = Kind("LINEAR", "HALF_PIXEL")
-_CUBIC = Kind("CUBIC", "HALF_PIXEL")
-KINDS = {
-    getattr(getattr(aten, packet), overload): kind
-    for packet, kind in (
-        ("upsample_nearest1d", _NEAREST),
-        ("upsample_nearest2d", _NEAREST),
-        ("upsample_nearest3d", _NEAREST),
-        ("_upsample_nearest_exact1d", _EXACT),
-        ("_upsample_nearest_exact2d", _EXACT),
-        ("_upsample_nearest_exact3d", _EXACT),
-        ("upsample_linear1d", _LINEAR),
-        ("upsample_bilinear2d", _LINEAR),
-        ("upsample_trilinear3d", _LINEAR),
-        ("upsample_bicubic2d", _CUBIC),
-    )
-    for overload in ("default", "vec")
-}
 SMOOTHED = tuple(
     getattr(getattr(aten, packet), overload)
     for packet in (
@@ -203,7 +174,12 @@ def _has_table(node: Node) -> bool:
     scales = _scales(op, len(results))
     return op.output_size is None and all(
         (isinstance(size, int) and isinstance(result, int))
-        or (isinstance(scale, (int, float)) and _is_in_table(size) and _is_in_table(result))
+        or (
+            isinstance(scale, (int, float))
+            and _is_in_table(size)
+            and _is_in_table(result)
+            and unlike_formula(KINDS[node.target], len(results), size, scale) is None
+        )
         for size, result, scale in zip(tensor.shape[2:], results, scales, strict=True)
     )
 
@@ -234,7 +210,7 @@ def resize(
     node = types.node_of(ctx)
     if _unlike_layer(node) is not None:
         if _varying(node) is not None:
-            return _by_tables(ctx, tensor, 0.5 if kind is _EXACT else 0.0)
+            return _by_tables(ctx, tensor, 0.5 if kind is EXACT else 0.0)
         return _by_weights(ctx, tensor, _choose if kind.mode == "NEAREST" else _mix)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
@@ -265,8 +241,7 @@ def _by_tables(ctx: ConversionContext, tensor: NetworkTensor, offset: float) -> 
     for axis, (size, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
         dim = axis + 2
         if isinstance(size, int) and isinstance(extent, int):
-            weights = _weights(node.target, op, size, extent, axis, scales)
-            tensor = _choose(ctx, tensor, weights, dim)
+            tensor = _choose(ctx, tensor, _weights(node, axis), dim)
             continue
         most = sizes.maximum(extent)
         assert most is not None  # _has_table
@@ -330,37 +305,37 @@ def _by_weights(
     ctx: ConversionContext, tensor: NetworkTensor, resample: Callable[..., NetworkTensor]
 ) -> NetworkTensor:
     """Returns what the op in conversion makes of a tensor: one dimension after the other, by PyTorch's own weights."""
-    target, op = types.node_of(ctx).target, arguments_of(types.node_of(ctx))
-    extents = types.output_value(ctx).shape[2:]
-    scales = _scales(op, len(extents))
-    for index, extent in enumerate(extents):
-        weights = _weights(target, op, tensor.shape[index + 2], extent, index, scales)
-        tensor = resample(ctx, tensor, weights, index + 2)
+    node = types.node_of(ctx)
+    for axis in range(len(tensor.shape) - 2):
+        tensor = resample(ctx, tensor, _weights(node, axis), axis + 2)
     return tensor
 
 
-def _weights(
-    target: Any, op: Any, length: int, extent: int, axis: int, scales: list[Any]
-) -> torch.Tensor:
-    """Returns what the op makes of the identity along one dimension: ``(length, extent)``.
+def _weights(node: Node, axis: int) -> torch.Tensor:
+    """Returns what an op makes of the identity along one spatial dimension: ``(length, extent)``, on the CPU.
 
-    Where there is another dimension, it separates the rows of the identity and stays as it is.
+    It runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. Some of these copy what they
+    are given only if no size changes, so that another dimension changes if one of the model does.
     """
-    count = len(scales)
+    op, image, result = arguments_of(node), value_of(_image(arguments_of(node))), node.meta["val"]
+    lengths, extents = list(image.shape[2:]), list(result.shape[2:])
+    count = len(lengths)
+    probed, wanted, factors = [1] * count, [1] * count, [None] * count
+    probed[axis], wanted[axis] = lengths.pop(axis), extents.pop(axis)
+    factors[axis] = _scales(op, count)[axis]
     beside = (axis + 1) % count
-    sizes_, wanted = [1] * count, [1] * count
-    factors: list[Any] = [None] * count
-    sizes_[axis], wanted[axis], factors[axis] = length, extent, scales[axis]
-    if count > 1:
-        sizes_[beside] = wanted[beside] = length
-    rows = [1, 1] if count > 1 else [length, 1]
-    probe = torch.eye(length).reshape(*rows, *sizes_)
-    packet = getattr(aten, target._schema.name.removeprefix("aten::"))
+    if lengths != extents:
+        wanted[beside] = 2
+    is_there = image.device.type == "cuda" and torch.cuda.is_available()
+    rows = torch.eye(probed[axis], device=image.device if is_there else "cpu")
+    packet = getattr(aten, node.target._schema.name.removeprefix("aten::"))  # type: ignore[union-attr]
     aligned = [op.align_corners] if hasattr(op, "align_corners") else []
-    result: torch.Tensor = packet.default(probe, wanted, *aligned, *factors)
-    if count > 1 and axis < beside:
-        return result.reshape(extent, length).T
-    return result.reshape(length, extent)
+    resampled: torch.Tensor = packet.default(
+        rows.reshape(-1, 1, *probed), wanted, *aligned, *factors
+    )
+    if lengths != extents:
+        resampled = resampled.select(beside + 2, 0)
+    return resampled.reshape(len(rows), -1).cpu()
 
 
 _INTERPOLATION = ("LINEAR", "NEAREST", "CUBIC")
