@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -66,3 +67,47 @@ def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: flo
     if kind is NEAREST and factor > 2 and int(least * factor) == 2 * least:
         return f"PyTorch repeats what doubles its size, and the factor {factor} doubles a size of {least}"
     return None
+
+
+class Taps(NamedTuple):
+    """The elements along a dimension that each new element is the sum of.
+
+    Attributes:
+        positions: Where they are, ``(count, new size)``, int32. One beyond the last element stands for the last.
+        weights: Their weights, ``(count, new size)``, float32.
+    """
+
+    positions: torch.Tensor
+    weights: torch.Tensor
+
+
+_CUBIC_COEFFICIENT = -0.75
+
+
+def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
+    """Returns the elements of each of so many new ones, as PyTorch resamples by a factor, in float32.
+
+    See ``area_pixel_compute_source_index`` and ``get_cubic_upsample_coefficients`` in PyTorch's
+    ``aten/src/ATen/native/UpSample.h``.
+    """
+    step = torch.tensor(1 / factor, dtype=torch.float32)
+    index = torch.arange(extent, dtype=torch.float32)
+    if kind.mode == "NEAREST":
+        nearest = (index + (0.5 if kind is EXACT else 0.0)) * step
+        return Taps(nearest.to(torch.int32)[None], torch.ones(1, extent))
+    source = (index + 0.5) * step - 0.5
+    if kind is LINEAR:
+        source = source.clamp(min=0)
+    first = source.floor()
+    rest = source - first
+    offsets = torch.tensor([0.0, 1.0] if kind is LINEAR else [-1.0, 0.0, 1.0, 2.0])[:, None]
+    positions = (first + offsets).clamp(min=0).to(torch.int32)
+    distances = (rest - offsets).abs()
+    return Taps(positions, 1 - distances if kind is LINEAR else _cubic_weights(distances))
+
+
+def _cubic_weights(distances: torch.Tensor) -> torch.Tensor:
+    """Returns the weights of elements at distances from 0 to 2: Keys' cubic convolution."""
+    a, x = _CUBIC_COEFFICIENT, distances
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    return torch.where(x <= 1, near, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a)

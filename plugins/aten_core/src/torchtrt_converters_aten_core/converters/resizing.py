@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt_blocks import elementwise, indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.resampling import EXACT, KINDS, Kind, unlike_formula
+from torchtrt_converters_aten_core.resampling import KINDS, Kind, Taps, taps_of, unlike_formula
 
 aten = torch.ops.aten
 
@@ -62,22 +62,55 @@ def _resize(
     return layer.get_output(0)
 
 
-def _choose(
-    ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
+def _sum_of_taps(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    taps: Taps,
+    dim: int,
+    lengths: tuple[Size, Size] | None = None,
 ) -> NetworkTensor:
-    """Returns the elements along a dimension that weights of one each choose.
+    """Returns sums of elements along a dimension, computed in float32; one element is taken as it is.
 
     Args:
         ctx: The conversion context.
-        tensor: A network tensor.
-        weights: Shape ``(old size, new size)``, a single 1 in each column.
+        tensor: A floating-point network tensor.
+        taps: The elements.
         dim: The dimension.
+        lengths: Its old and its new size where they vary; the new one is at most that of the taps.
     """
-    indices = ctx.tensor(weights.argmax(0).to(torch.int32))
-    return indexing.gather(ctx, tensor, indices, dim)
+    dtype = ctx.dtype_of(tensor)
+    is_sum = not bool((taps.weights == 1).all())
+    inner = types.accumulation_dtype(dtype) if is_sum else dtype
+    wide = types.cast(ctx, tensor, inner)
+    beside = len(tensor.shape) - dim - 1
+    total: NetworkTensor | None = None
+    for positions, weights in zip(taps.positions, taps.weights, strict=True):
+        indices, column = ctx.tensor(positions), weights.reshape(-1, *[1] * beside)
+        factors: Any = column
+        if lengths is not None:
+            length, extent = lengths
+            last = sizes.combine(ctx, "SUB", length, 1)
+            taken = shape.slice_by(ctx, indices, [0], [extent], [1])
+            indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
+            if is_sum:
+                start, step = [0] * column.dim(), [1] * column.dim()
+                extents = [extent, *[1] * beside]
+                factors = shape.slice_by(ctx, ctx.tensor(column), start, extents, step)
+        element = indexing.gather(ctx, wide, indices, dim)
+        if is_sum:
+            element = elementwise.arithmetic(ctx, "PROD", element, factors, inner)
+        total = (
+            element if total is None else elementwise.arithmetic(ctx, "SUM", total, element, inner)
+        )
+    assert total is not None
+    return types.cast(ctx, total, dtype)
 
 
-def _mix(
+_MOST_TAPS = 4
+"""Sums of more elements than cubic interpolation has are products with a matrix."""
+
+
+def _by_weights(
     ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
 ) -> NetworkTensor:
     """Returns sums along a dimension, for each new element with its own weights, computed in float32.
@@ -88,6 +121,11 @@ def _mix(
         weights: Shape ``(old size, new size)``.
         dim: The dimension.
     """
+    count = int((weights != 0).sum(0).max())
+    if count <= _MOST_TAPS:
+        positions = weights.abs().topk(count, 0).indices
+        taps = Taps(positions.to(torch.int32), weights.gather(0, positions))
+        return _sum_of_taps(ctx, tensor, taps, dim)
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     inner = types.accumulation_dtype(dtype)
     wide = types.cast(ctx, tensor, inner)
@@ -165,14 +203,14 @@ def _varying(node: Node) -> str | None:
     return None
 
 
-def _has_table(node: Node) -> bool:
-    """Returns whether an op takes the nearest elements, and which these are does not depend on dynamic sizes."""
+def _has_taps(node: Node) -> bool:
+    """Returns whether an op resamples by factors, each of which gives the same elements for all sizes of a range."""
     op = arguments_of(node)
     tensor, results = value_of(_image(op)), node.meta["val"].shape[2:]
-    if KINDS[node.target].mode != "NEAREST" or tensor.dtype not in RESAMPLED:
-        return False
     scales = _scales(op, len(results))
-    return op.output_size is None and all(
+    if tensor.dtype not in RESAMPLED or op.output_size is not None:
+        return False
+    return not getattr(op, "align_corners", False) and all(
         (isinstance(size, int) and isinstance(result, int))
         or (
             isinstance(scale, (int, float))
@@ -186,7 +224,7 @@ def _has_table(node: Node) -> bool:
 
 def _has_no_resize_layer(node: Node) -> str | None:
     reason = _unlike_layer(node)
-    return None if _has_table(node) else reason and _varying(node) and reason
+    return None if _has_taps(node) else reason and _varying(node) and reason
 
 
 def _image(op: Any) -> Any:
@@ -209,9 +247,7 @@ def resize(
     assert tensor is not None  # one of the two names is the op's
     node = types.node_of(ctx)
     if _unlike_layer(node) is not None:
-        if _varying(node) is not None:
-            return _by_tables(ctx, tensor, 0.5 if kind is EXACT else 0.0)
-        return _by_weights(ctx, tensor, _choose if kind.mode == "NEAREST" else _mix)
+        return _by_taps(ctx, tensor, kind)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
     extents: list[Size] = []
@@ -226,31 +262,21 @@ def resize(
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
 
-def _by_tables(ctx: ConversionContext, tensor: NetworkTensor, offset: float) -> NetworkTensor:
-    """Returns the nearest elements along one dimension after the other, from tables of their indices.
-
-    PyTorch takes element ``floor((index + offset) / scale)``, in float32, and the last one beyond it: see
-    ``nearest_neighbor_compute_source_index`` in ``aten/src/ATen/native/UpSample.h``.
-    """
+def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> NetworkTensor:
+    """Returns a tensor resampled along one dimension after the other: by PyTorch's weights, or by its factor."""
     node = types.node_of(ctx)
-    op, extents = arguments_of(node), types.output_value(ctx).shape[2:]
-    scales = _scales(op, len(extents))
-    lengths = sizes.sizes_of(ctx, tensor)[
-        2:
-    ]  # before anything is taken, while their symbols are known
-    for axis, (size, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
-        dim = axis + 2
-        if isinstance(size, int) and isinstance(extent, int):
-            tensor = _choose(ctx, tensor, _weights(node, axis), dim)
+    extents = types.output_value(ctx).shape[2:]
+    scales = _scales(arguments_of(node), len(extents))
+    # Before anything is taken, while their symbols are known.
+    lengths = sizes.sizes_of(ctx, tensor)[2:]
+    for axis, (length, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
+        if isinstance(length, int) and isinstance(extent, int):
+            tensor = _by_weights(ctx, tensor, _weights(node, axis), axis + 2)
             continue
         most = sizes.maximum(extent)
-        assert most is not None  # _has_table
-        step = torch.tensor(1 / scale, dtype=torch.float32)
-        nearest = ((torch.arange(most, dtype=torch.float32) + offset) * step).to(torch.int32)
-        taken = shape.slice_by(ctx, ctx.tensor(nearest), [0], [_scaled(ctx, size, scale)], [1])
-        last = sizes.combine(ctx, "SUB", size, 1)
-        indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
-        tensor = indexing.gather(ctx, tensor, indices, dim)
+        assert most is not None  # _has_taps
+        varying = length, _scaled(ctx, length, scale)
+        tensor = _sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
     return tensor
 
 
@@ -298,16 +324,8 @@ def resize_smoothly(
     """Converts resampling along one dimension after the other, by the weights that PyTorch itself uses."""
     tensor = input if self is None else self
     assert tensor is not None  # one of the two names is the op's
-    return _by_weights(ctx, tensor, _mix)
-
-
-def _by_weights(
-    ctx: ConversionContext, tensor: NetworkTensor, resample: Callable[..., NetworkTensor]
-) -> NetworkTensor:
-    """Returns what the op in conversion makes of a tensor: one dimension after the other, by PyTorch's own weights."""
-    node = types.node_of(ctx)
     for axis in range(len(tensor.shape) - 2):
-        tensor = resample(ctx, tensor, _weights(node, axis), axis + 2)
+        tensor = _by_weights(ctx, tensor, _weights(types.node_of(ctx), axis), axis + 2)
     return tensor
 
 
@@ -323,8 +341,8 @@ def _weights(node: Node, axis: int) -> torch.Tensor:
     probed, wanted, factors = [1] * count, [1] * count, [None] * count
     probed[axis], wanted[axis] = lengths.pop(axis), extents.pop(axis)
     factors[axis] = _scales(op, count)[axis]
-    beside = (axis + 1) % count
-    if lengths != extents:
+    beside, others_stay = (axis + 1) % count, sizes.have_same_sizes(lengths, extents)
+    if not others_stay:
         wanted[beside] = 2
     is_there = image.device.type == "cuda" and torch.cuda.is_available()
     rows = torch.eye(probed[axis], device=image.device if is_there else "cpu")
@@ -333,7 +351,7 @@ def _weights(node: Node, axis: int) -> torch.Tensor:
     resampled: torch.Tensor = packet.default(
         rows.reshape(-1, 1, *probed), wanted, *aligned, *factors
     )
-    if lengths != extents:
+    if not others_stay:
         resampled = resampled.select(beside + 2, 0)
     return resampled.reshape(len(rows), -1).cpu()
 
