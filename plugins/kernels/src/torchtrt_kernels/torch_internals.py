@@ -102,6 +102,10 @@ class SymbolicCall:
             result = call()
         return tuple(result) if isinstance(result, (list, tuple)) else (result,)
 
+    def assumptions(self) -> list[str]:
+        """Returns the conditions on dynamic sizes by which the call took its way."""
+        return [str(guard.expr) for guard in self._symbols.guards]
+
     def expression(self, size: Any) -> Any:
         """Returns a size of a result as an expression of the symbols."""
         return size if isinstance(size, int) else self._symbols.replace(size.node.expr)
