@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,12 +111,21 @@ def _compile(
         )
         for index, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True))
     ]
-    kernel = _ask(plugin, *PluginCall.with_arguments(arguments, dtypes).bind(tensors))
+    args, kwargs = PluginCall.with_arguments(arguments, dtypes).bind(tensors)
+    assert plugin.aot is not None
+    try:
+        kernel = plugin.aot(*args, **kwargs)
+    except Exception as error:
+        message = f"its function aot raised {type(error).__name__}: {error}"
+        raise InexpressibleError(message) from error
     if assumed := symbolic.assumptions():
         message = (
             f"its function aot decides by the dynamic sizes of its inputs ({', '.join(assumed)}), and a plan has one "
             "kernel for all of them"
         )
+        raise InexpressibleError(message)
+    if not isinstance(kernel, CompiledKernel):
+        message = f"its function aot returned {type(kernel).__name__}, and no CompiledKernel"
         raise InexpressibleError(message)
     launch = _Launch(symbolic)
     grid, block = launch.sizes("grid", kernel.grid, _BLOCKS), launch.block(kernel.block)
@@ -125,24 +134,6 @@ def _compile(
     code = fitted(kernel.name, kernel.code, given, block)
     shared = launch.size("shared memory", kernel.shared_memory, 0, _SHARED_MEMORY)
     return KernelLaunch(kernel.name, code, grid, block, scalars, shared)
-
-
-def _ask(plugin: PluginOp, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CompiledKernel:
-    """Returns what the pack's function compiles for a call.
-
-    Raises:
-        InexpressibleError: It compiles none.
-    """
-    assert plugin.aot is not None
-    try:
-        kernel = plugin.aot(*args, **kwargs)
-    except Exception as error:
-        message = f"its function aot raised {type(error).__name__}: {error}"
-        raise InexpressibleError(message) from error
-    if not isinstance(kernel, CompiledKernel):
-        message = f"its function aot returned {type(kernel).__name__}, and no CompiledKernel"
-        raise InexpressibleError(message)
-    return kernel
 
 
 class _Launch:

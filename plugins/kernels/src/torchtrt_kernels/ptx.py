@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torchtrt.expressions.data import InexpressibleError
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""Comments, and names of files in quotes, which may look like them."""
 _ENTRY = re.compile(
     r"\.entry\s+(?P<name>[\w$%]+)\s*(?:\((?P<parameters>[^)]*)\))?(?P<directives>[^{;]*)"
 )
@@ -71,7 +72,8 @@ def fitted(name: str, code: str | bytes, given: Parameters, block: Sequence[obje
         except UnicodeDecodeError as error:
             message = "the code of its kernel is no text, and TensorRT takes PTX"
             raise InexpressibleError(message) from error
-    text = _COMMENT.sub(" ", code).rstrip("\0")
+    code = code.rstrip("\0")
+    text = _COMMENT.sub(lambda found: " " * len(found[0]), code)
     entries = {entry["name"]: entry for entry in _ENTRY.finditer(text)}
     if name not in entries:
         there = ", ".join(sorted(entries)) or "no kernel"
@@ -94,8 +96,8 @@ def fitted(name: str, code: str | bytes, given: Parameters, block: Sequence[obje
     if len(parameters) > len(widths):
         start, end = entry.span("parameters")
         kept = ",\n\t".join(parameters[: len(widths)])
-        text = f"{text[:start]}\n\t{kept}\n{text[end:]}"
-    return text.encode()
+        code = f"{code[:start]}\n\t{kept}\n{code[end:]}"
+    return code.encode()
 
 
 def _check_parameter(name: str, number: int, declared: str, width: int, given: Parameters) -> None:

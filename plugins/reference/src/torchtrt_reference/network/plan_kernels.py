@@ -150,18 +150,24 @@ class PlanKernel:
     def bind(
         self, inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]
     ) -> Callable[..., Any]:
-        """Returns the function that computes what the kernel does for these shapes.
-
-        Raises:
-            RefusedError: CUDA launches no such kernel, or nothing stands in for it on this device.
-        """
-        launch = self._record.launch
+        """Returns the function that computes what the kernel does for these shapes."""
+        launch, shapes = self._record.launch, [fact.shape for fact in inputs]
         assert launch is not None
-        launch.at([fact.shape for fact in inputs])
-        if self._host is None:
-            message = (
-                f"the kernel {launch.name} of the plugin {self._record.name} runs on GPUs, and the reference has "
-                f"tensors on {self._device}: register the creator of the plugin that stands in for it"
-            )
-            raise RefusedError(message)
-        return self._host.bind(inputs, outputs)
+        host = None if self._host is None else self._host.bind(inputs, outputs)
+
+        def run(*tensors: torch.Tensor) -> Any:
+            """Checks the launch as CUDA does, and runs what stands in for the kernel.
+
+            Raises:
+                RefusedError: CUDA launches no such kernel, or nothing stands in for it on this device.
+            """
+            launch.at(shapes)
+            if host is None:
+                message = (
+                    f"the kernel {launch.name} of the plugin {self._record.name} runs on GPUs, and the reference has "
+                    f"tensors on {self._device}: load the pack of the op, which stands in for it"
+                )
+                raise RefusedError(message)
+            return host(*tensors)
+
+        return run
