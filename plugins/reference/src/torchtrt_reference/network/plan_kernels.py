@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from torchtrt_reference.network import plugins
-from torchtrt_reference.network.plugins import asked, description, dynamic, expressions, type_of
+from torchtrt_reference.network.cuda_kernels import CudaKernel
+from torchtrt_reference.network.plugins import (
+    asked,
+    description,
+    dynamic,
+    empty_outputs,
+    expressions,
+    type_of,
+)
 from torchtrt_reference.semantics.plugins import Kernel, LaunchRecord, PluginRecord, Size
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
@@ -140,31 +148,43 @@ class PlanKernel:
         record: What the plan has of it.
         device: Where the engine runs.
         host: What runs in its place where there is no GPU; None if the registry has no plugin for this.
+
+    Raises:
+        RefusedError: CUDA does not take the code.
     """
 
     def __init__(self, record: PluginRecord, device: torch.device, host: Kernel | None) -> None:
-        self._record = record
+        assert record.launch is not None
+        self._name = record.name
+        self._launch = launch = record.launch
         self._device = device
         self._host = host
+        is_gpu = device.type == "cuda"
+        self._kernel = CudaKernel(launch.name, launch.code, device) if is_gpu else None
 
     def bind(
         self, inputs: Sequence[TensorFacts], outputs: Sequence[TensorFacts]
     ) -> Callable[..., Any]:
         """Returns the function that computes what the kernel does for these shapes."""
-        launch, shapes = self._record.launch, [fact.shape for fact in inputs]
-        assert launch is not None
+        launch, shapes = self._launch, [fact.shape for fact in inputs]
         host = None if self._host is None else self._host.bind(inputs, outputs)
 
         def run(*tensors: torch.Tensor) -> Any:
-            """Checks the launch as CUDA does, and runs what stands in for the kernel.
+            """Launches the kernel on a GPU; elsewhere checks the launch, and runs what stands in for it.
 
             Raises:
                 RefusedError: CUDA launches no such kernel, or nothing stands in for it on this device.
             """
-            launch.at(shapes)
+            numbers, scalars = launch.at(shapes)
+            if self._kernel is not None:
+                read = [tensor.contiguous() for tensor in tensors]
+                results = empty_outputs(outputs, self._device)
+                addresses = [tensor.data_ptr() for tensor in (*read, *results)]
+                self._kernel.launch(numbers, addresses, scalars, len(read))
+                return results if len(results) > 1 else results[0]
             if host is None:
                 message = (
-                    f"the kernel {launch.name} of the plugin {self._record.name} runs on GPUs, and the reference has "
+                    f"the kernel {launch.name} of the plugin {self._name} runs on GPUs, and the reference has "
                     f"tensors on {self._device}: load the pack of the op, which stands in for it"
                 )
                 raise RefusedError(message)

@@ -245,10 +245,7 @@ class PluginKernel:
         def run(*tensors: torch.Tensor) -> Any:
             """Lets the plugin write into new tensors."""
             read = [tensor.contiguous() for tensor in tensors]
-            results = tuple(
-                torch.empty(fact.shape, dtype=dtypes.TORCH[fact.dtype], device=device)
-                for fact in outputs
-            )
+            results = empty_outputs(outputs, device)
             stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
             addresses = [[tensor.data_ptr() for tensor in several] for several in (read, results)]
             asked(
@@ -257,6 +254,13 @@ class PluginKernel:
             return results if len(results) > 1 else results[0]
 
         return run
+
+
+def empty_outputs(outputs: Sequence[TensorFacts], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Returns new tensors for outputs."""
+    return tuple(
+        torch.empty(fact.shape, dtype=dtypes.TORCH[fact.dtype], device=device) for fact in outputs
+    )
 
 
 def _array(data: str) -> Any:
