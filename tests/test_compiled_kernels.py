@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.kernels import compiled, rows
 from tests.support.modules import Function
+from tests.support.processes import run_python
 from torchtrt.errors import (
     EngineError,
     FullCompilationError,
@@ -263,6 +265,21 @@ def test_a_tensorrt_without_such_plugins_leaves_the_op_to_pytorch(
     assert "TensorRT has from version 10.9 on" in message
 
 
+def test_a_kernel_of_triton_has_its_block_and_its_shared_memory() -> None:
+    """What Triton 3.6 returns: four warps, and 64 bytes."""
+    metadata = SimpleNamespace(
+        name="k", num_warps=4, shared=64, target=SimpleNamespace(warp_size=32)
+    )
+    made = CompiledKernel.of_triton(
+        SimpleNamespace(metadata=metadata, asm={"ptx": "text"}), (2, 3), (7,)
+    )
+
+    assert made == CompiledKernel("k", "text", (2, 3), (128,), (7,), 64)
+    metadata.num_ctas = 2
+    with pytest.raises(ValueError, match="no kernel of Triton with num_ctas=2"):
+        CompiledKernel.of_triton(SimpleNamespace(metadata=metadata, asm={}), (1,))
+
+
 def test_a_wrong_function_is_refused_at_once() -> None:
     """With what is meant."""
     with pytest.raises(PackError, match="aot is a function that returns a CompiledKernel, not 'k'"):
@@ -280,6 +297,16 @@ def test_a_saved_model_needs_the_pack_only_where_there_is_no_gpu(
     with use_packs(without_pack()):
         loaded = torchtrt.load(tmp_path / "model.pt2")
         assert [key.kernel for key in engines_of(loaded)[0].plugins] == ["scaled_float32"]
+    code = (
+        "import sys, torch, torchtrt\n"
+        "model = torchtrt.load(sys.argv[1])\n"
+        "try: model(torch.rand(5, 8))\n"
+        "except torchtrt.errors.EngineError as error: print(error)"
+    )
+    done = run_python("-c", code, str(tmp_path / "model.pt2"), check=True)
+    assert "the kernel scaled_float32 of the plugin compiled_kernels_scaled runs on GPUs" in (
+        done.stdout
+    )
 
 
 def test_a_plan_says_that_it_needs_no_python(versions: ConverterPack, tmp_path: Path) -> None:

@@ -97,17 +97,8 @@ def doubling_kernel(x):
     source = triton.compiler.ASTSource(
         fn=doubled_kernel, signature=signature, constexprs={"BLOCK": 256}
     )
-    made = triton.compile(source)
-    threads = made.metadata.num_warps * 32
     n = x.numel()
-    return CompiledKernel(
-        made.metadata.name,
-        made.asm["ptx"],
-        grid=((n + 255) // 256,),
-        block=(threads,),
-        scalars=(n,),
-        shared_memory=made.metadata.shared,
-    )
+    return CompiledKernel.of_triton(triton.compile(source), ((n + 255) // 256,), (n,))
 
 
 @torch.library.custom_op("gpu_kernels::doubled", mutates_args=())

@@ -7,6 +7,6 @@ import triton.language as tl
 @triton.jit
 def doubled_kernel(x, n, y, BLOCK: tl.constexpr):
     """Writes twice a tensor."""
-    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = places < n
-    tl.store(y + places, tl.load(x + places, mask=mask) * 2, mask=mask)
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y + offsets, tl.load(x + offsets, mask=mask) * 2, mask=mask)

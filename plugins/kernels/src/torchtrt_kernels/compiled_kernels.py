@@ -49,6 +49,34 @@ class CompiledKernel:
     scalars: Sequence[int | torch.SymInt] = ()
     shared_memory: int | torch.SymInt = 0
 
+    @classmethod
+    def of_triton(
+        cls,
+        compiled: Any,
+        grid: Sequence[int | torch.SymInt],
+        scalars: Sequence[int | torch.SymInt] = (),
+    ) -> CompiledKernel:
+        """Returns a kernel that Triton compiled; its block and its shared memory are Triton's.
+
+        Args:
+            compiled: What ``triton.compile`` returned for an NVIDIA GPU.
+            grid: The number of programs in one to three dimensions.
+            scalars: The 32-bit integers that the kernel takes between its inputs and its outputs.
+
+        Raises:
+            ValueError: The kernel was compiled for clusters of blocks or for a cooperative launch, which TensorRT
+                does not do.
+        """
+        made = compiled.metadata
+        for option, usual in (("num_ctas", 1), ("launch_cooperative_grid", False)):
+            if getattr(made, option, usual) != usual:
+                message = (
+                    f"TensorRT launches no kernel of Triton with {option}={getattr(made, option)}"
+                )
+                raise ValueError(message)
+        block = (made.num_warps * made.target.warp_size,)
+        return cls(made.name, compiled.asm["ptx"], grid, block, scalars, made.shared)
+
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
@@ -130,8 +158,8 @@ def _compile(
     launch = _Launch(symbolic)
     grid, block = launch.sizes("grid", kernel.grid, _BLOCKS), launch.block(kernel.block)
     scalars = launch.scalars(kernel.scalars)
-    given = Parameters(len(dtypes), len(scalars), outputs)
-    code = fitted(kernel.name, kernel.code, given, block)
+    parameters = Parameters(len(dtypes), len(scalars), outputs)
+    code = fitted(kernel.name, kernel.code, parameters, block)
     shared = launch.size("shared memory", kernel.shared_memory, 0, _SHARED_MEMORY)
     return KernelLaunch(kernel.name, code, grid, block, scalars, shared)
 

@@ -48,7 +48,7 @@ class Parameters:
         return ", ".join(f"{n} {one if n == 1 else several}" for n, one, several in counted if n)
 
 
-def fitted(name: str, code: str | bytes, given: Parameters, block: Sequence[object]) -> bytes:
+def fitted(name: str, code: str | bytes, parameters: Parameters, block: Sequence[object]) -> bytes:
     """Returns the PTX of a kernel that takes the parameters that TensorRT gives.
 
     Compilers such as Triton append parameters for memory that few kernels need. Those that the kernel never reads are
@@ -57,7 +57,7 @@ def fitted(name: str, code: str | bytes, given: Parameters, block: Sequence[obje
     Args:
         name: The name of the kernel.
         code: PTX with this kernel.
-        given: What TensorRT gives.
+        parameters: What TensorRT gives.
         block: The threads of a block in each dimension; an expression is no ``int``.
 
     Raises:
@@ -73,45 +73,48 @@ def fitted(name: str, code: str | bytes, given: Parameters, block: Sequence[obje
             message = "the code of its kernel is no text, and TensorRT takes PTX"
             raise InexpressibleError(message) from error
     code = code.rstrip("\0")
-    text = _COMMENT.sub(lambda found: " " * len(found[0]), code)
+    text = _COMMENT.sub(lambda matched: " " * len(matched[0]), code)
     entries = {entry["name"]: entry for entry in _ENTRY.finditer(text)}
     if name not in entries:
         there = ", ".join(sorted(entries)) or "no kernel"
         message = f"the PTX of its kernel has no entry {name}, but {there}"
         raise InexpressibleError(message)
     entry = entries[name]
-    parameters = [part.strip() for part in (entry["parameters"] or "").split(",") if part.strip()]
-    widths = given.widths
-    if len(parameters) < len(widths):
-        message = f"its kernel {name} has {len(parameters)} parameters, and TensorRT gives {len(widths)}: {given}"
+    declarations = [part.strip() for part in (entry["parameters"] or "").split(",") if part.strip()]
+    widths, count = parameters.widths, len(declarations)
+    if len(declarations) < len(widths):
+        message = f"its kernel {name} has {count} parameters, and TensorRT gives {len(widths)}: {parameters}"
         raise InexpressibleError(message)
-    for number, (declared, width) in enumerate(zip(parameters, widths, strict=False)):
-        _check_parameter(name, number, declared, width, given)
+    for number, (declared, width) in enumerate(zip(declarations, widths, strict=False)):
+        _check_parameter(name, number, declared, width, parameters)
     _check_block(name, entry["directives"], block)
-    for declared in parameters[len(widths) :]:
-        found = _PARAMETER.match(declared)
-        if found is None or len(re.findall(rf"(?<![\w$%]){re.escape(found['name'])}\b", text)) > 1:
-            message = f"its kernel {name} reads {len(parameters)} parameters, and TensorRT gives {len(widths)}: {given}"
+    for declared in declarations[len(widths) :]:
+        matched = _PARAMETER.match(declared)
+        named = rf"(?<![\w$%]){re.escape(matched['name'])}\b" if matched else ""
+        if len(re.findall(named, text)) > 1:
+            message = f"its kernel {name} reads {count} parameters, and TensorRT gives {len(widths)}: {parameters}"
             raise InexpressibleError(message)
-    if len(parameters) > len(widths):
+    if len(declarations) > len(widths):
         start, end = entry.span("parameters")
-        kept = ",\n\t".join(parameters[: len(widths)])
+        kept = ",\n\t".join(declarations[: len(widths)])
         code = f"{code[:start]}\n\t{kept}\n{code[end:]}"
     return code.encode()
 
 
-def _check_parameter(name: str, number: int, declared: str, width: int, given: Parameters) -> None:
+def _check_parameter(
+    name: str, number: int, declared: str, width: int, parameters: Parameters
+) -> None:
     """Checks that a parameter is an integer of a width.
 
     Raises:
         InexpressibleError: It is something else.
     """
-    found = _PARAMETER.match(declared)
-    if found is None or found["length"] or found["type"] not in _INTEGERS[width]:
-        what = f".{found['type']}" if found else repr(declared)
+    matched = _PARAMETER.match(declared)
+    if matched is None or matched["length"] or matched["type"] not in _INTEGERS[width]:
+        what = f".{matched['type']}" if matched else repr(declared)
         message = (
             f"parameter {number} of its kernel {name} is {what}, and TensorRT gives an integer of {width} bits there: "
-            f"{given}, in this order"
+            f"{parameters}, in this order"
         )
         raise InexpressibleError(message)
 
@@ -126,10 +129,10 @@ def _check_block(name: str, directives: str, block: Sequence[object]) -> None:
         return
     sizes = [int(str(size)) for size in block]
     for directive, is_exact in (("reqntid", True), ("maxntid", False)):
-        found = re.search(rf"\.{directive}\s+([\d\s,]+)", directives)
-        if found is None:
+        matched = re.search(rf"\.{directive}\s+([\d\s,]+)", directives)
+        if matched is None:
             continue
-        wanted = [int(size) for size in found[1].split(",") if size.strip()]
+        wanted = [int(size) for size in matched[1].split(",") if size.strip()]
         wanted += [1] * (3 - len(wanted))
         threads = sizes[0] * sizes[1] * sizes[2]
         if sizes != wanted if is_exact else threads > wanted[0] * wanted[1] * wanted[2]:
