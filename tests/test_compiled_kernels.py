@@ -205,6 +205,7 @@ def kernel(**changes: Any) -> Callable[..., CompiledKernel]:
         (lambda *_: None, "its function aot returned NoneType, and no CompiledKernel"),
         (lambda: None, "its function aot raised TypeError"),
         (lambda x, *_: kernel()(x) if x.shape[0] > 7 else None, "decides by the dynamic sizes"),
+        (lambda x, *_: kernel()(x) if x.shape[0] != 1 else None, "decides by the dynamic sizes"),
         (lambda x, *_: kernel(grid=(int(x.shape[0]),))(x), "decides by the dynamic sizes"),
         (kernel(name="other"), "has no entry other, but k"),
         (kernel(code=b"\x7fELF"), "binary, and TensorRT takes PTX"),
@@ -377,3 +378,59 @@ def test_another_kernel_is_another_engine_of_the_cache(pack: ConverterPack, tmp_
     first, again, changed = keys
     assert first == again != changed
     assert None not in keys
+
+
+@torch.library.custom_op("compiled_kernels::joined", mutates_args=())
+def joined(parts: list[Tensor], count: int, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Returns a part of a concatenation, and where it is positive."""
+    whole = torch.cat(parts)[:count] + (0 if bias is None else bias)
+    return whole, whole > 0
+
+
+@joined.register_fake
+def _(parts: list[Tensor], count: int, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    made = parts[0].new_empty(count, *parts[0].shape[1:])
+    return made, torch.empty_like(made, dtype=torch.bool)
+
+
+class Joining(torch.nn.Module):
+    """A list of tensors, a weight, and a size among the arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.rand(4))
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Joins and cuts."""
+        whole, positive = joined([x + 1, y, x], x.shape[0] + 1, self.bias)
+        return whole * 2, positive
+
+
+def test_lists_weights_and_sizes_are_arguments(
+    versions: ConverterPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs are addresses in the order of the arguments; a size is an expression; there are two outputs."""
+
+    def aot(parts: list[Tensor], count: int, bias: Tensor | None = None) -> CompiledKernel:
+        assert [len(parts), bias is not None] == [3, True]
+        return CompiledKernel(
+            "j",
+            ptx("j", 2, 4).replace(") {", ", .param .u64 last) {"),
+            (count, 4),
+            (1,),
+            (count, 4),
+        )
+
+    pack = ConverterPack("joining")
+    pack.plugin(joined, aot=aot)
+    add_pack(pack, replace(INFO, name="joining"))
+    taken = launches(monkeypatch)
+    model = Joining().eval()
+    made = torchtrt.compile(
+        model, [rows(1, 3, 9, 4), rows(1, 3, 9, 4)], require_full_compilation=True
+    )
+
+    for count in (1, 9):
+        assert_same(made, model, torch.rand(count, 4), torch.rand(5, 4))
+    assert taken[0].grid[0] == taken[0].scalars[0] != 1
+    assert taken[0].scalars[1] == 4

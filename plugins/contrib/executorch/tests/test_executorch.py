@@ -74,8 +74,8 @@ class Twice(torch.nn.Module):
 class Index(torch.nn.Module):
     """Integers and booleans."""
 
-    def forward(self, x: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        return x.gather(1, place) + 1, place > 0
+    def forward(self, x: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        return x.gather(1, index) + 1, index > 0
 
 
 @dataclass
@@ -98,7 +98,7 @@ def examples() -> dict[str, Example]:
     torch.manual_seed(0)
     in_torch = {"torch_executed_ops": {"aten.sin.default"}, "min_block_size": 1}
     two = torchtrt.Input(ranges=[[(1, 8), (1, 8), (2, 8)], [(4, 8), (8, 8), (16, 8)]])
-    named = {"input_names": ["größe", 'pl"a\\ce'], "output_names": ["é", "place"]}
+    named = {"input_names": ["größe", 'pl"a\\ce'], "output_names": ["é", "positive"]}
     integers = torch.rand(3, 5), torch.tensor([[0], [4], [2]])
     return {
         "layers": Example(

@@ -129,7 +129,7 @@ def _compile(
     outputs: int,
 ) -> KernelLaunch:
     """Returns what the pack's function compiles for a call, with a symbol for each dynamic size."""
-    symbolic = SymbolicCall()
+    symbolic = SymbolicCall(may_be_one=True)
     tensors = [
         symbolic.tensor(
             index,

@@ -1,9 +1,13 @@
 """The bytes of one delegate: an engine, the names of its inputs and outputs, and where it runs.
 
-The layout is that of Torch-TensorRT's ``TensorRTBackend`` for ExecuTorch, whose runtime binds inputs and outputs in
-the order of the names. All numbers are little-endian: four letters; the offset and the size of the JSON; the offset of
-the plan, which is a multiple of 16, in 32 bits each; the size of the plan in 64 bits; and eight bytes, of which the
-first is 1.
+The layout is that of Torch-TensorRT's ``TensorRTBackend`` for ExecuTorch. Its runtime binds inputs and outputs in the
+order of the names. The header has little-endian numbers:
+
+- four letters
+- the offset and the size of the metadata, which are JSON, in 32 bits each
+- the offset of the plan in 32 bits, a multiple of 16
+- the size of the plan in 64 bits
+- eight bytes: a 1, and zeros
 """
 
 from __future__ import annotations

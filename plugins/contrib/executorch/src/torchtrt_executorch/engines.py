@@ -71,7 +71,7 @@ def _objection(description: Mapping[str, Any]) -> str:
         (description["requires_output_allocator"], "the size of an output depends on the data"),
         (
             any(len(input_.get("ranges") or [0]) > 1 for input_ in inputs),
-            "its sizes have several ranges, of which a delegate uses the first one. Compile for one range",
+            "its sizes have several ranges, and a delegate uses the first one. Compile for one range",
         ),
         (
             "float64" in dtypes or (is_narrowed and "int64" in dtypes),
