@@ -112,6 +112,7 @@ import os
 os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
 """
 TESTED_ELSEWHERE = {
+    "executorch.md": "plugins/contrib/executorch/tests/test_executorch.py runs its block where ExecuTorch is installed",
     "diffusion.md": "plugins/contrib/diffusers/tests/test_documentation.py runs it where diffusers is installed",
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",

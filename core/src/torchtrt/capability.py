@@ -60,6 +60,10 @@ class Capability(enum.Enum):
         "networks", "quickly deployable plugins", "TensorRT 10.6",
         "Networks accept plugins that are Python functions with decorators.",
     )  # fmt: skip
+    AOT_PLUGINS = (
+        "networks", "plugins whose compiled kernels are in the plan", "TensorRT 10.9",
+        "Networks accept plugins with compiled kernels, which an engine launches without Python.",
+    )  # fmt: skip
 
     INT64 = (
         "dtypes", "the dtype INT64", "TensorRT 10.0",

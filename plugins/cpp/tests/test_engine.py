@@ -245,6 +245,7 @@ def test_engines_of_another_implementation_are_refused(refusal, built_by):
     [
         ("stripped", {"attributes": ["w"]}, "compiled with strip_engine_weights"),
         ("plugins", [["vision::box", "vision", "1"]], "runs kernels of a pack"),
+        ("plugins", [{"kernel": "box"}, {"name": "vision::box", "kernel": ""}], "(aot=)"),
         ("collectives", [["all_reduce", "0", []]], "exchanges tensors with other processes"),
         ("new_field", {"a": 1}, "the field 'new_field', which this library does not know"),
     ],
@@ -254,6 +255,10 @@ def test_what_only_python_has_is_refused(refusal, field, value, reason):
 
     assert message.startswith("The engine of block_0 ")
     assert reason in message
+
+
+def test_kernels_in_the_plan_need_no_python(run):
+    assert [doubled(1)] == run(DOUBLE, rows(1), plugins=[{"name": "vision::box", "kernel": "box"}])
 
 
 def test_an_unknown_field_that_is_empty_changes_nothing(run):

@@ -204,6 +204,11 @@ def test_a_kernel_of_a_pack_needs_python(tmp_path):
     assert "python" == added.backend
     assert "runs the op kernels::relu by a plugin of the pack kernels" in added.needs_python
 
+    engine.plugins = (PluginKey("kernels", "kernels::relu", "1", kernel="relu"),)
+    torchtrt.save(made, tmp_path / "compiled.pt2")
+    added = add_model(tmp_path / "compiled.pt2", tmp_path / "repository")
+    assert ("tensorrt", "") == (added.backend, added.needs_python)
+
 
 def test_engines_without_weights_are_refused(tmp_path):
     """No backend has weights for them."""

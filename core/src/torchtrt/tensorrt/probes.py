@@ -40,6 +40,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.BRANCHES_OF_OTHER_SIZES: _has("IRuntimeConfig"),  # which 10.11 brought as well
     Capability.PLUGINS_V3: _adds("plugin_v3"),
     Capability.QUICK_PLUGINS: _adds("plugin"),
+    Capability.AOT_PLUGINS: _has("IPluginV3QuickAOTBuild"),
     Capability.INT64: _has("DataType.INT64"),
     Capability.BFLOAT16: _has("DataType.BF16"),
     Capability.FP8: _has("DataType.FP8"),

@@ -195,7 +195,7 @@ def _without_kernels() -> Iterator[Problem]:
 
     for loaded in loaded_packs():
         for plugin in loaded.pack.plugins:
-            objection = plugin.objection_to("cuda")
+            objection = None if plugin.aot else plugin.objection_to("cuda")
             if objection is not None:
                 what = f"no GPU can run its plugin of {plugin.key.name}: {objection.reason}"
                 yield Problem(what, objection.advice, "no-kernel").about(loaded.info)

@@ -4,7 +4,8 @@
 makes TensorRT's plugin of these data.
 """
 
+from torchtrt_kernels.compiled_kernels import CompiledKernel
 from torchtrt_kernels.operators import PluginKey, PluginOp
 from torchtrt_kernels.registering import register_kernel
 
-__all__ = ["PluginKey", "PluginOp", "register_kernel"]
+__all__ = ["CompiledKernel", "PluginKey", "PluginOp", "register_kernel"]

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.contract import Reject
 from torchtrt.expressions.data import InexpressibleError, Size, evaluate
 from torchtrt_kernels.dimensions import to_size
 from torchtrt_kernels.operators import PluginOp
@@ -23,7 +22,8 @@ DTYPES = frozenset(
 """The dtypes of a plugin's inputs and outputs."""
 RANK_LIMIT = 8
 """The maximum number of dimensions of a tensor in TensorRT."""
-FIELDS = ("arguments", "inputs", "outputs")
+ARGUMENTS = "arguments"
+FIELDS = (ARGUMENTS, "inputs", "outputs")
 """The names of the fields that a plan keeps of a call."""
 
 
@@ -59,6 +59,11 @@ class PluginCall:
             tuple(inputs),
             tuple((dtype, tuple(shape)) for dtype, shape in outputs),
         )
+
+    @classmethod
+    def with_arguments(cls, arguments: bytes, inputs: tuple[str, ...]) -> PluginCall:
+        """Returns a call without results from the field of its arguments, and the dtypes of its inputs."""
+        return cls(json.loads(arguments), inputs, ())
 
     def bind(
         self, tensors: Sequence[torch.Tensor], shapes: Sequence[Sequence[Any]] | None = None
@@ -257,26 +262,3 @@ def _dtype_name(dtype: torch.dtype, what: str) -> str:
         message = f"its {what} is {name}, which plugins do not take"
         raise InexpressibleError(message)
     return name
-
-
-class PluginCheck:
-    """A validator: why an engine cannot run a call of an op by the op's own kernel.
-
-    Args:
-        plugin: The op.
-    """
-
-    __name__ = "runs_as_plugin"
-
-    def __init__(self, plugin: PluginOp) -> None:
-        self.plugin = plugin
-        self.dtypes = DTYPES
-
-    def __call__(self, node: Node) -> Reject | None:
-        """Returns the reason, and what to do about it; ``None`` if it can."""
-        try:
-            describe_call(self.plugin, node)
-        except InexpressibleError as error:
-            return Reject(str(error))
-        device = tensor_nodes(node)[0].meta["val"].device.type
-        return self.plugin.objection_to(device) if device in ("cpu", "cuda") else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -23,6 +23,7 @@ class PluginKey:
         version: The plugin's version.
         distribution: The distribution of the pack; ``""`` if it is not known.
         schema: The schema of the op; ``""`` if it is not known.
+        kernel: The name of the compiled kernel that the plan has; ``""`` where Python runs the op's own kernel.
     """
 
     pack: str
@@ -30,6 +31,7 @@ class PluginKey:
     version: str
     distribution: str = field(default="", compare=False)
     schema: str = field(default="", compare=False)
+    kernel: str = ""
 
 
 def keys_to_json(keys: Iterable[PluginKey]) -> list[dict[str, str]]:
@@ -65,11 +67,13 @@ class PluginOp:
         op: The op.
         pack: The name of the pack that registers it.
         version: The plugin's version: engines ask for the one that they were built with.
+        aot: Returns the compiled kernel of a call, which plans then keep; ``None`` if Python runs the kernel.
     """
 
     op: OpOverload
     pack: str
     version: str
+    aot: Callable[..., Any] | None = None
 
     @property
     def key(self) -> PluginKey:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.fx import Node
@@ -16,8 +17,10 @@ from torchtrt.packs import ConverterPack, ConverterPriority
 from torchtrt.packs.registrations import checks_of
 from torchtrt.targets import Target, parse_target
 from torchtrt.tensorrt import Capability
-from torchtrt_kernels.calls import PluginCheck, describe_call, tensor_nodes
+from torchtrt_kernels.calls import describe_call, tensor_nodes
+from torchtrt_kernels.compiled_kernels import CompiledKernel, PluginCheck, describe_kernel
 from torchtrt_kernels.operators import PluginOp, check_op
+from torchtrt_kernels.plan_plugins import make_plan_plugin
 from torchtrt_kernels.tensorrt_plugins import make_plugin
 from torchtrt_kernels.torch_internals import op_of, pytree
 
@@ -27,6 +30,7 @@ def register_kernel(
     op: Target | str,
     *,
     version: str = "1",
+    aot: Callable[..., CompiledKernel] | None = None,
     enabled: bool = True,
     capability_validator: Validator | None = None,
     reject_if: Validator | Sequence[Validator] = (),
@@ -38,12 +42,17 @@ def register_kernel(
     The kernel is the op's implementation for CUDA tensors, which may launch a Triton kernel. The sizes and dtypes
     of its results come from the op's fake implementation. ``ConverterPack.plugin`` calls this function.
 
+    With ``aot``, plans have a compiled kernel instead, and run it without Python and without the pack.
+
     Args:
         pack: The pack.
         op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name. It has a fake
             implementation, and writes to no argument. Its results are tensors with memory of their own.
         version: The plugin's version. An engine runs only by the version that it was built with: change it where
             the op's arguments or results change.
+        aot: Takes the op's arguments, with tensors that have sizes and no values: dynamic sizes are symbols. Returns
+            the ``CompiledKernel`` of this call. If it raises an exception, PyTorch runs the op. It needs TensorRT
+            10.9.
         enabled: With ``False`` the op is not registered.
         capability_validator: Which calls of the op run as a plugin.
         reject_if: Checks that return a reason to reject a call. Both have the form that ``converter`` takes.
@@ -61,7 +70,9 @@ def register_kernel(
             f"Pack {pack.name!r}: the version of a plugin is a text such as '1', not {version!r}."
         )
         raise PackError(message)
-    plugin = PluginOp(check_op(parse_target(op_of(op)), pack.name), pack.name, version)
+    if aot is not None:
+        _check_function(aot, pack.name)
+    plugin = PluginOp(check_op(parse_target(op_of(op)), pack.name), pack.name, version, aot)
     if any(other.key == plugin.key and other.op is plugin.op for other in pack.plugins):
         message = f"Pack {pack.name!r} registers the plugin {plugin.op} version {version} twice."
         raise PackError(message)
@@ -75,10 +86,21 @@ def register_kernel(
         priority=priority,
         supports_dynamic_shapes=True,
         tensorrt=tensorrt,
-        requires=Capability.PLUGINS_V3,
+        requires=Capability.PLUGINS_V3 if aot is None else Capability.AOT_PLUGINS,
     )
     register(_converter(plugin, _calling_module()))
     pack.plugins += (plugin,)
+
+
+def _check_function(aot: Any, pack: str) -> None:
+    """Checks that ``aot`` can be called.
+
+    Raises:
+        PackError: It cannot.
+    """
+    if not callable(aot):
+        message = f"Pack {pack!r}: aot is a function that returns a CompiledKernel, not {aot!r}."
+        raise PackError(message)
 
 
 def _calling_module() -> str:
@@ -119,13 +141,15 @@ def add_layer(ctx: ConversionContext, plugin: PluginOp, args: Any, kwargs: Any) 
         raise ConversionError(message)
     try:
         call = describe_call(plugin, node)
+        launch = describe_kernel(plugin, node) if plugin.aot else None
     except InexpressibleError as error:
         message = f"{plugin.op.name()} cannot run as a plugin here: {error}."
         raise ConversionError(message) from error
     leaves = (pytree.tree_leaves(values) for values in ((node.args, node.kwargs), (args, kwargs)))
     values = dict(pair for pair in zip(*leaves, strict=True) if isinstance(pair[0], Node))
     inputs = [ctx.tensor(values[read]) for read in tensor_nodes(node)]
-    layer = ctx.net.add_plugin_v3(inputs, [], make_plugin(plugin, call))
-    ctx.plugins.add(plugin.key)
+    made = make_plugin(plugin, call) if launch is None else make_plan_plugin(plugin, call, launch)
+    layer = ctx.net.add_plugin_v3(inputs, [], made)
+    ctx.plugins.add(replace(plugin.key, kernel=launch.name if launch else ""))
     results = tuple(layer.get_output(index) for index in range(layer.num_outputs))
     return results if len(plugin.op._schema.returns) > 1 else results[0]

@@ -76,12 +76,16 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
         what: The engine, for messages.
 
     Raises:
-        EngineMismatchError: A pack is not installed, or has no such plugin; the message names it.
+        EngineMismatchError: A pack is not installed, or has no such plugin; the message names it. Kernels that the
+            plan has need no pack.
     """
     if not keys:
         return
     packs = {loaded.info.name: loaded for loaded in current_packs().loaded}
     for key in keys:
+        if key.kernel:
+            _provide_host(key)
+            continue
         loaded_pack = packs.get(key.pack)
         plugins = {plugin.key: plugin for plugin in loaded_pack.pack.plugins} if loaded_pack else {}
         if key not in plugins:
@@ -98,6 +102,17 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
                 f"{what} runs the op {key.name} of the pack {key.pack}: {changed}."
             )
         register(plugins[key])
+
+
+def _provide_host(key: PluginKey) -> None:
+    """Registers the op that stands in for a kernel in a plan where there is no GPU, if its pack is here."""
+    if not supports(Capability.TORCH_DEVICES):
+        return
+    for loaded in current_packs().loaded:
+        for plugin in loaded.pack.plugins:
+            is_same = replace(key, kernel="") == plugin.key
+            if is_same and not plugin.changed_schema(key.schema):
+                register(plugin)
 
 
 def take_kernel_error() -> Exception | None:
@@ -185,8 +200,7 @@ class _OpPlugin:
         self.format_combination_limit = 1
         self.metadata_string = ""
         self.timing_cache_id = ""
-        names = *call.inputs, *(dtype for dtype, _ in call.outputs)
-        self.dtypes = [getattr(self.trt.DataType, trt_name(getattr(torch, name))) for name in names]
+        self.dtypes = data_types(self.trt, call)
         # TensorRT reads their memory later.
         self.texts = {**call.to_fields(), _SCHEMA: plugin.schema.encode()}
         self.fields = _fields(self.trt, self.texts)
@@ -203,7 +217,7 @@ class _OpPlugin:
         return self.dtypes[len(self.call.inputs) :]
 
     def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:  # noqa: ARG002
-        dimensions = _Dimensions(self.trt, inputs, builder)
+        dimensions = TensorRTDimensions(self.trt, inputs, builder)
         return [
             self.trt.DimsExprs([build(size, dimensions) for size in shape])
             for _, shape in self.call.outputs
@@ -286,6 +300,12 @@ def _classes(trt: Any) -> tuple[Any, Any]:
     return plugin_class, type("OpCreator", (_OpCreator, trt.IPluginCreatorV3One), members)
 
 
+def data_types(trt: Any, call: PluginCall) -> list[Any]:
+    """Returns TensorRT's dtypes of a call's inputs and then of its results."""
+    names = *call.inputs, *(dtype for dtype, _ in call.outputs)
+    return [getattr(trt.DataType, trt_name(getattr(torch, name))) for name in names]
+
+
 def _fields(trt: Any, texts: Mapping[str, bytes]) -> Any:
     kind = trt.PluginFieldType.CHAR
     return trt.PluginFieldCollection(
@@ -293,7 +313,7 @@ def _fields(trt: Any, texts: Mapping[str, bytes]) -> Any:
     )
 
 
-class _Dimensions:
+class TensorRTDimensions:
     """Makes TensorRT's expressions of the sizes of a plugin's inputs.
 
     Args:
@@ -307,9 +327,11 @@ class _Dimensions:
         self._trt, self._inputs, self._builder = trt, inputs, builder
 
     def of_input(self, number: int, dimension: int) -> Any:
+        """Returns a size of an input."""
         return self._inputs[number][dimension]
 
     def operation(self, name: str, left: Any, right: Any) -> Any:
+        """Returns what one of TensorRT's operations makes of two sizes."""
         kind = getattr(self._trt.DimensionOperation, name)
         return self._builder.operation(kind, left, right)
 

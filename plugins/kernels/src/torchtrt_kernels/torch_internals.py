@@ -55,15 +55,20 @@ def has_kernel(op: OpOverload, device_type: str) -> bool:
 
 
 class SymbolicCall:
-    """A call of an op on tensors whose sizes are symbols of their own."""
+    """A call of an op on tensors whose sizes are symbols of their own.
 
-    def __init__(self) -> None:
+    Args:
+        may_be_one: Whether a condition on a size of 1 is an assumption; without it, such a condition is false.
+    """
+
+    def __init__(self, *, may_be_one: bool = False) -> None:
         from torch._subclasses.fake_tensor import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
         self._symbols = ShapeEnv()
         self._mode = FakeTensorMode(shape_env=self._symbols)
         self._input_dims: dict[Any, tuple[int, int]] = {}
+        self._may_be_one = may_be_one
 
     def tensor(
         self, index: int, sizes: Sequence[int], varies: Sequence[bool], like: torch.Tensor
@@ -91,7 +96,11 @@ class SymbolicCall:
         example = max(size, 2)
         source = ConstantSource(f"size_{index}_{dim}")
         symbol = self._symbols.create_symbol(
-            example, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+            example,
+            source=source,
+            dynamic_dim=DimDynamic.DYNAMIC,
+            constraint_dim=None,
+            do_not_specialize_zero_one=self._may_be_one,
         )
         self._input_dims[symbol] = (index, dim)
         return self._symbols.create_symintnode(symbol, hint=example, source=source)
@@ -101,6 +110,10 @@ class SymbolicCall:
         with self._mode:
             result = call()
         return tuple(result) if isinstance(result, (list, tuple)) else (result,)
+
+    def assumptions(self) -> list[str]:
+        """Returns the conditions on dynamic sizes by which the call took its way."""
+        return [str(guard.expr) for guard in self._symbols.guards]
 
     def expression(self, size: Any) -> Any:
         """Returns a size of a result as an expression of the symbols."""

@@ -98,9 +98,12 @@ def _objection_to_engine(engine: Mapping[str, Any]) -> str:
         return "the size of an output depends on data"
     if engine.get("collectives"):
         return "the engine exchanges tensors with other processes"
-    if plugins := engine.get("plugins"):
-        plugin = plugins[0]
-        return f"the engine runs the op {plugin['name']} by a plugin of the pack {plugin['pack']}, which is Python"
+    for plugin in engine.get("plugins", ()):
+        if not plugin.get("kernel"):
+            return (
+                f"the engine runs the op {plugin['name']} by a plugin of the pack {plugin['pack']}, which is Python "
+                "without aot="
+            )
     if "version" in engine.get("compatible", ()):
         return "the engine is version compatible, so that its plan contains code"
     return ""

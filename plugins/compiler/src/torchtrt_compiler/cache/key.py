@@ -31,6 +31,7 @@ from torchtrt.torch_internals import OperatorBase
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT
+from torchtrt_kernels.compiled_kernels import kernel_digest
 from torchtrt_runtime.processes.groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 from torchtrt_runtime.weights.recipe import digest
@@ -267,7 +268,7 @@ def _sizes(value: Any) -> Sequence[Any]:
 
 
 def _converter(node: Node) -> list[str]:
-    """Returns who converts a node: pack, version, converter, and its code."""
+    """Returns who converts a node: pack, version, converter, its code, and the compiled kernel that it adds."""
     resolution = resolution_of(node)
     if resolution is None or resolution.chosen is None:
         return []
@@ -279,6 +280,7 @@ def _converter(node: Node) -> list[str]:
         chosen.pack.version,
         chosen.qualified_function,
         _fingerprint(_package(chosen.converter)),
+        kernel_digest(node),
     ]
 
 

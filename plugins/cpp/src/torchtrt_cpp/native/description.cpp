@@ -23,9 +23,6 @@ void check_fields(const Json& data, const std::string& what) {
       {"stripped",
        " has no weights: the model was compiled with strip_engine_weights, and only torchtrt.load in Python "
        "supplies them. Compile the model without this setting."},
-      {"plugins",
-       " runs kernels of a pack, which Python registers with TensorRT. Compile the model without kernels in "
-       "engines, so that PyTorch runs these ops."},
       {"collectives",
        " exchanges tensors with other processes, which torchtrt.load in Python does. Compile the model for one "
        "process."},
@@ -33,6 +30,16 @@ void check_fields(const Json& data, const std::string& what) {
   for (const auto& [name, reason] : refused) {
     const Json* value = data.find(name);
     if (value != nullptr && !value->empty()) fail(what + reason);
+  }
+  const Json* plugins = data.find("plugins");
+  if (plugins != nullptr && !plugins->empty()) {
+    for (const Json& plugin : plugins->list()) {
+      const Json* kernel = plugin.kind() == Json::Kind::kObject ? plugin.find("kernel") : nullptr;
+      if (kernel == nullptr || kernel->empty()) {
+        fail(what + " runs kernels of a pack, which Python registers with TensorRT. Let the pack compile them ahead of "
+                    "time (aot=), or compile the model without kernels in engines, so that PyTorch runs these ops.");
+      }
+    }
   }
   for (const auto& [name, value] : data.object()) {
     if (kKnown.count(name) == 0 && !value.empty()) {

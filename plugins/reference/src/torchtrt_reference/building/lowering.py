@@ -21,7 +21,8 @@ from torchtrt_reference.graphs.graph import ABSENT, Graph, Node, Port
 from torchtrt_reference.network.definition import NetworkDefinition
 from torchtrt_reference.network.elements import Layer, Tensor
 from torchtrt_reference.network.loops import Loop
-from torchtrt_reference.network.plugins import PluginV3Layer, configure
+from torchtrt_reference.network.plan_kernels import configure
+from torchtrt_reference.network.plugins import PluginV3Layer
 from torchtrt_reference.network.weights import Weights
 from torchtrt_reference.semantics.operation import BOOLEANS, INTEGERS
 from torchtrt_reference.semantics.tensor_facts import RefusedError
@@ -192,7 +193,8 @@ class _Lowering:
             return
         if isinstance(layer, PluginV3Layer):
             input_facts = [fact for fact in layer._input_facts() if fact is not None]
-            configure(self._network._trt, layer._plugin, input_facts, facts)
+            record = layer._attributes["record"]
+            configure(self._network._trt, layer._plugin, record, input_facts, facts)
         attributes = {
             key: None if isinstance(value, Weights) else value
             for key, value in layer._attributes.items()

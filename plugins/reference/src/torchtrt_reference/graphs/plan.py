@@ -323,7 +323,7 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
 
 def _value_from_json(value: Any, constants: Sequence[torch.Tensor]) -> Any:
     if isinstance(value, dict) and "plugin" in value:
-        return PluginRecord(**_tuples(value["plugin"]))
+        return PluginRecord.from_json(_tuples(value["plugin"]))
     if isinstance(value, dict):
         return _graph_from_json(value["graph"], constants)
     return _tuples(value)

@@ -83,14 +83,14 @@ def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRec
         RefusedError: The plugin raised an exception, or answered with the wrong number of outputs.
     """
     core, build = (
-        _asked(plugin, "get_capability_interface", trt.PluginCapabilityType.__members__[kind])
+        asked(plugin, "get_capability_interface", trt.PluginCapabilityType.__members__[kind])
         for kind in ("CORE", "BUILD")
     )
-    types = _asked(build, "get_output_data_types", [_type(trt, fact) for fact in inputs])
-    shapes = _asked(
+    types = asked(build, "get_output_data_types", [type_of(trt, fact) for fact in inputs])
+    shapes = asked(
         build,
         "get_output_shapes",
-        [_expressions(trt, index, fact) for index, fact in enumerate(inputs)],
+        [expressions(trt, index, fact) for index, fact in enumerate(inputs)],
         [],
         trt.IExprBuilder(),
     )
@@ -111,7 +111,7 @@ def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRec
     )
 
 
-def _asked(plugin: Any, method: str, *arguments: Any) -> Any:
+def asked(plugin: Any, method: str, *arguments: Any) -> Any:
     """Returns what a method of a plugin returns.
 
     Raises:
@@ -129,17 +129,18 @@ def _asked(plugin: Any, method: str, *arguments: Any) -> Any:
 
 def _fields(trt: Any, plugin: Any) -> Iterator[tuple[str, str, str]]:
     kind = trt.PluginCapabilityType.__members__["RUNTIME"]
-    runtime = _asked(plugin, "get_capability_interface", kind)
-    for field in _asked(runtime, "get_fields_to_serialize"):
+    runtime = asked(plugin, "get_capability_interface", kind)
+    for field in asked(runtime, "get_fields_to_serialize"):
         data = np.ascontiguousarray(field.data).tobytes()
         yield field.name, field.type.name, base64.b64encode(data).decode()
 
 
-def _type(trt: Any, fact: TensorFacts) -> Any:
+def type_of(trt: Any, fact: TensorFacts) -> Any:
+    """Returns the data type of a tensor."""
     return trt.DataType.__members__[fact.dtype]
 
 
-def _expressions(trt: Any, index: int, fact: TensorFacts) -> Any:
+def expressions(trt: Any, index: int, fact: TensorFacts) -> Any:
     """Returns the dimensions of an input as expressions."""
     return trt.DimsExprs(
         [
@@ -151,17 +152,18 @@ def _expressions(trt: Any, index: int, fact: TensorFacts) -> Any:
     )
 
 
-def _description(trt: Any, fact: TensorFacts) -> Any:
+def description(trt: Any, fact: TensorFacts) -> Any:
     """Returns the descriptor of a tensor in the linear format."""
     made = trt.PluginTensorDesc()
-    made.dims, made.type = trt.Dims(fact.shape), _type(trt, fact)
+    made.dims, made.type = trt.Dims(fact.shape), type_of(trt, fact)
     made.format, made.scale = trt.TensorFormat.__members__["LINEAR"], -1.0
     return made
 
 
-def _dynamic(trt: Any, fact: TensorFacts) -> Any:
+def dynamic(trt: Any, fact: TensorFacts) -> Any:
+    """Returns the descriptor of a tensor in the linear format, with its range of shapes."""
     made = trt.DynamicPluginTensorDesc()
-    made.desc = _description(trt, fact)
+    made.desc = description(trt, fact)
     made.min = made.opt = made.max = trt.Dims(fact.shape)
     return made
 
@@ -175,11 +177,11 @@ def configure(
         RefusedError: It does not.
     """
     build = plugin.get_capability_interface(trt.PluginCapabilityType.__members__["BUILD"])
-    input_descriptions = [_dynamic(trt, fact) for fact in inputs]
-    output_descriptions = [_dynamic(trt, fact) for fact in outputs]
+    input_descriptions = [dynamic(trt, fact) for fact in inputs]
+    output_descriptions = [dynamic(trt, fact) for fact in outputs]
     everything = [*input_descriptions, *output_descriptions]
     for position in range(len(everything)):
-        if not _asked(
+        if not asked(
             build, "supports_format_combination", position, everything, len(input_descriptions)
         ):
             spelled = dtypes.SPELLING[everything[position].desc.type.name]
@@ -188,7 +190,7 @@ def configure(
                 f"refuses {spelled} in the linear format at position {position}"
             )
             raise RefusedError(message)
-    _asked(build, "configure_plugin", input_descriptions, output_descriptions)
+    asked(build, "configure_plugin", input_descriptions, output_descriptions)
 
 
 class PluginKernel:
@@ -221,7 +223,7 @@ class PluginKernel:
             for name, kind, data in record.fields
         )
         phase = trt.TensorRTPhase.__members__["RUNTIME"]
-        self._plugin = _asked(creator, "create_plugin", record.name, fields, phase)
+        self._plugin = asked(creator, "create_plugin", record.name, fields, phase)
         if self._plugin is None:
             message = f"the creator of the plugin {record.name} created none"
             raise RefusedError(message)
@@ -234,27 +236,31 @@ class PluginKernel:
         runtime = self._plugin.get_capability_interface(
             trt.PluginCapabilityType.__members__["RUNTIME"]
         )
-        attached = _asked(runtime, "attach_to_context", None)
+        attached = asked(runtime, "attach_to_context", None)
         attached.torch_device = device
-        input_descriptions = [_description(trt, fact) for fact in inputs]
-        output_descriptions = [_description(trt, fact) for fact in outputs]
-        _asked(attached, "on_shape_change", input_descriptions, output_descriptions)
+        input_descriptions = [description(trt, fact) for fact in inputs]
+        output_descriptions = [description(trt, fact) for fact in outputs]
+        asked(attached, "on_shape_change", input_descriptions, output_descriptions)
 
         def run(*tensors: torch.Tensor) -> Any:
             """Lets the plugin write into new tensors."""
             read = [tensor.contiguous() for tensor in tensors]
-            results = tuple(
-                torch.empty(fact.shape, dtype=dtypes.TORCH[fact.dtype], device=device)
-                for fact in outputs
-            )
+            results = empty_outputs(outputs, device)
             stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
             addresses = [[tensor.data_ptr() for tensor in several] for several in (read, results)]
-            _asked(
+            asked(
                 attached, "enqueue", input_descriptions, output_descriptions, *addresses, 0, stream
             )
             return results if len(results) > 1 else results[0]
 
         return run
+
+
+def empty_outputs(outputs: Sequence[TensorFacts], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Returns new tensors for outputs."""
+    return tuple(
+        torch.empty(fact.shape, dtype=dtypes.TORCH[fact.dtype], device=device) for fact in outputs
+    )
 
 
 def _array(data: str) -> Any:

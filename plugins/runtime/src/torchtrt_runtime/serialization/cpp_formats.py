@@ -97,9 +97,15 @@ def _check_engines(compiled: CompiledModule) -> None:
     for engine in compiled.graph_module.modules():
         if not isinstance(engine, EngineModule):
             continue
+        for key in engine.plugins:
+            if not key.kernel:
+                raise UnsupportedProgramError(
+                    f"The engine of {engine.name} runs the kernel of {key.name}, which needs Python. Save the model as "
+                    f"an exported program, or let the pack {key.pack} compile the kernel ahead of time: "
+                    "pack.plugin(..., aot=...)."
+                )
         needs = (
             (engine.stripped, "was compiled with strip_engine_weights, and has no weights"),
-            (engine.plugins, "runs kernels of a pack"),
             (engine.collectives, "exchanges tensors with other processes"),
         )
         for need, reason in needs:

@@ -47,10 +47,12 @@ class PluginV3(Operation):
             all(size >= -1 for shape in output_shapes for size in shape),
             f"the plugin {record.name} has an output of negative size: {output_shapes}",
         )
+        if record.launch is not None and all(size >= 0 for shape in shapes for size in shape):
+            record.launch.at(shapes)
         return tuple(map(TensorFacts, record.output_types, output_shapes))
 
     def bind(self, call: Call) -> Function:
-        """The plugin's ``enqueue``."""
+        """The plugin's ``enqueue``, or its compiled kernel."""
         record: PluginRecord = call["record"]
         call.require(record.kernel is not None, f"no runtime created the plugin {record.name}")
         assert record.kernel is not None
