@@ -244,3 +244,23 @@ def test_a_number_of_any_length_is_refused_in_words(number):
     )
     with pytest.raises(InputError, match=f"Input 'n' is {number}"):
         compiled(X, number)
+
+
+def test_a_number_beside_dynamic_shapes_has_an_entry_there():
+    """Without one, ``torch.export`` fixes it."""
+    model = Use(lambda x, n: x * n).eval()
+    varying = torch.export.Dim.AUTO(min=1, max=8)
+
+    with pytest.raises(InputError, match=r"1 to 8 in input 'n'.* fixes it to 4.*Dim\.AUTO\(min=1"):
+        torchtrt.compile(model, (X, torchtrt.Number(1, 4, 8)), dynamic_shapes=(None, None))
+    compiled = torchtrt.compile(
+        model, (X, torchtrt.Number(1, 4, 8)), dynamic_shapes=(None, varying)
+    )
+    assert all(torch.equal(compiled(X, n), X * n) for n in (1, 4, 8))
+
+
+def test_a_number_that_the_code_fixes_is_refused():
+    """The line of the model is in the message."""
+    model = Use(lambda x, n: x * 2 if n == 4 else x * 3).eval()
+    with pytest.raises(InputError, match=r"fixes it to 4 \(File .*test_numbers"):
+        torchtrt.compile(model, (X, torchtrt.Number(1, 4, 8)))

@@ -17,7 +17,7 @@ from torchtrt.graphs.nodes import is_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
-from torchtrt_compiler.inputs import CallInputs, Input
+from torchtrt_compiler.inputs import CallInputs, Input, Number
 from torchtrt_compiler.sizes.guards import fixing_lines
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
 
@@ -158,9 +158,11 @@ def _dynamic_sizes(
                 f"Input {placeholder.name!r} is a floating-point number that varies. Export the model with a fixed "
                 "number, or give it a tensor."
             )
+        leaf = leaves[index] if leaves else None
+        if isinstance(value, int):
+            _check_fixed(leaf, 0, f"input {placeholder.name!r}", placeholder)
         if not isinstance(value, torch.Tensor):
             continue
-        leaf = leaves[index] if leaves else None
         for dim, size in enumerate(tuple[Any, ...](value.shape)):
             where = f"dimension {dim} of input {placeholder.name!r}"
             if is_number(placeholder):
@@ -202,9 +204,16 @@ def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
     minimum, _, maximum = leaf.bounds
     if minimum[dim] == maximum[dim]:
         return
-    size = placeholder.meta["val"].shape[dim]
+    value = placeholder.meta["val"]
+    size = value if isinstance(value, int) else value.shape[dim]
     lines = fixing_lines(shape_env_of(placeholder.graph), size)
     line = f" ({lines[0]})" if lines else ""
+    if isinstance(leaf, Number):
+        raise InputError(
+            f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}. Make "
+            "the code independent of the number, or give a fixed one. With dynamic_shapes, the number has an entry "
+            f"there: torch.export.Dim.AUTO(min={minimum[dim]}, max={maximum[dim]})."
+        )
     raise InputError(
         f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}: something "
         "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is len() of "
