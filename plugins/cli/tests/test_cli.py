@@ -35,27 +35,27 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
     assert rows(output) == [
         [
             "aten_core",
-            "torchtrt-converters-aten-core 0.1.0",
+            "0.1.0",
             *("1", "-", "1", "-"),
             "in use",
             "ATen [all of it]",
         ],
         [
             "asleep",
-            "torchtrt-converters-asleep 2.0",
+            "2.0",
             *("-", "-", "-", "-"),
             "disabled by TORCHTRT_PACKS_DISABLE",
             "",
         ],
         [
             "broken",
-            "torchtrt-converters-broken 2.0",
+            "2.0",
             *("-", "-", "-", "-"),
             "not loaded: ImportError: libfoo.so.2",
             "",
         ],
-        ["vision", "torchtrt-converters-vision 1.0", "2", "1", "1", "1", "in use", ""],
-        ["zebra", "torchtrt-converters-zebra 1.0", "2", "1", "1", "-", "in use", ""],
+        ["vision", "1.0", "2", "1", "1", "1", "in use", ""],
+        ["zebra", "1.0", "2", "1", "1", "-", "in use", ""],
     ]
 
 
@@ -359,15 +359,15 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("question", "names"),
     [
-        ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
+        ("packs", ["aten_core", "decompositions", "TORCHTRT_PACKS_DISABLE"]),
         ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
         (
             "converters --verbose",
             ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"],
         ),
-        ("packs --no-load", ["aten_experimental", "torchtrt-converters-aten-experimental"]),
+        ("packs --no-load", ["aten_core", "aten_experimental"]),
         ("coverage nn.functional.pad", ["float32", "10.16.1"]),
-        ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
+        ("doctor", ["zebra", "TORCHTRT_PACKS_PREFER"]),
     ],
 )
 @pytest.mark.parametrize("width", ["60", "80", "200"])

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from torchtrt.registry import Conflict
 
 
+_NAMED = 3
+"""How many ops a line names; ``--json`` names all."""
+
+
 @dataclass(frozen=True)
 class Installed:
     """The installed packs, as far as they could be determined.
@@ -79,7 +83,7 @@ def show(installed: Installed) -> None:
     """Prints the packs and everything that is wrong with them."""
     out = console()
     headings = (
-        *("pack", "from", "converters", "HIGH", "decompositions", "passes"),
+        *("pack", "version", "converters", "HIGH", "decompositions", "passes"),
         *("status", "summary"),
     )
     nothing = "No converter packs are installed. torchtrt-all brings the first ones."
@@ -112,7 +116,9 @@ def _told_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
         except UnknownTargetError as error:
             yield f"{', '.join(packs)}: {error}"
     for pack, names in ops_by_pack(later).items():
-        yield f"not in this PyTorch, of {pack}: {', '.join(names)}"
+        more = len(names) - _NAMED
+        named = (*names[:_NAMED], *([f"and {more} more"] if more > 0 else []))
+        yield f"not in this PyTorch, of {pack}: {', '.join(named)}"
     if later:
         yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"
 
@@ -163,4 +169,6 @@ def problem_as_json(problem: Problem) -> dict[str, str]:
 def _cells(row: PackRow) -> tuple[object, ...]:
     # A dash where there is none: a pack of decompositions alone has nothing to do with converters.
     counts = (count or "-" for count in (row.converters, row.high, row.decompositions, row.passes))
-    return (row.info.name, row.info.origin, *counts, row.state, row.summary)
+    # The name of a pack states its distribution, and a wide column makes the table too wide for a terminal.
+    version = row.info.version or "this program"
+    return (row.info.name, version, *counts, row.state, row.summary)
