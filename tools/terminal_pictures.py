@@ -33,7 +33,7 @@ _NOT_COMPARED = re.compile(r"[\d.,#]+|[\s━─]+")
 
 @dataclass(frozen=True)
 class Picture:
-    """What a command prints.
+    """A command whose output the documentation shows.
 
     Attributes:
         name: The name of its file.
@@ -88,7 +88,7 @@ def compared(text: str) -> str:
 
 
 def _program(heading: str) -> str:
-    """Returns the tutorial's code up to the end of a section, of which only the last line prints."""
+    """Returns the tutorial's code up to the end of a section. Only its last line prints."""
     before, _, section = TUTORIAL.read_text(encoding="utf-8").partition(f"## {heading}\n")
     blocks = re.findall(
         r"^```python\n(.*?)^```", before + section.partition("\n## ")[0], re.M | re.S
@@ -120,7 +120,7 @@ def _in_terminal(command: list[str], columns: int) -> str:
         while True:
             try:
                 part = os.read(ours, 65536)
-            except OSError:  # of a terminal that nobody has open
+            except OSError:  # of a terminal that no program has open
                 break
             if not part:
                 break
