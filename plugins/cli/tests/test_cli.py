@@ -71,7 +71,16 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
         "conflict: aten.gelu.default is claimed with a HIGH converter by zebra and vision; zebra comes first."
         in output
     )
-    assert "not in this PyTorch, of vision: nosuch.op.default" in output
+    assert "not in this PyTorch: nosuch.op.default of vision" in output
+
+
+def test_packs_counts_the_ops_of_a_library_that_is_not_imported(ask: Callable[..., Any]) -> None:
+    """A line for each of many would hide the problems."""
+    for letter in "abc":
+        loaded_packs()[1].pack.add(f"nosuch.{letter}.default", convert)
+    _, output, _ = ask("packs")
+
+    assert re.search(r"not in this PyTorch: .*\b4 ops of vision", output), output
 
 
 def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None:
@@ -82,7 +91,7 @@ def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None
 
     for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
         assert re.search(f"{close} PyTorch .* Did you mean 'aten.(relu|add)", output), output
-    assert "not in this PyTorch, of vision: nosuch.op.default\n" in output
+    assert "not in this PyTorch: nosuch.op.default of vision; nosuch.op.default of zebra\n" in output
 
 
 def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _NAMED = 3
-"""How many ops a line names; ``--json`` names all."""
+"""How many ops of a pack are named; more are counted."""
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,13 @@ def _told_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
             parse_target(name)
         except UnknownTargetError as error:
             yield f"{', '.join(packs)}: {error}"
-    for pack, names in ops_by_pack(later).items():
-        more = len(names) - _NAMED
-        named = (*names[:_NAMED], *([f"and {more} more"] if more > 0 else []))
-        yield f"not in this PyTorch, of {pack}: {', '.join(named)}"
-    if later:
-        yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"
+    parts = [
+        f"{', '.join(names) if len(names) <= _NAMED else f'{len(names)} ops'} of {pack}"
+        for pack, names in ops_by_pack(later).items()
+    ]
+    if parts:
+        yield f"not in this PyTorch: {'; '.join(parts)}"
+        yield "(ops of libraries that are not imported: --import LIBRARY imports one, --json names all)"
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")
