@@ -29,7 +29,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
 def on_page_content(html: str, **_: Any) -> str:
     """Returns a page in which a browser may break dotted names, paths and long words in the code of tables.
 
-    They break behind a dot, a slash or colons, and words of more than 24 characters behind an underscore.
+    They break behind a dot, a slash or colons, and words of more than 20 characters behind an underscore.
     On a narrow screen, each word of 12 characters may, and also before a capital letter.
     The style sheet forbids other breaks, so that readers see each part of a name whole.
     """
@@ -43,4 +43,4 @@ def _with_breaks(code: re.Match[str]) -> str:
 
 def _with_breaks_in_word(word: re.Match[str]) -> str:
     capitals = _CAPITAL.sub(_NARROW, word[0])
-    return _UNDERSCORE.sub("_<wbr>" if len(word[0]) > 24 else f"_{_NARROW}", capitals)
+    return _UNDERSCORE.sub("_<wbr>" if len(word[0]) > 20 else f"_{_NARROW}", capitals)
