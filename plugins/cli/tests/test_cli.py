@@ -42,14 +42,14 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
         ],
         [
             "asleep",
-            "2.0",
+            "torchtrt-converters-asleep 2.0",
             *("-", "-", "-", "-"),
             "disabled by TORCHTRT_PACKS_DISABLE",
             "",
         ],
         [
             "broken",
-            "2.0",
+            "torchtrt-converters-broken 2.0",
             *("-", "-", "-", "-"),
             "not loaded: ImportError: libfoo.so.2",
             "",
@@ -91,7 +91,9 @@ def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None
 
     for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
         assert re.search(f"{close} PyTorch .* Did you mean 'aten.(relu|add)", output), output
-    assert "not in this PyTorch: nosuch.op.default of vision; nosuch.op.default of zebra\n" in output
+    assert (
+        "not in this PyTorch: nosuch.op.default of vision; nosuch.op.default of zebra\n" in output
+    )
 
 
 def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:

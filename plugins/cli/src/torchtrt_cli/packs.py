@@ -170,6 +170,8 @@ def problem_as_json(problem: Problem) -> dict[str, str]:
 def _cells(row: PackRow) -> tuple[object, ...]:
     # A dash where there is none: a pack of decompositions alone has nothing to do with converters.
     counts = (count or "-" for count in (row.converters, row.high, row.decompositions, row.passes))
-    # The name of a pack states its distribution, and a wide column makes the table too wide for a terminal.
-    version = row.info.version or "this program"
+    # The name of a pack states its distribution, which would make the table too wide for a terminal. To uninstall a
+    # pack, a user needs it.
+    in_use = row.status == IN_USE and row.info.distribution
+    version = row.info.version if in_use else row.info.origin
     return (row.info.name, version, *counts, row.state, row.summary)
