@@ -24,7 +24,7 @@ TESTS_OF_COMMANDS := plugins/cli plugins/cpp plugins/rtx plugins/testing \
     $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py) \
     $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py two_ranks.py warnings.py)
 # Tests that compile models of libraries: half of the time, and few changes can break them.
-TESTS_OF_MODELS := $(addprefix plugins/contrib/,diffusers executorch quantization torchvision transformers) \
+TESTS_OF_MODELS := $(addprefix plugins/contrib/,diffusers executorch fbgemm quantization torchvision transformers) \
     $(addprefix plugins/follow/tests/test_,adapters.py libraries.py) \
     $(addprefix tests/,architectures models test_adapted_weights.py test_current_layers.py)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest

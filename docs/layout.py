@@ -8,8 +8,10 @@ from typing import Any
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 _CODE = re.compile(r"<code>.*?</code>", re.DOTALL)
 _JOINT = re.compile(r"(?<=[A-Za-z_])([./]|::)(?=[A-Za-z_<])")
-_WORD = re.compile(r"\w{25,}")
+_WORD = re.compile(r"\w{12,}")
 _UNDERSCORE = re.compile(r"(?<=[^\W_])_(?=[^\W_])")
+_NARROW = '<wbr class="narrow">'
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
@@ -27,7 +29,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
 def on_page_content(html: str, **_: Any) -> str:
     """Returns a page in which a browser may break dotted names, paths and long words in the code of tables.
 
-    They break behind a dot, a slash or colons, and words of more than 24 characters behind an underscore.
+    They break behind a dot, a slash or colons, and words of more than 20 characters behind an underscore.
+    On a narrow screen, each word of 12 characters may, and also before a capital letter.
     The style sheet forbids other breaks, so that readers see each part of a name whole.
     """
     return _CELL.sub(lambda cell: _CODE.sub(_with_breaks, cell[0]), html)
@@ -35,4 +38,9 @@ def on_page_content(html: str, **_: Any) -> str:
 
 def _with_breaks(code: re.Match[str]) -> str:
     joints = _JOINT.sub(r"\1<wbr>", code[0])
-    return _WORD.sub(lambda word: _UNDERSCORE.sub("_<wbr>", word[0]), joints)
+    return _WORD.sub(_with_breaks_in_word, joints)
+
+
+def _with_breaks_in_word(word: re.Match[str]) -> str:
+    capitals = _CAPITAL.sub(_NARROW, word[0])
+    return _UNDERSCORE.sub("_<wbr>" if len(word[0]) > 20 else f"_{_NARROW}", capitals)

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_core": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
+    "torchtrt_converters_fbgemm": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_special": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_complex": {CORE, BUILDING_BLOCKS, COMPILER},

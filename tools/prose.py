@@ -160,20 +160,30 @@ def tracked_files() -> list[str]:
 
 
 def installed_textlint() -> Path:
-    """Returns textlint's program, which npm installs once into a folder that git ignores."""
-    folder = ROOT / ".cache/prose"
-    program = folder / "node_modules/.bin/textlint"
-    wanted = (RULES / "package.json").read_bytes()
-    copied = folder / "package.json"
-    if not program.exists() or copied.read_bytes() != wanted:
+    """Returns textlint's program."""
+    packages = installed_packages(RULES)
+    # A rule finds the packages that it imports beside itself.
+    shutil.copytree(RULES / "rules", packages.parent / "rules", dirs_exist_ok=True)
+    return packages / ".bin/textlint"
+
+
+def installed_packages(tool: Path) -> Path:
+    """Returns the packages of a tool, which npm installs once into a folder that git ignores.
+
+    Args:
+        tool: The tool's folder, with a ``package.json``.
+    """
+    folder = ROOT / ".cache" / tool.name
+    wanted = (tool / "package.json").read_bytes()
+    installed = folder / "installed.json"
+    if not installed.exists() or installed.read_bytes() != wanted:
         folder.mkdir(parents=True, exist_ok=True)
-        copied.write_bytes(wanted)
+        (folder / "package.json").write_bytes(wanted)
         subprocess.run(
             ["npm", "install", "--no-fund", "--no-audit", "--silent"], cwd=folder, check=True
         )
-    # A rule finds the packages that it imports beside itself.
-    shutil.copytree(RULES / "rules", folder / "rules", dirs_exist_ok=True)
-    return program
+        installed.write_bytes(wanted)
+    return folder / "node_modules"
 
 
 def copy_prose(paths: list[str], folder: Path) -> dict[Path, str]:

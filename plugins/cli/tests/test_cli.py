@@ -35,7 +35,7 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
     assert rows(output) == [
         [
             "aten_core",
-            "torchtrt-converters-aten-core 0.1.0",
+            "0.1.0",
             *("1", "-", "1", "-"),
             "in use",
             "ATen [all of it]",
@@ -54,8 +54,8 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
             "not loaded: ImportError: libfoo.so.2",
             "",
         ],
-        ["vision", "torchtrt-converters-vision 1.0", "2", "1", "1", "1", "in use", ""],
-        ["zebra", "torchtrt-converters-zebra 1.0", "2", "1", "1", "-", "in use", ""],
+        ["vision", "1.0", "2", "1", "1", "1", "in use", ""],
+        ["zebra", "1.0", "2", "1", "1", "-", "in use", ""],
     ]
 
 
@@ -71,7 +71,16 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
         "conflict: aten.gelu.default is claimed with a HIGH converter by zebra and vision; zebra comes first."
         in output
     )
-    assert "not in this PyTorch, of vision: nosuch.op.default" in output
+    assert "not in this PyTorch: nosuch.op.default of vision" in output
+
+
+def test_packs_counts_the_ops_of_a_library_that_is_not_imported(ask: Callable[..., Any]) -> None:
+    """A line for each of many would hide the problems."""
+    for letter in "abc":
+        loaded_packs()[1].pack.add(f"nosuch.{letter}.default", convert)
+    _, output, _ = ask("packs")
+
+    assert re.search(r"not in this PyTorch: .*\b4 ops of vision", output), output
 
 
 def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None:
@@ -82,7 +91,9 @@ def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None
 
     for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
         assert re.search(f"{close} PyTorch .* Did you mean 'aten.(relu|add)", output), output
-    assert "not in this PyTorch, of vision: nosuch.op.default\n" in output
+    assert (
+        "not in this PyTorch: nosuch.op.default of vision; nosuch.op.default of zebra\n" in output
+    )
 
 
 def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:
@@ -359,15 +370,15 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("question", "names"),
     [
-        ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
+        ("packs", ["aten_core", "decompositions", "TORCHTRT_PACKS_DISABLE"]),
         ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
         (
             "converters --verbose",
             ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"],
         ),
-        ("packs --no-load", ["aten_experimental", "torchtrt-converters-aten-experimental"]),
+        ("packs --no-load", ["aten_core", "aten_experimental"]),
         ("coverage nn.functional.pad", ["float32", "10.16.1"]),
-        ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
+        ("doctor", ["zebra", "TORCHTRT_PACKS_PREFER"]),
     ],
 )
 @pytest.mark.parametrize("width", ["60", "80", "200"])

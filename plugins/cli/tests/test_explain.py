@@ -31,6 +31,7 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
     assert status == 1
     assert output.splitlines() == [
         "No pack has a converter for aten.silu.",
+        "A converter or decomposition of it has the parameters of aten::silu(Tensor self) -> Tensor",
         "not loaded: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2. Repair it.",
         f"aten.silu.default is decomposed by {convert.__module__}:decompose of zebra (torchtrt-converters-zebra 1.0)",
         f"aten_core converts {SILU} of PyTorch's samples of nn.functional.silu: see torchtrt coverage "

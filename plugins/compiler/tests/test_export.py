@@ -104,3 +104,13 @@ def test_a_pass_that_no_pack_has_is_an_error_with_the_closest():
         )
     with pytest.raises(SettingsError, match="a collection of names"):
         torchtrt.CompilationSettings(disabled_passes="aten_core.autocast")
+
+
+def test_an_error_of_a_model_of_torchs_layers_names_the_layer():
+    """And no line of torchtrt, although its code is between the layer and PyTorch while exporting."""
+    with pytest.raises(
+        ExportError, match=r"File \"\S*linear\.py\", line \d+, in forward"
+    ) as caught:
+        torchtrt.compile(nn.Sequential(nn.Linear(4, 4)).eval(), [torch.rand(2, 5)])
+
+    assert "torchtrt_converters" not in str(caught.value).partition(": RuntimeError")[0]

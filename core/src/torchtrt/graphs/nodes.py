@@ -149,7 +149,7 @@ def model_line(node: Node) -> str:
     files = [
         index for index in frame_indices if '"<eval_with_key>' not in lines[index]
     ]  # FX's own code
-    return " ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""
+    return ": ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""
 
 
 def mutates(node: Node) -> bool:

@@ -254,8 +254,11 @@ def explain_op(op: str, as_json: bool) -> int:
 
 
 def _without_converter(op: str, unused: Iterable[Problem]) -> Iterator[str]:
-    """Yields what to look at for an op without a converter: the op that it calls, and packs that are not in use."""
+    """Yields what to look at for an op without a converter: its schema, the op that it calls, and unused packs."""
     yield f"No pack has a converter for {op}."
+    for target in parse_targets(op):
+        if isinstance(target, OpOverload) and not target._schema.is_mutable:
+            yield f"A converter or decomposition of it has the parameters of {target._schema}"
     if called := op_of_function(op):
         yield f"{op} calls {called}, which graphs have in its place: see torchtrt explain {called}"
     for problem in unused:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from torchtrt.registry import Conflict
 
 
+_NAMED = 3
+"""How many ops of a pack are named; more are counted."""
+
+
 @dataclass(frozen=True)
 class Installed:
     """The installed packs, as far as they could be determined.
@@ -79,7 +83,7 @@ def show(installed: Installed) -> None:
     """Prints the packs and everything that is wrong with them."""
     out = console()
     headings = (
-        *("pack", "from", "converters", "HIGH", "decompositions", "passes"),
+        *("pack", "version", "converters", "HIGH", "decompositions", "passes"),
         *("status", "summary"),
     )
     nothing = "No converter packs are installed. torchtrt-all brings the first ones."
@@ -111,10 +115,13 @@ def _told_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
             parse_target(name)
         except UnknownTargetError as error:
             yield f"{', '.join(packs)}: {error}"
-    for pack, names in ops_by_pack(later).items():
-        yield f"not in this PyTorch, of {pack}: {', '.join(names)}"
-    if later:
-        yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"
+    parts = [
+        f"{', '.join(names) if len(names) <= _NAMED else f'{len(names)} ops'} of {pack}"
+        for pack, names in ops_by_pack(later).items()
+    ]
+    if parts:
+        yield f"not in this PyTorch: {'; '.join(parts)}"
+        yield "(ops of libraries that are not imported: --import LIBRARY imports one, --json names all)"
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")
@@ -163,4 +170,8 @@ def problem_as_json(problem: Problem) -> dict[str, str]:
 def _cells(row: PackRow) -> tuple[object, ...]:
     # A dash where there is none: a pack of decompositions alone has nothing to do with converters.
     counts = (count or "-" for count in (row.converters, row.high, row.decompositions, row.passes))
-    return (row.info.name, row.info.origin, *counts, row.state, row.summary)
+    # The name of a pack states its distribution, which would make the table too wide for a terminal. To uninstall a
+    # pack, a user needs it.
+    in_use = row.status == IN_USE and row.info.distribution
+    version = row.info.version if in_use else row.info.origin
+    return (row.info.name, version, *counts, row.state, row.summary)

@@ -31,6 +31,7 @@ class OpCase:
         dtypes: The dtypes that it is tried with, for tensors that name none.
         dimensions: The minimum, usual and maximum sizes of the dynamic dimensions.
         rejected: A pattern of the reason, if the op must stay in PyTorch.
+        decomposed: The ops that only their parts in the engines compute, by qualified name.
     """
 
     ops: tuple[str, ...]
@@ -42,6 +43,7 @@ class OpCase:
     dtypes: tuple[torch.dtype, ...] = (torch.float32,)
     dimensions: Mapping[str, Sizes] = field(default_factory=lambda: DIMENSIONS)
     rejected: str = ""
+    decomposed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.label
@@ -152,10 +154,26 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
     )
 
 
-def decomposition_case(op: str, *args: Any, label: str = "", **kwargs: Any) -> OpCase:
-    """Returns a case of an op that is decomposed; the arguments are those of ``op_case``."""
-    label = f"{op}-{label}" if label else op
-    return op_case((), *args, function=_called(op), label=label, **kwargs)
+def decomposition_case(
+    op: str | Sequence[str],
+    *args: Any,
+    function: Callable[..., Any] | None = None,
+    label: str = "",
+    **kwargs: Any,
+) -> OpCase:
+    """Returns a case of an op that is decomposed; the arguments are those of ``op_case``.
+
+    Args:
+        op: The op that is called, or, with ``function``, the ops that it calls, which must not be in engines.
+        *args: The arguments.
+        function: What is computed, if it is not the op itself.
+        label: What distinguishes the case from others of the op.
+        **kwargs: The keyword arguments, and the options of ``op_case``.
+    """
+    ops = (op,) if isinstance(op, str) else tuple(op)
+    label = "-".join((*ops[:1], *filter(None, (label,))))
+    case = op_case((), *args, function=function or _called(ops[0]), label=label, **kwargs)
+    return dataclasses.replace(case, decomposed=ops)
 
 
 def _called(op: str) -> Any:

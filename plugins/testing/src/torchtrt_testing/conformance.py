@@ -253,7 +253,11 @@ class PackConformance:
     def test_every_op_has_a_case(self) -> None:
         """Each converter and decomposition is compared with PyTorch."""
         tried = (*self.cases, *self._overridden_cases())
-        covered = {qualified_name(parse_target(op)) for case in tried for op in case.ops}
+        covered = {
+            qualified_name(parse_target(op))
+            for case in tried
+            for op in (*case.ops, *case.decomposed)
+        }
         covered |= {
             qualified_name(case.function) for case in tried if isinstance(case.function, OpOverload)
         }
@@ -262,7 +266,8 @@ class PackConformance:
         )
 
         assert not missing, (
-            f"No case calls {', '.join(missing)}. Add op_case(...) to `cases`, or the op to `without_case`, and why."
+            f"No case calls {', '.join(missing)}. Add op_case(...) or "
+            "decomposition_case(...) to `cases`, or the op to `without_case`, and why."
         )
 
     def test_its_catalogue_lists_every_op(self) -> None:

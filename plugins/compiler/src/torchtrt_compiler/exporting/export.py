@@ -156,7 +156,10 @@ def _check_exportable(model: Any, leaves: Sequence[Any]) -> None:
             f"`pip install torchtrt-torchscript`, a scripted or traced model, not {kind_of(model)}."
         )
     if not (leaves or _takes_nothing(model)):
-        raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
+        raise InputError(
+            "compile() needs example inputs: a sequence of tensors or torchtrt.Input, such as "
+            "torchtrt.compile(model, [torch.rand(1, 3, 224, 224)])."
+        )
     if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
         raise InputError("The model's weights are on the device meta, without values: load them.")
 
@@ -186,7 +189,9 @@ def _raised_in(error: BaseException) -> str:
     outside = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, "<"))]
     # A mode is between the model and PyTorch, so its frames are the last ones.
     modes = {frame.filename for frame in outside if frame.name == "__torch_function__"}
-    own = [frame for frame in outside if frame.filename not in modes] or outside
+    # A module of PyTorch has no line of the user's: its forward names the layer.
+    layers = [frame for frame in frames if frame.name == "forward"]
+    own = [frame for frame in outside if frame.filename not in modes] or layers
     if not own:
         return ""
     return f' (File "{own[-1].filename}", line {own[-1].lineno}, in {own[-1].name} {own[-1].line})'

@@ -248,7 +248,7 @@ class InputChecks:
                     sizes.add(_Dimension(name, wanted.dimension(dim)), size, expected)
             # Of numbers, this distinguishes -0.0 from 0.0, and accepts NaN for NaN.
             elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
-                raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
+                raise _misfit(f"Input {name!r}", f"is {leaf!r}", repr(wanted))
         sizes.check_together()
         for guard in self.guards:
             sizes.check_guard(guard)
@@ -309,7 +309,10 @@ class _Sizes:
         """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
         if isinstance(expected, int):
             if size != expected:
-                raise _misfit(dimension.size, size, expected)
+                advice = (
+                    "To accept several sizes, compile with a range of sizes in a torchtrt.Input."
+                )
+                raise _misfit(dimension.size, f"is {size}", expected, advice)
         elif not expected.is_Symbol:
             self._derived.append((expected, size, dimension))
         elif self._values.setdefault(expected, size) != size:
@@ -435,9 +438,7 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     subject = f"Input {name!r}"
     if wanted.is_number and not isinstance(leaf, torch.Tensor):
         actual = f"is {leaf}" if type(leaf) is int else f"must be an int, not {kind_of(leaf)}"
-        raise InputError(
-            f"{subject} {actual}. It is compiled as a size, which is 0 or more, below 2**63."
-        )
+        raise InputError(f"{subject} {actual}. It is compiled as a size, from 0 to 2**63 - 1.")
     if not isinstance(leaf, torch.Tensor):
         actual = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
         raise InputError(f"{subject} must be a tensor, {actual}.")
@@ -452,11 +453,13 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     if wanted.is_number and tuple(leaf.shape[1:]) != (0,):
         raise InputError(f"{subject} must be an int, not a tensor.")
     if leaf.dtype is not wanted.dtype:
-        raise _misfit(subject, leaf.dtype, wanted.dtype)
+        advice = f"Convert it with .to({wanted.dtype}), or compile for {leaf.dtype}."
+        raise _misfit(subject, f"is {leaf.dtype}", wanted.dtype, advice)
     if leaf.layout is not wanted.layout:
-        raise _misfit(subject, leaf.layout, wanted.layout)
+        raise _misfit(subject, f"is {leaf.layout}", wanted.layout)
     if leaf.dim() != len(wanted.sizes):
-        raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
+        has = f"has {leaf.dim()} dimension{'s' if leaf.dim() != 1 else ''}"
+        raise _misfit(subject, has, len(wanted.sizes), "Their number is fixed.")
     if wanted.memory is not None and not wanted.memory.fits(leaf):
         strides, offset = _memory_of(leaf)
         raise InputError(
@@ -488,5 +491,6 @@ def check_decidable(guards: Sequence[Any], profiles: Sequence[Profile]) -> None:
             )
 
 
-def _misfit(subject: str, is_: object, compiled: object, verb: str = "is") -> InputError:
-    return InputError(f"{subject} {verb} {is_}, but the model was compiled for {compiled}.")
+def _misfit(subject: str, is_: object, compiled: object, advice: str = "") -> InputError:
+    what = f"{subject} {is_}, but the model was compiled for {compiled}. {advice}"
+    return InputError(what.rstrip())

@@ -100,20 +100,28 @@ def _shown(cell: object) -> str:
 
 
 def _fields(row: Iterable[tuple[str, object]], width: int) -> str:
-    """Returns a row as ``name: cell``, as many on a line as fit; what is longer is wrapped between words."""
+    """Returns a row as ``name: cell``, as many on a line as fit; what is longer is wrapped between words.
+
+    A cell without an entry is left out, and a line of a cell stays a line.
+    """
     lines: list[str] = []
     is_open = False
     for name, cell in row:
         field = f"{name}: {_shown(cell)}"
-        if cell == "":
+        if cell in ("", "-"):
             continue
-        if is_open and len(lines[-1]) + 3 + len(field) <= width:
+        if is_open and "\n" not in field and len(lines[-1]) + 3 + len(field) <= width:
             lines[-1] += f"   {field}"
             continue
-        wrapped = textwrap.wrap(
-            field, width, initial_indent="  ", subsequent_indent=" " * 6,
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+        first, *others = field.splitlines()
+        wrapped = [
+            part
+            for indent, line in (("  ", first), *(("      ", line.strip()) for line in others))
+            for part in textwrap.wrap(
+                line, width, initial_indent=indent, subsequent_indent="      ",
+                break_long_words=False, break_on_hyphens=False,
+            )
+        ]  # fmt: skip
         lines += wrapped
         is_open = len(wrapped) == 1
     return "\n".join(lines)

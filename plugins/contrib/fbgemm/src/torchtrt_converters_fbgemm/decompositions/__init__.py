@@ -1,0 +1,1 @@
+"""The ops of FBGEMM, as formulas of PyTorch's ops."""
