@@ -65,6 +65,7 @@ class _FollowingFinder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Returns the place of the module as the other finders have it; ``None`` for any other module."""
         if name != self._module:
             return None
         others = sys.meta_path[sys.meta_path.index(self) + 1 :]

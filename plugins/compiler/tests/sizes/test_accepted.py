@@ -91,14 +91,15 @@ def test_a_condition_on_all_combinations_that_holds_is_not_checked_again():
 
 
 def test_examples_are_far_apart():
-    """The model may refuse some of them. They are from both ends, and from between."""
+    """The model may refuse some of them. They are from both ends, and from between, and within the accepted range."""
     condition = sympy.Ne(A * B, 12)
     few = accepted_sizes([condition], [{A: SizeRange(2, 5, 6), B: SizeRange(2, 5, 6)}])
-    many = accepted_sizes([A > 900], [{A: SizeRange(1, 901, 1000)}])
+    ends = sympy.Or(A <= 100, A > 900)
+    many = accepted_sizes([ends], [{A: SizeRange(1, 901, 1000)}])
 
     assert [{A: 2, B: 6}, {A: 3, B: 4}, {A: 4, B: 3}, {A: 6, B: 2}] == few.examples[condition]
-    sizes = [point[A] for point in many.examples[A > 900]]
-    assert [1, 2, 899, 900] == [*sizes[:2], *sizes[-2:]]
+    sizes = [point[A] for point in many.examples[ends]]
+    assert [101, 102, 899, 900] == [*sizes[:2], *sizes[-2:]]
     assert len(sizes) == 8
 
 

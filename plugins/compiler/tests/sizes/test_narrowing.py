@@ -306,13 +306,54 @@ def test_sizes_that_the_model_refuses_between_others_are_not_mentioned():
     assert ((7, 18), (8, 16)) == (row.asked, row.compiled)
 
 
+class Padded(nn.Module):
+    """Pads rows to a multiple of four before they become groups of four."""
+
+    def forward(self, x):
+        """The groups' sums."""
+        if x.shape[0] % 4:
+            x = nn.functional.pad(x, (0, 0, 0, 4 - x.shape[0] % 4))
+        return x.reshape(-1, 4, 2).sum(1)
+
+
+def test_a_branch_of_the_model_is_a_row_though_an_op_behind_it_refuses_the_sizes():
+    """The other branch takes these sizes."""
+    compiled, row = compiled_with_warning(Padded(), [ranged(4, 8, 16)])
+
+    assert "(x.shape[0] % 4) == 0" == row.condition
+    assert "Declare" not in str(row)
+    assert_only_calls(compiled, Padded(), {4, 8, 12, 16}, range(4, 17))
+
+
+class Area(nn.Module):
+    """Another program where few rows are wide."""
+
+    def forward(self, x):
+        """The condition excludes some rows alone, and others with some columns."""
+        return x * 2 if x.shape[1] * (x.shape[0] - 5) > x.shape[0] else x + 1
+
+
+def test_a_condition_on_two_sizes_is_a_row_beside_the_range_that_it_narrows():
+    """What it excludes within the range is not what it excludes outside."""
+    sizes = torchtrt.Input(min_shape=(2, 2), opt_shape=(8, 14), max_shape=(17, 17))
+    with pytest.warns(UserWarning, match="You asked for"):
+        compiled = torchtrt.compile(Area().eval(), [sizes], min_block_size=1)
+
+    narrowed = compiled.report.narrowed
+    assert [(6, 17)] * 2 == [row.compiled for row in narrowed]
+    assert ["", "x.shape[1]*((-5) + x.shape[0]) > x.shape[0]"] == [
+        row.condition for row in narrowed
+    ]
+
+
 def test_a_long_condition_is_shortened_in_messages():
     """The report holds all of it."""
     compiled, row = compiled_with_warning(Nested(), [ranged(2, 30, 40)])
 
     assert len(row.condition) > 200
     assert row.condition not in str(row)
-    assert " ..." in str(row)
+    assert " ... " in str(row)
+    assert row.condition[-35:] in str(row)
     messages = []
     for count in range(2, 41):
         try:

@@ -199,7 +199,7 @@ def test_a_question_behind_a_question_about_one_row_is_never_reached():
         return x * 2 if x.shape[0] == 1 and x.shape[1] == 8 else x * 3
 
     sizes = torchtrt.Input(min_shape=(1, 5), opt_shape=(3, 7), max_shape=(3, 9))
-    with pytest.warns(UserWarning, match=r"Compiled for 2 to 3.*\.shape\[0\] != 1"):
+    with pytest.warns(UserWarning, match="Compiled for 2 to 3:"):
         compiled = torchtrt.compile(Function(nested).eval(), [sizes], min_block_size=1)
 
     with pytest.raises(InputError, match="2 to 3"):
@@ -268,9 +268,7 @@ def test_two_small_sizes_are_compared_together(point):
         return x.sum() * (2 if tuple(x.shape) == point else 3)
 
     sizes = torchtrt.Input(min_shape=(0, 0), opt_shape=(3, 3), max_shape=(4, 4))
-    with pytest.warns(
-        UserWarning, match=r"Compiled for ([12] to 4|0 to 4, where .*\.shape\[[01]\] != 1)"
-    ):
+    with pytest.warns(UserWarning, match="Compiled for ([12] to 4|0 to 4, where .* != 1)"):
         compiled = torchtrt.compile(Function(branch).eval(), [sizes], min_block_size=1)
 
     with pytest.raises(InputError):

@@ -16,7 +16,7 @@ import sympy
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import CompiledExpression
-from torchtrt_runtime.size_ranges import Profile, some_sizes
+from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 Values = Mapping[Any, int]
 """A value for each symbol."""
@@ -35,7 +35,8 @@ class Accepted(NamedTuple):
         profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
         conditions: The conditions that calls have to be checked for: those that do not hold for all declared sizes, and
             those for which not each combination of sizes was checked.
-        examples: For each condition that refuses declared sizes, some of these sizes.
+        examples: For each condition that refuses declared sizes, some of these sizes that are within the profiles and
+            that no earlier condition refuses. There are none if the profiles are without all sizes that it refuses.
     """
 
     profiles: tuple[Profile, ...]
@@ -51,16 +52,16 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     """
     compiled = list(map(CompiledExpression.of, conditions))
     regions = [_Region(profile, compiled) for profile in profiles]
+    taken = tuple(region.profile() for region in regions if region)
     examples: dict[Any, list[Values]] = {}
     for region in regions:
-        for condition, points in region.examples.items():
+        for condition, points in region.examples(union_of_profiles(taken) if taken else {}):
             examples.setdefault(condition, []).extend(points)
     proved = set.intersection(*(region.proved for region in regions))
     left = tuple(
         condition.expression for condition in compiled if condition.expression not in proved
     )
-    taken_profiles = tuple(region.profile() for region in regions if region)
-    return Accepted(taken_profiles, left, examples)
+    return Accepted(taken, left, examples)
 
 
 def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
@@ -86,7 +87,6 @@ class _Region:
 
     Attributes:
         values: For each symbol, the values for which calls may be accepted; a list where some are not.
-        examples: The conditions that refuse something, each with some of the sizes that it refuses.
         proved: The conditions that hold for all sizes.
     """
 
@@ -95,7 +95,6 @@ class _Region:
         self.values: dict[Any, Sequence[int]] = {
             symbol: range(size.min, size.max + 1) for symbol, size in sizes.items()
         }
-        self.examples: dict[Any, Sequence[Values]] = {}
         self.proved: set[Any] = set()
         self._applied: list[CompiledExpression] = []
         self._budget = _budget(len(conditions))
@@ -110,7 +109,7 @@ class _Region:
 
     def _apply(self, symbols: tuple[Any, ...], conditions: Sequence[CompiledExpression]) -> None:
         """Excludes the values of symbols for which no combination is accepted by conditions on just these symbols."""
-        axes = self._axes(symbols, conditions)
+        axes = self._axes([self.values[symbol] for symbol in symbols], conditions)
         is_complete = all(
             len(axis) == len(self.values[symbol])
             for symbol, axis in zip(symbols, axes, strict=True)
@@ -121,16 +120,10 @@ class _Region:
             for point in _points(symbols, axes)
             if all(condition.holds(point) for condition in earlier)
         ]
-        usual = {symbol: size.opt for symbol, size in self._sizes.items()}
         accepted = points
         for condition in conditions:
-            refused = [point for point in points if not condition.holds(point)]
-            if refused:
+            if not all(condition.holds(point) for point in points):
                 self._applied.append(condition)
-                chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES)
-                self.examples[condition.expression] = [
-                    {**usual, **refused[index]} for index in chosen
-                ]
                 accepted = [point for point in accepted if condition.holds(point)]
             elif is_complete:
                 self.proved.add(condition.expression)
@@ -139,17 +132,39 @@ class _Region:
             if len(values) < len(self.values[symbol]):
                 self.values[symbol] = values
 
+    def examples(self, limits: Profile) -> Iterator[tuple[Any, list[Values]]]:
+        """Yields the conditions that refuse something, each with some sizes that it is the first to refuse.
+
+        Args:
+            limits: The least and the greatest value of each symbol in all profiles; empty if no size is left.
+        """
+        usual = {symbol: size.opt for symbol, size in self._sizes.items()}
+        for number, condition in enumerate(self._applied):
+            symbols, refused = condition.symbols, []
+            if limits:
+                within = [self._sizes[symbol].intersect(limits[symbol]) for symbol in symbols]
+                ranges = [range(size.min, size.max + 1) for size in within]
+                earlier = [
+                    other for other in self._applied[:number] if {*other.symbols} <= {*symbols}
+                ]
+                refused = [
+                    point
+                    for point in _points(symbols, self._axes(ranges, [condition]))
+                    if not condition.holds(point) and all(other.holds(point) for other in earlier)
+                ]
+            chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES) if refused else ()
+            yield condition.expression, [{**usual, **refused[index]} for index in chosen]
+
     def _axes(
-        self, symbols: Sequence[Any], conditions: Sequence[CompiledExpression]
+        self, values: Sequence[Sequence[int]], conditions: Sequence[CompiledExpression]
     ) -> list[Sequence[int]]:
         """Returns the values to try: some of many, and those next to the numbers in a condition."""
-        axes = _axes([self.values[symbol] for symbol in symbols], self._budget)
-        if len(symbols) > 1:
+        axes = _axes(values, self._budget)
+        if len(values) > 1:
             return axes
         numbers = (condition.expression.atoms(sympy.Integer) for condition in conditions)
         near = {int(number) + step for number in set().union(*numbers) for step in (-1, 0, 1)}
-        possible = self.values[symbols[0]]
-        return [sorted({*axes[0], *(value for value in near if value in possible)})]
+        return [sorted({*axes[0], *(value for value in near if value in values[0])})]
 
     def profile(self) -> Profile:
         """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""

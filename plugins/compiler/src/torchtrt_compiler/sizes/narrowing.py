@@ -13,20 +13,19 @@ from torch.fx import Node
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import InputError, SizeWarning
-from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import is_number
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import Input
-from torchtrt_compiler.sizes.accepted import Accepted, Values
+from torchtrt_compiler.sizes.accepted import Accepted
 from torchtrt_compiler.sizes.declared import Limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
-from torchtrt_compiler.sizes.questions import questions_as_asked
+from torchtrt_compiler.sizes.questions import asked_conditions, questions_as_asked
 from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
-from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union, union_of_profiles
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union
 
 
 class Narrowing(NamedTuple):
@@ -62,19 +61,18 @@ class Narrowing(NamedTuple):
                 part of it.
         """
         as_code = InputChecks.of(self.placeholders, self.accepted.profiles).as_code
-        gaps = list(self._gaps(exported.graph_module)) if is_exported_here else []
+        gaps = list(self._gaps(exported)) if is_exported_here else []
         dimensions = list(self._dimensions())
         for dimension in dimensions:
-            conditions = self.accepted.examples
             own = [
                 condition
-                for condition in conditions
-                if condition.free_symbols == {dimension.symbol}
+                for condition, examples in self.accepted.examples.items()
+                if examples and condition.free_symbols == {dimension.symbol}
             ]
             (low, high), (least, most) = dimension.row.asked, dimension.row.compiled
             if least > low or most < high or {*own} & {*gaps}:
                 line = self._line(dimension, is_minimum=least > low)
-                text = "" if least == most else " and ".join(map(as_code, own))
+                text = " and ".join(map(as_code, own))
                 yield dataclasses.replace(dimension.row, model_line=line, condition=text)
         for condition in gaps:
             if len(condition.free_symbols) > 1:
@@ -88,19 +86,19 @@ class Narrowing(NamedTuple):
         if is_exported_here:
             yield from self._equal_sizes(dimensions, questions_as_asked(exported))
 
-    def _gaps(self, graph: torch.fx.GraphModule) -> Iterator[Any]:
-        """Yields the conditions that refuse sizes within the limits which the model takes as another program."""
-        limits = union_of_profiles(self.accepted.profiles)
-        reported: list[Any] = []
-        for condition, examples in self.accepted.examples.items():
-            points = [
-                point
-                for point in examples
-                if _is_within(point, limits) and all(holds(earlier, point) for earlier in reported)
-            ]
-            is_of_model = is_check(self.lines.get(condition, ""))
-            if not is_of_model and not all(is_refused_by_an_op(graph, point) for point in points):
-                reported.append(condition)
+    def _gaps(self, exported: ExportedProgram) -> Iterator[Any]:
+        """Yields the conditions that refuse sizes within the limits which the model takes as another program.
+
+        Where an op of the program refuses these sizes as well, the model refuses them, unless its code asked first.
+        """
+        asked = asked_conditions(exported) or {}
+        for condition, points in self.accepted.examples.items():
+            if not points or is_check(self.lines.get(condition, "")):
+                continue
+            is_branch = bool(asked.get(condition))
+            if is_branch or not all(
+                is_refused_by_an_op(exported.graph_module, point) for point in points
+            ):
                 yield condition
 
     def _dimensions(self) -> Iterator[_Dimension]:
@@ -168,10 +166,6 @@ class Narrowing(NamedTuple):
             if row is not None:
                 text = str(PythonPrinter().doprint(condition.xreplace(names)))
                 yield dataclasses.replace(row, model_line=line, condition=text)
-
-
-def _is_within(point: Values, limits: Profile) -> bool:
-    return all(size.contains(point[symbol]) for symbol, size in limits.items())
 
 
 class _Dimension(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -74,8 +73,8 @@ OTHER_PROGRAM = (
 
 
 def shortened(condition: str) -> str:
-    """Returns a condition on sizes in at most a line: conditions of shifted windows have thousands of characters."""
-    return textwrap.shorten(condition, 100, placeholder=" ...")
+    """Returns the two ends of a condition on sizes: conditions of shifted windows have thousands of characters."""
+    return condition if len(condition) <= 100 else f"{condition[:60]} ... {condition[-35:]}"
 
 
 def _span(sizes: tuple[int, int]) -> str:
@@ -107,7 +106,7 @@ class NarrowedSize:
     def __str__(self) -> str:
         where = f", where {shortened(self.condition)}" if self.condition else ""
         compiled = _span(self.compiled)
-        advice = "" if self.compiled == self.asked else f"Declare {compiled} to accept that. "
+        advice = "" if self.condition else f"Declare {compiled} to accept that. "
         dimension = "" if self.dim is None else f"dimension {self.dim} of "
         return (
             f"You asked for {_span(self.asked)} in {dimension}input {self.input!r}, {self.reason}. Compiled for "

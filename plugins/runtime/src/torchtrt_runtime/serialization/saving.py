@@ -254,10 +254,14 @@ def faults_in(metadata: Mapping[str, Any]) -> Iterator[None]:
     except TorchTRTError:
         raise
     except Exception as error:
-        raise UnreadableFileError(
-            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata.get('torch')}: "
-            f"{type(error).__name__}: {error}. Load it with that version, or save the model again."
-        ) from error
+        what = f"cannot read the program: {type(error).__name__}: {error}"
+        if metadata.get("torch") == torch.__version__:
+            advice = (
+                "Save the model again if the file is damaged; PyTorch loads one program at a time."
+            )
+        else:
+            advice = f"PyTorch {metadata.get('torch')} saved it: load it with that version, or save it again."
+        raise UnreadableFileError(f"PyTorch {torch.__version__} {what}. {advice}") from error
 
 
 def read_metadata(archive: Archive) -> dict[str, Any]:
