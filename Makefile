@@ -42,8 +42,9 @@ demo: $(VENV)/ready
 check: $(VENV)/ready $(MODELS)/ready
 	$(BESIDE) check-lint check-tests
 
+# With another PyTorch, without lint: mypy compares the code with the types of the pinned one.
 test: $(VENV)/ready
-	$(BESIDE) lint quick-tests
+	$(BESIDE) $(if $(TORCH),,lint) quick-tests
 
 test-commands: $(VENV)/ready
 	$(PYTEST) $(QUICK) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
@@ -105,13 +106,14 @@ clean:
 
 ifdef TORCH
 $(CONSTRAINTS): constraints.txt
-	mkdir -p $(@D) && sed "s/^torch==.*/torch==$(TORCH)/" $< > $@
+	mkdir -p $(@D) && sed -e "s/^torch==.*/torch==$(TORCH)/" -e "/^setuptools==/d" $< > $@  # whose bounds PyTorch sets
 endif
 
-$(VENV)/ready: requirements-dev.txt $(CONSTRAINTS) hatch_build.py $(PYPROJECTS)
+$(VENV)/ready: $(CONSTRAINTS) hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --requirement requirements-dev.txt
-	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --no-deps silero-vad  # its model; its code needs torchaudio
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) pip  # Python's own may know no dependency groups
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --group dev
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --no-deps --group without-dependencies
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	touch $@
 
