@@ -30,7 +30,7 @@ QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-commands test-models test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
+.PHONY: demo check test test-commands test-models test-all coverage lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
 .PHONY: check-lint check-tests quick-tests all-tests
 # mypy and textlint use one core each, the tests all cores: together they take less time than one after the other.
 BESIDE := $(MAKE) --no-print-directory --jobs=2
@@ -60,6 +60,11 @@ check-tests:
 
 quick-tests:
 	$(PYTEST) $(QUICK) $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_MODELS)) $(PYTEST_ARGS)
+
+coverage: $(VENV)/ready
+	$(MAKE) --no-print-directory quick-tests PYTEST_ARGS="--cov --cov-report= $(PYTEST_ARGS)"
+	for part in $(filter-out ./.,$(DISTRIBUTIONS)); do \
+	    echo "$$($(BIN)/coverage report --include="$$part/src/*" --format=total)% $$part"; done
 
 all-tests:
 	FRESH_PROCESSES=1 $(PYTEST) -n auto --dist worksteal $(PYTEST_ARGS)
