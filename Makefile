@@ -32,7 +32,7 @@ QUICK := -m "not slow" --tensorrt=one -n auto --dist loadfile
 # Python keeps what it compiles, whatever the environment sets: a hundred tests start processes that import all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-commands test-models test-all lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
+.PHONY: demo check test test-commands test-models test-all coverage lint prose docs bench bench-gpu compare serving conformance rtx-builds clean
 .PHONY: check-lint check-tests quick-tests all-tests
 # mypy and textlint use one core each, the tests all cores: together they take less time than one after the other.
 BESIDE := $(MAKE) --no-print-directory --jobs=2
@@ -44,8 +44,9 @@ demo: $(VENV)/ready
 check: $(VENV)/ready $(MODELS)/ready
 	$(BESIDE) check-lint check-tests
 
+# With another PyTorch, without lint: mypy compares the code with the types of the pinned one.
 test: $(VENV)/ready
-	$(BESIDE) lint quick-tests
+	$(BESIDE) $(if $(TORCH),,lint) quick-tests
 
 test-commands: $(VENV)/ready
 	$(PYTEST) $(QUICK) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
@@ -61,6 +62,11 @@ check-tests:
 
 quick-tests:
 	$(PYTEST) $(QUICK) $(patsubst %,--ignore=%,$(TESTS_OF_COMMANDS) $(TESTS_OF_MODELS)) $(PYTEST_ARGS)
+
+coverage: $(VENV)/ready
+	$(MAKE) --no-print-directory quick-tests PYTEST_ARGS="--cov --cov-report= $(PYTEST_ARGS)"
+	for part in $(filter-out ./.,$(DISTRIBUTIONS)); do \
+	    echo "$$($(BIN)/coverage report --include="$$part/src/*" --format=total)% $$part"; done
 
 all-tests:
 	FRESH_PROCESSES=1 $(PYTEST) -n auto --dist worksteal $(PYTEST_ARGS)
@@ -107,13 +113,14 @@ clean:
 
 ifdef TORCH
 $(CONSTRAINTS): constraints.txt
-	mkdir -p $(@D) && sed "s/^torch==.*/torch==$(TORCH)/" $< > $@
+	mkdir -p $(@D) && sed -e "s/^torch==.*/torch==$(TORCH)/" -e "/^setuptools==/d" $< > $@  # whose bounds PyTorch sets
 endif
 
-$(VENV)/ready: requirements-dev.txt $(CONSTRAINTS) hatch_build.py $(PYPROJECTS)
+$(VENV)/ready: $(CONSTRAINTS) hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --requirement requirements-dev.txt
-	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --no-deps silero-vad  # its model; its code needs torchaudio
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) pip  # Python's own may know no dependency groups
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --group dev
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --no-deps --group without-dependencies
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	touch $@
 

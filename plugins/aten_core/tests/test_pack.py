@@ -45,6 +45,7 @@ class TestAtenCore(PackConformance):
     cases = cases_of("aten_core")
     sizes = ("varying sizes",)
     without_case = WITHOUT_OWN_CASE
+    exported_since = "2.13"
 
     def is_expected_rejection(self, error):
         """TensorRT 8.6 lacks exact integers and bfloat16."""

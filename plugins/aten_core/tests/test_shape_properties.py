@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import torchtrt
 from tests.support.modules import Function
+from tests.support.versions import since
 from torchtrt.errors import InputError
 
 VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
@@ -156,6 +157,7 @@ def test_slice(one: Any, start: int | None, end: int | None, step: int, run: Any
     agree(lambda x: torch.ops.aten.slice.Tensor(x, dim, start, end, step), [shape], run)
 
 
+@since("2.13", "accepts an index out of range in a dynamic dimension")
 @tries(st.data(), shapes_and_dims(), runs())
 def test_select(data: Any, one: Any, run: Any) -> None:
     """Any index, counted from the front or from the end."""

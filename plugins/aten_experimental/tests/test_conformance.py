@@ -7,6 +7,7 @@ class TestAtenExperimental(PackConformance):
     """Outputs whose size depends on the data."""
 
     pack = "aten_experimental"
+    exported_since = "2.13"
     without_case = {
         f"aten._scaled_dot_product_{kind}.default": "PyTorch runs it on a GPU only; aten_core's tests export it"
         for kind in (

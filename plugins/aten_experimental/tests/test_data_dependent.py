@@ -6,6 +6,7 @@ from torch import nn
 
 import torchtrt
 from tests.support.modules import Function
+from tests.support.versions import since
 from torchtrt.testing import run_compiled, tensorrts
 
 
@@ -59,6 +60,12 @@ def test_masks_choose_as_many_as_they_hold(function, tensorrt):
         torch.testing.assert_close(run_compiled(compiled, x, mask), model(x, mask))
 
 
+_WITH_INDICES = since("2.13", "traces indices and counts with the dtype of the elements")
+DTYPES_OF_UNIQUE = [
+    pytest.param(torch.float32, marks=_WITH_INDICES),
+    torch.int64,
+    pytest.param(torch.bool, marks=_WITH_INDICES),
+]
 UNIQUE = {
     "sorted": lambda x: torch.unique(x),
     "inverse": lambda x: torch.unique(x, return_inverse=True),
@@ -69,7 +76,7 @@ UNIQUE = {
 
 @pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("label", UNIQUE)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dtype", DTYPES_OF_UNIQUE)
 def test_unique_elements_are_as_many_as_there_are(label, dtype, tensorrt):
     """One, some and all different, of any shape."""
     model = Function(UNIQUE[label]).eval()
@@ -157,7 +164,7 @@ ROWS = torch.tensor([[2, 1, 1], [0, 5, 0], [2, 1, 1], [2, 0, 9], [0, 5, 0], [2, 
 
 
 @pytest.mark.parametrize("tensorrt", tensorrts())
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dtype", DTYPES_OF_UNIQUE)
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
 def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim, dtype, tensorrt):

@@ -67,7 +67,7 @@ def _build(folder: Path) -> None:
     source = STAND_IN / "stand_in.cpp"
     command = [
         "g++",
-        "-std=c++17",
+        "-std=c++20",
         "-O1",
         "-g",
         "-shared",

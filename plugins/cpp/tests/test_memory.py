@@ -23,7 +23,7 @@ def test_calls_errors_and_threads_use_no_memory_wrongly_and_leak_none(built, tmp
         [
             *(
                 "g++",
-                "-std=c++17",
+                "-std=c++20",
                 "-O0",
                 "-g",
                 "-fsanitize=address",

@@ -20,7 +20,9 @@ from plugins.runtime.tests.saved_models import SVD, function
 from torchtrt.errors import UnsupportedProgramError
 
 ROWS = torchtrt.Input(min_shape=(2, 6), opt_shape=(4, 6), max_shape=(16, 6))
-COLUMNS = {1: Dim("n", min=2, max=16)}
+COLUMNS = {
+    1: Dim("n", min=3, max=16)
+}  # PyTorch 2.11 takes no matrices with fewer columns than rows
 
 
 def expressions_in(path):

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import torch
 
 from tests.support.processes import TESTING, run_python
+from torchtrt.testing import PackConformance, op_case
 
 GOOD = """
 import torch
@@ -320,3 +322,16 @@ def test_a_pack_with_a_torchscript_converter_passes(tried):
     outcomes, text = tried("scripted", more=SCRIPTED, test=test, page=page, choice="not loading")
 
     assert not outcomes["FAILED"] | outcomes["ERROR"], text
+
+
+def test_a_case_that_an_older_pytorch_does_not_export_is_skipped():
+    """It says nothing about the pack. On the PyTorch that exports every case, it is a fault of the case."""
+    case = op_case((), "3", function=lambda x: x if bool(x.sum() > 0) else -x)
+    tests = PackConformance()
+
+    tests.exported_since = "99.0"
+    with pytest.raises(pytest.skip.Exception, match=r"does not export it: .*GuardOnDataDependent"):
+        tests._exported(case, varying=False)
+    tests.exported_since = str(torch.__version__).partition("+")[0]
+    with pytest.raises(RuntimeError):
+        tests._exported(case, varying=False)

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 import torchtrt_torchscript as torchscript
+from tests.support.versions import since
 from torchtrt.errors import ExportError, InputError
 
 from .helpers import quiet, script
 
 X = torch.arange(12.0).reshape(3, 4)
 BATCH = ({0: torch.export.Dim("batch", min=2, max=8)},)
+OUT_OF_RANGE = "a row that is not there"
 BY_DATA = {
     "an element of a list": ("a = [1, 2, 3]", "return x * a[int(x.sum())]", "aten::__getitem__"),
     "a list of n": ("a = [1]", "return x * len(a * int(x.sum()))", "aten::mul"),
@@ -45,7 +47,7 @@ BY_DATA = {
     "numbers of a tensor": ("a: List[float] = x[0].tolist()", "return x * a[0]", "prim::tolist"),
     "a shape that does not fit": ("y = x", "return y.view(5, 7)", "aten::view"),
     "factors that do not fit": ("y = x", "return y @ x", "aten::matmul"),
-    "a row that is not there": ("y = x", "return y[7]", "aten::select"),
+    OUT_OF_RANGE: ("y = x", "return y[7]", "aten::select"),
 }
 BY_SIZE = {
     "text": ("n = x.size(0)", "return x * len(str(n))", "aten::str"),
@@ -85,7 +87,13 @@ def refusal_of(tmp_path, caplog, lines, shapes=None):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", BY_DATA)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in BY_DATA if name != OUT_OF_RANGE),
+        pytest.param(OUT_OF_RANGE, marks=since("2.13", "accepts an index out of range")),
+    ],
+)
 def test_what_would_have_to_know_data_names_itself_and_its_line(tmp_path, caplog, name):
     """And nothing of PyTorch's own code."""
     *lines, construct = BY_DATA[name]

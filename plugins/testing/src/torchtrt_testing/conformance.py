@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 import torchtrt
 from torchtrt.contract import (
@@ -91,6 +92,8 @@ class PackConformance:
         readme: The page that lists the ops; the README beside the pack's ``pyproject.toml`` if omitted.
         opcheck: The tests of ``torch.library.opcheck`` for the pack's custom ops.
         settings: Settings of the compilations.
+        exported_since: The oldest PyTorch that exports every case, such as ``"2.13"``. On an older one, a case that
+            PyTorch does not export is skipped; without a version, it fails on every PyTorch.
     """
 
     pack: str = ""
@@ -105,6 +108,7 @@ class PackConformance:
     readme: Path | None = None
     opcheck: Sequence[str] = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     settings: Mapping[str, Any] = {}
+    exported_since: str = ""
 
     def is_expected_rejection(self, error: FullCompilationError) -> bool:
         """Returns whether a case may stay in PyTorch for this reason, such as what a version of TensorRT cannot do.
@@ -330,7 +334,7 @@ class PackConformance:
             lacking = () if case.rejected else dtypes_lacking(case)
             if lacking:
                 pytest.skip(f"{tensorrt} has no {', '.join(map(str, lacking))}")
-            exported = export(case, sizes == VARYING)
+            exported = self._exported(case, sizes == VARYING)
             wrong = faults_of_validators(validators_of(self.loaded), exported.graph.nodes)
             assert not wrong, "\n".join(wrong)
             try:
@@ -340,6 +344,14 @@ class PackConformance:
                     pytest.skip(error.missing[0].reason)
                 if not is_expected(error):
                     raise
+
+    def _exported(self, case: OpCase, varying: bool) -> torch.export.ExportedProgram:
+        try:
+            return export(case, varying)
+        except Exception as error:
+            if not TorchVersion(torch.__version__) < (self.exported_since or "0"):
+                raise
+            pytest.skip(f"PyTorch {torch.__version__} does not export it: {type(error).__name__}")
 
     def test_pytorchs_samples_are_right(
         self, op_info: str, dtype: torch.dtype, tensorrt: str

@@ -36,7 +36,7 @@ from torchtrt_converters_distributed.rows.division import (
     Form,
 )
 from torchtrt_converters_distributed.rows.rules import REARRANGEMENTS, RESHAPES, sizes_of
-from torchtrt_converters_distributed.torch_internals import OpOverload
+from torchtrt_converters_distributed.torch_internals import OpOverload, python_dispatcher
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.processes.meetings import equal_digests
 from torchtrt_runtime.processes.shifts import NAMESPACE
@@ -420,7 +420,7 @@ def _value(node: Node) -> Any:
     fakes: list[Any] = [value for value in values if is_fake(value)]
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
     target: Any = node.target
-    with torch.no_grad(), fakes[0].fake_mode:
+    with torch.no_grad(), fakes[0].fake_mode, python_dispatcher():
         return target(*args, **kwargs)
 
 
