@@ -47,9 +47,9 @@ KINDS = {
 def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: float) -> str | None:
     """Returns why eager PyTorch does not resample a size by a factor alone, or ``None``.
 
-    Some of its functions copy a dimension that keeps its size, or repeat each element of one that becomes twice as
-    long, whatever the factor is: see ``nearest_idx`` in ``aten/src/ATen/native/UpSample.h``, ``UpSampleKernel.cpp``
-    beside it, and ``cuda/UpSample*.cu``. Which ones differs between the CPU and CUDA.
+    Some of its functions copy a dimension that keeps its size, whatever the factor is. Some repeat each element of one
+    that doubles it. The functions for the CPU and for CUDA differ: see ``nearest_idx`` in PyTorch's
+    ``aten/src/ATen/native/UpSample.h``, and ``cuda/UpSample*.cu`` beside it.
 
     Args:
         kind: How the op resamples.

@@ -204,7 +204,7 @@ def _varying(node: Node) -> str | None:
 
 
 def _has_taps(node: Node) -> bool:
-    """Returns whether an op resamples by factors, each of which gives the same elements for all sizes of a range."""
+    """Returns whether an op resamples by factors that give the same elements for all sizes of their ranges."""
     op = arguments_of(node)
     tensor, results = value_of(_image(op)), node.meta["val"].shape[2:]
     scales = _scales(op, len(results))
