@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import warnings
 import zipfile
 
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 import torchtrt
 from tests.support.compiled import engines_of
+from tests.support.modules import Function
 from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt_cli import main
 from torchtrt_runtime import EngineModule, RuntimeSettings
@@ -364,3 +366,23 @@ def test_inspecting_shows_the_profiles(tmp_path, capsys):
     assert [[list(shape) for shape in profile] for profile in RANGES] == first["ranges"]
     assert 0 == main(["inspect", str(path)])
     assert "float32 [1 to 8, 1, 4] or [1 to 4, 16 to 32, 4]" in capsys.readouterr().out
+
+
+def test_a_size_between_engines_is_not_negative():
+    """One of a size and another is, for sizes that a condition excludes."""
+
+    def behind(x, y):
+        rest = (x * 2)[y.shape[1] - 1 :]
+        return rest.index_put((torch.tensor([0, 0]),), x[:1].expand(2), accumulate=True)
+
+    inputs = [
+        torchtrt.Input(min_shape=(1,), opt_shape=(5,), max_shape=(8,)),
+        torchtrt.Input(min_shape=(1, 1), opt_shape=(1, 5), max_shape=(1, 8), dtype=torch.int8),
+    ]
+    with torchtrt.use_tensorrt("reference@8.6.0"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torchtrt.compile(Function(behind).eval(), inputs, min_block_size=1)
+
+        for size in (1, 5, 8):
+            x, y = torch.rand(size), torch.ones(1, size, dtype=torch.int8)
+            torch.testing.assert_close(compiled(x, y), behind(x, y))

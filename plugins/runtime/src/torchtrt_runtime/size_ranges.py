@@ -83,8 +83,15 @@ def union_of_profiles(profiles: Sequence[Profile]) -> Profile:
 def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    ranges = (tuple(size_bounds(size, profile) for size in value.shape) for profile in profiles)
+    ranges = (
+        tuple(_bounds_of_tensor(size, profile) for size in value.shape) for profile in profiles
+    )
     return InputProfile(name, value.dtype, shape, tuple(ranges))
+
+
+def _bounds_of_tensor(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
+    """Returns the bounds of a size of a tensor: it is negative only for sizes of inputs that a condition excludes."""
+    return SizeRange(*(max(bound, 0) for bound in size_bounds(size, ranges)))
 
 
 def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
