@@ -16,9 +16,6 @@ from torch.torch_version import TorchVersion
 
 import torchtrt
 from torchtrt.contract import (
-    Converter,
-    SchemaArguments,
-    calling_convention,
     check_decomposition,
     qualified_function,
 )
@@ -26,7 +23,6 @@ from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
 from torchtrt.packs import (
     API_VERSION,
     PACKS,
-    CallingConvention,
     ConverterPriority,
     LoadedPack,
     current_packs,
@@ -35,7 +31,7 @@ from torchtrt.packs import (
 )
 from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration
-from torchtrt.targets import Target, canonical_spelling, parse_target, qualified_name
+from torchtrt.targets import canonical_spelling, parse_target, qualified_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_testing import loading_effects, nodes
 from torchtrt_testing.cases import OpCase
@@ -49,6 +45,7 @@ from torchtrt_testing.conformance_checks import (
     cases_beside,
     cases_of_others,
     catalogue_fault,
+    check_converter,
     faults_of_validators,
     gives_something,
     is_custom,
@@ -214,7 +211,7 @@ class PackConformance:
         """Those of ops that came later than the pack, too: the others are refused when they are registered."""
         check_fully = functools.partial(check_decomposition, with_defaults=True)
         functions = [
-            (entry.target, entry.support.converter_implementation, _check_converter)
+            (entry.target, entry.support.converter_implementation, check_converter)
             for entry in self.registrations
         ]
         functions += [
@@ -498,8 +495,3 @@ class PackConformance:
         pytest.fail(
             "No README.md stands beside a pyproject.toml above this test. Set `readme` to the page."
         )
-
-
-def _check_converter(function: Converter, target: Target) -> None:
-    if calling_convention(function) is CallingConvention.SCHEMA:
-        SchemaArguments(function, target)

@@ -12,15 +12,21 @@ import pytest
 import torch
 from torch.fx import Node
 
-from torchtrt.contract import Validator, to_rejection
+from torchtrt.contract import (
+    Converter,
+    SchemaArguments,
+    Validator,
+    calling_convention,
+    to_rejection,
+)
 from torchtrt.errors import TorchTRTError
 from torchtrt.graphs.symbols import no_new_assumptions
-from torchtrt.packs import PACKS, LoadedPack
+from torchtrt.packs import PACKS, CallingConvention, LoadedPack
 from torchtrt.packs.info import FIRST_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import parse_target, qualified_name
+from torchtrt.targets import Target, parse_target, qualified_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.catalogue import FILE, Catalogue, CataloguedPack
 from torchtrt_testing import nodes
@@ -173,3 +179,13 @@ def _outline(node: Node) -> str:
         else str(value)
         for value in values
     )
+
+
+def check_converter(function: Converter, target: Target) -> None:
+    """Checks that a converter can be called with the arguments of its op.
+
+    Raises:
+        ConverterSignatureError: It cannot.
+    """
+    if calling_convention(function) is CallingConvention.SCHEMA:
+        SchemaArguments(function, target)
