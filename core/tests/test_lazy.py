@@ -24,6 +24,11 @@ def test_importing_torchtrt_does_not_import_pytorch() -> None:
     run("import sys, torchtrt; assert 'torch' not in sys.modules")
 
 
+def test_packs_are_an_attribute_of_the_package() -> None:
+    """Programs write ``torchtrt.packs.load_packs()`` after ``import torchtrt``."""
+    run("import torchtrt; assert torchtrt.packs.load_packs and torchtrt.errors.TorchTRTError")
+
+
 def test_an_import_that_failed_may_be_repeated(tmp_path) -> None:
     """The operator follows the import that succeeds, and the module keeps its own loader."""
     (tmp_path / "slow.py").write_text("import sys\nif not sys.argv: raise ImportError('broken')\n")

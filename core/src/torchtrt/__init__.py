@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchtrt import packs as packs
 from torchtrt.lazy import import_after, lazy_names
 
 if TYPE_CHECKING:

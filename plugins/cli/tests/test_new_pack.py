@@ -170,7 +170,7 @@ def test_the_tutorial_works_as_it_is_written(person):
 
     folder = person.home / FOLDER
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert re.search(r"torchtrt-converters-vision 0\.1\.0.*?in use", done.stdout, re.S)
+    assert re.search(r"\bvision\b.*?0\.1\.0.*?in use", done.stdout, re.S)
     assert "torchtrt_converters_vision.converters.snake:snake" in done.stdout
     assert re.search(r"\d+ passed", done.stdout)
     assert "Coverage of vision.snake by vision" in done.stdout
