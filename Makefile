@@ -21,8 +21,8 @@ MODELS := .cache/models
 # of TensorRT for RTX.
 TESTS_OF_COMMANDS := plugins/cli plugins/cpp plugins/rtx plugins/testing \
     $(addprefix plugins/runtime/tests/test_,cpp_formats.py inductor.py) \
-    $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py) \
-    $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py two_ranks.py warnings.py)
+    $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py test_lazy.py) \
+    $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py terminal_pictures.py two_ranks.py warnings.py)
 # Tests that compile models of libraries: half of the time, and few changes can break them.
 TESTS_OF_MODELS := $(addprefix plugins/contrib/,diffusers executorch fbgemm quantization torchvision transformers) \
     $(addprefix plugins/follow/tests/test_,adapters.py libraries.py) \
