@@ -26,3 +26,18 @@ def import_models(name: str) -> ModuleType:
     if str(FOLDER) not in sys.path:
         sys.path.append(str(FOLDER))
     return importlib.import_module(name)
+
+
+def import_alone(name: str) -> ModuleType:
+    """Imports a library that needs no other one of the folder, while pytest collects tests.
+
+    The path stays as it was: pytest would take the folder ``torchvision/tests`` for a part of the library torchvision.
+
+    Raises:
+        ModuleNotFoundError: The library is not installed.
+    """
+    path = list(sys.path)
+    try:
+        return import_models(name)
+    finally:
+        sys.path[:] = path

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.support.models import import_models
+from tests.support.models import import_alone
 from torchtrt.testing import PackConformance, cases_of
 
 try:
-    import_models("fbgemm_gpu")
+    import_alone("fbgemm_gpu")
 except (ImportError, OSError) as error:  # its libraries are for one version of PyTorch
     pytest.skip(f"FBGEMM cannot be imported: {error}", allow_module_level=True)
 

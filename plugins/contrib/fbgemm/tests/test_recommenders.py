@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 import torchtrt
-from tests.support.models import import_models
+from tests.support.models import import_alone
 from torchtrt.testing import run_compiled, tensorrts
 
 try:
-    import_models("fbgemm_gpu")
+    import_alone("fbgemm_gpu")
 except (ImportError, OSError) as error:  # its libraries are for one version of PyTorch
     pytest.skip(f"FBGEMM cannot be imported: {error}", allow_module_level=True)
 
