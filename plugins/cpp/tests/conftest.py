@@ -53,8 +53,8 @@ def built() -> Built:
 
 
 def _digest(*folders: Path) -> str:
-    """Returns a name for the files in folders and this PyTorch."""
-    digest = hashlib.sha256(torch.__version__.encode())
+    """Returns a name for the files in folders and this PyTorch and its place: programs link to its libraries."""
+    digest = hashlib.sha256(f"{torch.__version__} {torch.__file__}".encode())
     for folder in folders:
         for path in sorted(folder.iterdir()):
             digest.update(path.read_bytes())
