@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import math
@@ -109,15 +110,13 @@ def describe_kernel(plugin: PluginOp, node: Node) -> KernelLaunch:
 
 def kernel_digest(node: Node) -> str:
     """Returns a text that changes with the compiled kernel that a plan keeps of a node; ``""`` if there is none."""
-    digest = hashlib.sha256()
+    kernels = []
     for loaded in current_packs().loaded:
         for plugin in loaded.pack.plugins:
             if plugin.aot and plugin.op is node.target:
-                try:
-                    digest.update(repr(describe_kernel(plugin, node)).encode())
-                except InexpressibleError:
-                    continue
-    return "" if digest.digest() == hashlib.sha256().digest() else digest.hexdigest()
+                with contextlib.suppress(InexpressibleError):
+                    kernels.append(repr(describe_kernel(plugin, node)))
+    return hashlib.sha256("".join(kernels).encode()).hexdigest() if kernels else ""
 
 
 @functools.lru_cache(maxsize=256)

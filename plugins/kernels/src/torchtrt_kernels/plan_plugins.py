@@ -18,7 +18,12 @@ from torchtrt_kernels.calls import PluginCall
 from torchtrt_kernels.compiled_kernels import KernelLaunch
 from torchtrt_kernels.dimensions import build
 from torchtrt_kernels.operators import PluginOp
-from torchtrt_kernels.tensorrt_plugins import TensorRTDimensions, data_types, make_plugin
+from torchtrt_kernels.tensorrt_plugins import (
+    TensorRTDimensions,
+    data_types,
+    make_plugin,
+    output_shapes,
+)
 
 _AXES = ("x", "y", "z")
 
@@ -81,11 +86,7 @@ class _PlanPlugin:
         return self.dtypes[len(self.call.inputs) :]
 
     def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:  # noqa: ARG002
-        dimensions = TensorRTDimensions(self.trt, inputs, builder)
-        return [
-            self.trt.DimsExprs([build(size, dimensions) for size in shape])
-            for _, shape in self.call.outputs
-        ]
+        return output_shapes(self.trt, self.call, inputs, builder)
 
     def get_supported_format_combinations(self, in_out: Any, num_inputs: int) -> list[Any]:  # noqa: ARG002
         described = []

@@ -217,11 +217,7 @@ class _OpPlugin:
         return self.dtypes[len(self.call.inputs) :]
 
     def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:  # noqa: ARG002
-        dimensions = TensorRTDimensions(self.trt, inputs, builder)
-        return [
-            self.trt.DimsExprs([build(size, dimensions) for size in shape])
-            for _, shape in self.call.outputs
-        ]
+        return output_shapes(self.trt, self.call, inputs, builder)
 
     def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:  # noqa: ARG002
         tensor = in_out[pos].desc
@@ -304,6 +300,12 @@ def data_types(trt: Any, call: PluginCall) -> list[Any]:
     """Returns TensorRT's dtypes of a call's inputs and then of its results."""
     names = *call.inputs, *(dtype for dtype, _ in call.outputs)
     return [getattr(trt.DataType, trt_name(getattr(torch, name))) for name in names]
+
+
+def output_shapes(trt: Any, call: PluginCall, inputs: Any, builder: Any) -> list[Any]:
+    """Returns the shapes of a call's results as TensorRT's expressions of the sizes of its inputs."""
+    dimensions = TensorRTDimensions(trt, inputs, builder)
+    return [trt.DimsExprs([build(size, dimensions) for size in shape]) for _, shape in call.outputs]
 
 
 def _fields(trt: Any, texts: Mapping[str, bytes]) -> Any:

@@ -83,13 +83,13 @@ def _sum_of_taps(
     inner = types.accumulation_dtype(dtype) if is_sum else dtype
     wide = types.cast(ctx, tensor, inner)
     beside = len(tensor.shape) - dim - 1
+    last: Any = None if lengths is None else sizes.combine(ctx, "SUB", lengths[0], 1)
     total: NetworkTensor | None = None
     for positions, weights in zip(taps.positions, taps.weights, strict=True):
         indices, column = ctx.tensor(positions), weights.reshape(-1, *[1] * beside)
         factors: Any = column
         if lengths is not None:
-            length, extent = lengths
-            last = sizes.combine(ctx, "SUB", length, 1)
+            _, extent = lengths
             taken = shape.slice_by(ctx, indices, [0], [extent], [1])
             indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
             if is_sum:
@@ -335,8 +335,9 @@ def _weights(node: Node, axis: int) -> torch.Tensor:
     It runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. Some of these copy what they
     are given only if no size changes, so that another dimension changes if one of the model does.
     """
-    op, image, result = arguments_of(node), value_of(_image(arguments_of(node))), node.meta["val"]
-    lengths, extents = list(image.shape[2:]), list(result.shape[2:])
+    op = arguments_of(node)
+    image = value_of(_image(op))
+    lengths, extents = list(image.shape[2:]), list(node.meta["val"].shape[2:])
     count = len(lengths)
     probed, wanted, factors = [1] * count, [1] * count, [None] * count
     probed[axis], wanted[axis] = lengths.pop(axis), extents.pop(axis)

@@ -54,8 +54,8 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     regions = [_Region(profile, compiled) for profile in profiles]
     taken = tuple(region.profile() for region in regions if region)
     examples: dict[Any, list[Values]] = {}
-    for region in regions:
-        for condition, points in region.examples(union_of_profiles(taken) if taken else {}):
+    for region in regions if taken else ():
+        for condition, points in region.examples(union_of_profiles(taken)):
             examples.setdefault(condition, []).extend(points)
     proved = set.intersection(*(region.proved for region in regions))
     left = tuple(
@@ -136,23 +136,20 @@ class _Region:
         """Yields the conditions that refuse something, each with some sizes that it is the first to refuse.
 
         Args:
-            limits: The least and the greatest value of each symbol in all profiles; empty if no size is left.
+            limits: The least and the greatest value of each symbol in all profiles.
         """
         usual = {symbol: size.opt for symbol, size in self._sizes.items()}
         for number, condition in enumerate(self._applied):
-            symbols, refused = condition.symbols, []
-            if limits:
-                within = [self._sizes[symbol].intersect(limits[symbol]) for symbol in symbols]
-                ranges = [range(size.min, size.max + 1) for size in within]
-                earlier = [
-                    other for other in self._applied[:number] if {*other.symbols} <= {*symbols}
-                ]
-                refused = [
-                    point
-                    for point in _points(symbols, self._axes(ranges, [condition]))
-                    if not condition.holds(point) and all(other.holds(point) for other in earlier)
-                ]
-            chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES) if refused else ()
+            symbols, before = condition.symbols, self._applied[:number]
+            within = [self._sizes[symbol].intersect(limits[symbol]) for symbol in symbols]
+            ranges = [range(size.min, size.max + 1) for size in within]
+            earlier = [other for other in before if {*other.symbols} <= {*symbols}]
+            refused = [
+                point
+                for point in _points(symbols, self._axes(ranges, [condition]))
+                if not condition.holds(point) and all(other.holds(point) for other in earlier)
+            ]
+            chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES)
             yield condition.expression, [{**usual, **refused[index]} for index in chosen]
 
     def _axes(

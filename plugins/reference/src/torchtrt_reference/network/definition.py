@@ -10,8 +10,7 @@ import numpy as np
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.elements import Layer, Ported, Tensor
 from torchtrt_reference.network.named import Named
-from torchtrt_reference.network.plan_kernels import record_of
-from torchtrt_reference.network.plugins import PluginV3Layer
+from torchtrt_reference.network.plugins import PluginV3Layer, record_of
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.network.weights import Weights
 from torchtrt_reference.operations import OPERATIONS

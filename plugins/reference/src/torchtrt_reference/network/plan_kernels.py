@@ -16,7 +16,6 @@ from torchtrt_reference.network.plugins import (
     dynamic,
     empty_outputs,
     expressions,
-    type_of,
 )
 from torchtrt_reference.semantics.plugins import Kernel, LaunchRecord, PluginRecord, Size
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
@@ -25,46 +24,6 @@ _SIZES = (
     *(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"),
     "shared_mem",
 )
-
-
-def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRecord:
-    """Returns what a network keeps of a plugin of either kind that is added to it.
-
-    Args:
-        trt: The namespace of the version.
-        plugin: The user's plugin.
-        inputs: The facts of the layer's inputs.
-
-    Raises:
-        RefusedError: The plugin raised an exception, or answered with the wrong number of outputs.
-    """
-    core, build = (
-        asked(plugin, "get_capability_interface", trt.PluginCapabilityType.__members__[kind])
-        for kind in ("CORE", "BUILD")
-    )
-    if not isinstance(build, trt.IPluginV3QuickAOTBuild):
-        return plugins.record_of(trt, plugin, inputs)
-    count = asked(build, "get_num_outputs")
-    input_types = [type_of(trt, fact) for fact in inputs]
-    ranks = [len(fact.shape) for fact in inputs]
-    types = asked(build, "get_output_data_types", input_types, ranks)
-    sizes = [expressions(trt, index, fact) for index, fact in enumerate(inputs)]
-    shapes = asked(build, "get_output_shapes", sizes, [], trt.IExprBuilder())
-    if not count == len(types) == len(shapes) > 0:
-        numbers = f"{count} outputs, {len(types)} types and {len(shapes)} shapes of them"
-        message = f"the plugin {core.plugin_name} has {numbers}"
-        raise RefusedError(message)
-    host = getattr(plugin, "host_plugin", None)
-    return PluginRecord(
-        core.plugin_name,
-        core.plugin_version,
-        core.plugin_namespace,
-        (),
-        tuple(fact.dtype for fact in inputs),
-        tuple(type_.name for type_ in types),
-        tuple(tuple(size._size for size in shape) for shape in shapes),
-        host=None if host is None else plugins.record_of(trt, host, inputs),
-    )
 
 
 def configure(

@@ -72,7 +72,7 @@ class PluginV3Layer(Layer):
 
 
 def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRecord:
-    """Returns what a network keeps of a plugin that is added to it.
+    """Returns what a network keeps of a plugin, of either kind, that is added to it.
 
     Args:
         trt: The namespace of the version.
@@ -86,7 +86,10 @@ def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRec
         asked(plugin, "get_capability_interface", trt.PluginCapabilityType.__members__[kind])
         for kind in ("CORE", "BUILD")
     )
-    types = asked(build, "get_output_data_types", [type_of(trt, fact) for fact in inputs])
+    is_compiled = isinstance(build, trt.IPluginV3QuickAOTBuild)
+    ranks = [[len(fact.shape) for fact in inputs]] if is_compiled else []
+    count = asked(build, "get_num_outputs") if is_compiled else build.num_outputs
+    types = asked(build, "get_output_data_types", [_type(trt, fact) for fact in inputs], *ranks)
     shapes = asked(
         build,
         "get_output_shapes",
@@ -94,20 +97,20 @@ def record_of(trt: Any, plugin: Any, inputs: Sequence[TensorFacts]) -> PluginRec
         [],
         trt.IExprBuilder(),
     )
-    if not build.num_outputs == len(types) == len(shapes) > 0:
-        message = (
-            f"the plugin {core.plugin_name} has {build.num_outputs} outputs, {len(types)} types and {len(shapes)} "
-            "shapes of them"
-        )
+    if not count == len(types) == len(shapes) > 0:
+        numbers = f"{count} outputs, {len(types)} types and {len(shapes)} shapes of them"
+        message = f"the plugin {core.plugin_name} has {numbers}"
         raise RefusedError(message)
+    host = getattr(plugin, "host_plugin", None) if is_compiled else None
     return PluginRecord(
         core.plugin_name,
         core.plugin_version,
         core.plugin_namespace,
-        tuple(_fields(trt, plugin)),
+        () if is_compiled else tuple(_fields(trt, plugin)),
         tuple(fact.dtype for fact in inputs),
         tuple(type_.name for type_ in types),
         tuple(tuple(size._size for size in shape) for shape in shapes),
+        host=None if host is None else record_of(trt, host, inputs),
     )
 
 
@@ -135,8 +138,7 @@ def _fields(trt: Any, plugin: Any) -> Iterator[tuple[str, str, str]]:
         yield field.name, field.type.name, base64.b64encode(data).decode()
 
 
-def type_of(trt: Any, fact: TensorFacts) -> Any:
-    """Returns the data type of a tensor."""
+def _type(trt: Any, fact: TensorFacts) -> Any:
     return trt.DataType.__members__[fact.dtype]
 
 
@@ -155,7 +157,7 @@ def expressions(trt: Any, index: int, fact: TensorFacts) -> Any:
 def description(trt: Any, fact: TensorFacts) -> Any:
     """Returns the descriptor of a tensor in the linear format."""
     made = trt.PluginTensorDesc()
-    made.dims, made.type = trt.Dims(fact.shape), type_of(trt, fact)
+    made.dims, made.type = trt.Dims(fact.shape), _type(trt, fact)
     made.format, made.scale = trt.TensorFormat.__members__["LINEAR"], -1.0
     return made
 
