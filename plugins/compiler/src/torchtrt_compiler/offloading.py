@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.lowering.watchers import ProgramWatcher
+from torchtrt_compiler.lowering import Program
 from torchtrt_runtime.weights.forms import inner_tensors
 
 OFFLOADED = frozenset({"cuda"})
@@ -20,9 +20,7 @@ OFFLOADED = frozenset({"cuda"})
 
 @contextmanager
 def offloaded(
-    settings: CompilationSettings,
-    owners: Iterable[torch.nn.Module | ExportedProgram],
-    watcher: ProgramWatcher,
+    settings: CompilationSettings, model: torch.nn.Module | ExportedProgram, program: Program
 ) -> Iterator[None]:
     """Keeps the weights of a model in the memory of the CPU inside a ``with`` block, if the settings specify it.
 
@@ -31,9 +29,10 @@ def offloaded(
 
     Args:
         settings: The settings of the compilation.
-        owners: What has the weights: the model, its program, and the lowered graph.
-        watcher: What watches the compilation: weights in the memory of the CPU follow from the same ones.
+        model: The model, or the program that the user exported.
+        program: The lowered program. Its watcher takes weights in the memory of the CPU for the same ones.
     """
+    owners = model, program.exported, program.graph_module
     moves = _moves(_tensors(*owners)) if settings.offload_module_to_cpu else {}
     with ExitStack() as stack:
         for move in moves.values():
@@ -42,7 +41,7 @@ def offloaded(
         if moves and torch.cuda.is_initialized():
             torch.cuda.empty_cache()  # TensorRT allocates without PyTorch
         stack.enter_context(
-            watcher.moved({memory: move.anywhere() for memory, move in moves.items()})
+            program.watcher.moved({memory: move.anywhere() for memory, move in moves.items()})
         )
         yield
 

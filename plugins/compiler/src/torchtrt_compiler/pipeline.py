@@ -33,7 +33,6 @@ from torchtrt_compiler.lowering import (
     input_memory,
     lower,
 )
-from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.partitioning import Partition, partition_nodes
 from torchtrt_compiler.progress import Stages
@@ -48,14 +47,12 @@ from torchtrt_compiler.reporting.unused_settings import (
     warn_of_large_weights,
     warn_of_unused_settings,
 )
-from torchtrt_compiler.sizes.compiled import CompiledSizes, compiled_sizes
-from torchtrt_compiler.sizes.declared import declared_limits, size_profiles
-from torchtrt_compiler.sizes.known import settle_sizes
 from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
-from torchtrt_compiler.sizes.numbers import numbers_as_sizes
+from torchtrt_compiler.sizes.program_sizes import CompiledSizes
+from torchtrt_compiler.sizes.settling import settle_sizes
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
 from torchtrt_compiler.verification import VerifiedProgram, closest_reference, verify
-from torchtrt_runtime.checks.inputs import InputChecks, check_decidable
+from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.executors.choice import executor_for
@@ -112,48 +109,33 @@ class Compilation:
 
         No size may be taken for 2 that may be 1 meanwhile.
         """
-        exported = numbers_as_sizes(exported)
         with sizes_of_two_unknown(shape_env_of(exported.graph)):
-            watcher = watcher_of(exported, self.settings)
-            program = self._lower(exported, watcher)
-            weights = _constants(exported, program)
-            sizes = self._choose_sizes(exported, program)
+            program = self._lower(exported)
+            sizes = self._choose_sizes(program)
             partition = self._partition(program)
-            built = self._build(exported, program, sizes, partition, watcher)
-            compiled = self._assemble(
-                exported, program, sizes, built.graph_module, weights, watcher
-            )
+            built = self._build(program, sizes, partition)
+            compiled = self._assemble(program, sizes, built.graph_module)
             if self.settings.verify == "reference" and not self.settings.dryrun:
                 self._verify(compiled, built, sizes)
             return compiled
 
-    def _lower(self, exported: ExportedProgram, watcher: ProgramWatcher) -> Program:
+    def _lower(self, exported: ExportedProgram) -> Program:
         """Returns the program as a graph whose nodes all have their resolution."""
         with tracing(), self.stages.stage("lowering"):
-            program = lower(exported, self.settings, watcher)
+            program = lower(exported, self.settings, watcher_of(exported, self.settings))
             self.report.passes, self.report.divided = program.passes, program.divided
             self.report.in_float32 = program.in_float32
-            warn_of_unused_settings(self.settings, exported, program)
+            warn_of_unused_settings(self.settings, program)
             return program
 
-    def _choose_sizes(self, exported: ExportedProgram, program: Program) -> CompiledSizes:
+    def _choose_sizes(self, program: Program) -> CompiledSizes:
         """Returns the declared sizes for which the program computes what the model does.
 
         Raises:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
         with tracing(), self.stages.stage("sizes"):
-            limits = declared_limits(exported)
-            declared = size_profiles(program.placeholders, program.ranges, self.inputs, limits)
-            check_decidable(tuple(program.guards), declared)
-            sizes = compiled_sizes(
-                exported,
-                program.placeholders,
-                program.guards,
-                declared,
-                self.inputs,
-                not isinstance(self.model, ExportedProgram),
-            )
+            sizes = program.sizes.compiled_for(self.inputs)
             settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
             self.report.narrowed = list(sizes.narrowed)
             warn_of_narrowed(self.report, self.settings)
@@ -175,48 +157,39 @@ class Compilation:
                 warn_without_engines(self.report, self.settings.min_block_size)
             return partition
 
-    def _build(
-        self,
-        exported: ExportedProgram,
-        program: Program,
-        sizes: CompiledSizes,
-        partition: Partition,
-        watcher: ProgramWatcher,
-    ) -> Built:
+    def _build(self, program: Program, sizes: CompiledSizes, partition: Partition) -> Built:
         """Returns the graph with an engine for each block; in a dry run, with the blocks themselves."""
         profiles = sizes.profiles
         if self.settings.dryrun:
-            distinct = extract_distinct_blocks(program, partition, profiles, self.settings, watcher)
+            distinct = extract_distinct_blocks(program, partition, profiles, self.settings)
             self.report.blocks = distinct.rows(partition)
             return Built(distinct.graph_module, {})
         services = Services(
-            self.stages, cache_for(self.settings.engine_cache), timings_for(self.settings), watcher
+            self.stages,
+            cache_for(self.settings.engine_cache),
+            timings_for(self.settings),
+            program.watcher,
         )
         checks = engine_checks_for(program, profiles, self.inputs, self.settings)
         builder = EngineBuilder(
             program, partition, profiles, self.settings, self.report, services, checks
         )
-        with offloaded(self.settings, (self.model, exported, program.graph_module), watcher):
+        with offloaded(self.settings, self.model, program):
             return Built(builder.run(), builder.blocks)
 
     def _assemble(
-        self,
-        exported: ExportedProgram,
-        program: Program,
-        sizes: CompiledSizes,
-        graph_module: GraphModule,
-        weights: Mapping[str, torch.Tensor],
-        watcher: ProgramWatcher,
+        self, program: Program, sizes: CompiledSizes, graph_module: GraphModule
     ) -> CompiledModule:
         """Returns the module around a graph of engines: what it takes, checks and returns."""
-        decompose_added_ops(graph_module, exported)
+        decompose_added_ops(graph_module, program.exported)
         wait_before_engines(graph_module)
         current_record().graph("compiled", graph_module)
         placeholders = program.placeholders
-        memory = input_memory(exported, placeholders)
+        memory = input_memory(program.exported, placeholders)
         checks = InputChecks.of(
             placeholders, sizes.profiles, sizes.conditions, memory, sizes.narrowed
         )
+        weights = program.constants
         watched = weights if self.report.blocks else _held_elsewhere(weights, graph_module)
         interface = CallInterface(
             program.input_tree,
@@ -227,7 +200,7 @@ class Compilation:
             _signature(self.model, program),
             Processes.of(graph_module),
         )
-        recorded = watcher.weights(program.graph_module)
+        recorded = program.watcher.weights(program.graph_module)
         # The batches may take more memory than the model.
         settings = dataclasses.replace(self.settings, autocast_calibration_dataloader=None)
         return CompiledModule(
@@ -268,14 +241,6 @@ def _held_elsewhere(
     """Returns the weights that a graph does not read: those that its constants were computed from."""
     own = set(map(storage_of, graph_module.state_dict().values()))
     return {name: weight for name, weight in weights.items() if storage_of(weight) not in own}
-
-
-def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
-    """Returns the weights that no call changes, under any of their names or through any of their views."""
-    named = {**exported.state_dict, **exported.constants}.items()
-    tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
-    written = {storage_of(tensors[name]) for name in program.mutated if name in tensors}
-    return {name: value for name, value in tensors.items() if storage_of(value) not in written}
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:

@@ -16,7 +16,8 @@ from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering import open_program
-from torchtrt_compiler.sizes.guards import guard_lines, written_guards
+from torchtrt_compiler.sizes.guard_texts import written_guards
+from torchtrt_compiler.sizes.guards import guard_lines
 from torchtrt_runtime.checks.inputs import check_decidable
 
 SIZES = ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]")

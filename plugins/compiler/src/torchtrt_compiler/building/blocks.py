@@ -95,7 +95,7 @@ class EngineBuilder:
     def attempt(self) -> GraphModule | None:
         """Returns the graph with its engines. If a block had to be changed, returns None: all is tried again."""
         distinct = extract_distinct_blocks(
-            self.program, self.partition, self.profiles, self.settings, self.services.watcher
+            self.program, self.partition, self.profiles, self.settings
         )
         graph_module, blocks, levels = distinct.graph_module, distinct.modules, distinct.levels
         name_tensors(graph_module, blocks, self.settings)

@@ -46,7 +46,6 @@ def extract_distinct_blocks(
     partition: Partition,
     profiles: Sequence[Profile],
     settings: CompilationSettings,
-    watcher: ProgramWatcher,
 ) -> Blocks:
     """Returns the blocks of a partition. Equal ones are one block, which the graph calls several times.
 
@@ -55,10 +54,9 @@ def extract_distinct_blocks(
         partition: Its blocks.
         profiles: The sizes to build for.
         settings: The settings of the compilation.
-        watcher: What watches how weights are used.
     """
     graph_module, modules = extract_blocks(program.graph_module, partition, program.mutated)
-    first = _first_equals(modules, profiles, settings, watcher)
+    first = _first_equals(modules, profiles, settings, program.watcher)
     names = {name: f"block_{index}" for index, name in enumerate(dict.fromkeys(first.values()))}
     levels: dict[str, tuple[int, ...]] = {}
     for level, name in zip(partition.blocks, modules, strict=True):

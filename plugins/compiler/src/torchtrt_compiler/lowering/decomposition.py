@@ -50,7 +50,7 @@ from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
 from torchtrt_compiler.record import current_record, names_of
-from torchtrt_compiler.sizes.known import settle_sizes
+from torchtrt_compiler.sizes.settling import settle_sizes
 from torchtrt_compiler.torch_internals import (
     FakeTensor,
     decomposition_table,

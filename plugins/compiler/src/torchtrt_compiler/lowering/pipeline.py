@@ -24,9 +24,8 @@ from torchtrt_compiler.lowering.constant_folding import Unpacked, fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.pass_checks import Outline, check_pass
 from torchtrt_compiler.lowering.program import Program, open_program
-from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.record import current_record
-from torchtrt_compiler.sizes.known import known_sizes
 
 
 def lower(
@@ -43,10 +42,10 @@ def lower(
         settings: The settings of the compilation.
         watcher: Records what is computed from weights.
     """
-    watcher = UnwatchedProgram() if watcher is None else watcher
     record = current_record()
     record.graph("exported", exported.graph_module)
-    program = open_program(exported)
+    program = open_program(exported, watcher)
+    watcher = program.watcher
     remove_no_ops(program.graph_module)
     with watcher.recording():
         unpacked = fold_constants(program.graph_module, program.mutated, keep_quantized=True)
@@ -57,12 +56,11 @@ def lower(
         examples = functools.partial(_examples, program, exported.example_inputs)
         facts = facts_of(program.graph_module)
         facts.examples = examples
-        facts.largest = functools.partial(_largest, program, settings, watcher)
-        _run_passes(program, settings, watcher)
-    _gather_facts(program, watcher)
-    fixed_sizes = known_sizes(program.guards)
+        facts.largest = functools.partial(_largest, program, settings)
+        _run_passes(program, settings)
+    _gather_facts(program)
     with watcher.recording():
-        program.asked.update(resolve_nodes(program.graph_module, settings, fixed_sizes))
+        program.asked.update(resolve_nodes(program.graph_module, settings, program.sizes.fixed))
         remove_unread(program.graph_module.graph)
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()
@@ -88,11 +86,9 @@ def _examples(program: Program, inputs: Any) -> dict[Node, torch.Tensor]:
     return {node: leaf for node, leaf in leaves if isinstance(leaf, torch.Tensor)}
 
 
-def _largest(
-    program: Program, settings: CompilationSettings, watcher: ProgramWatcher
-) -> Mapping[Node, float]:
+def _largest(program: Program, settings: CompilationSettings) -> Mapping[Node, float]:
     """Returns the largest magnitude of each node's results among the batches for calibration."""
-    with watcher.paused():
+    with program.watcher.paused():
         return largest_magnitudes(program, settings.autocast_calibration_dataloader)
 
 
@@ -102,7 +98,7 @@ def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool
     return ops <= settings.torch_executed_ops
 
 
-def _run_passes(program: Program, settings: CompilationSettings, watcher: ProgramWatcher) -> None:
+def _run_passes(program: Program, settings: CompilationSettings) -> None:
     """Runs the packs' passes, and lists those that changed the graph.
 
     Raises:
@@ -112,7 +108,7 @@ def _run_passes(program: Program, settings: CompilationSettings, watcher: Progra
     before = Outline(program.graph_module)
     for lowering_pass in enabled_passes(settings):
         # Passes that run last compute nothing from weights.
-        with nullcontext() if lowering_pass.last else watcher.recording():
+        with nullcontext() if lowering_pass.last else program.watcher.recording():
             lowering_pass.run(program.graph_module, settings)
         after = Outline(program.graph_module)
         if after != before:
@@ -125,7 +121,7 @@ def _run_passes(program: Program, settings: CompilationSettings, watcher: Progra
         before = after
 
 
-def _gather_facts(program: Program, watcher: ProgramWatcher) -> None:
+def _gather_facts(program: Program) -> None:
     """Takes from the graph what the passes found out, for the report and for what follows."""
     facts = take_facts(program.graph_module)
     program.divided.extend(facts.divided)
@@ -133,4 +129,4 @@ def _gather_facts(program: Program, watcher: ProgramWatcher) -> None:
     for line in facts.divided:
         current_record().decision("rows", line)
     values = {str(node.target): constant_of(node) for node in facts.equal_weights}
-    watcher.keep_equal({name: value for name, value in values.items() if value is not None})
+    program.watcher.keep_equal({name: value for name, value in values.items() if value is not None})

@@ -7,27 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 
 from torchtrt.errors import InputError, UnsupportedProgramError
-from torchtrt.graphs.memory import overlap
+from torchtrt.graphs.memory import overlap, storage_of
 from torchtrt.graphs.nodes import assign, is_number, mark_number
-from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.sizes.guards import guard_lines, guards_of
-from torchtrt_compiler.sizes.known import known_sizes, settle_sizes
-from torchtrt_compiler.sizes.numbers import symbols_of_numbers
-from torchtrt_compiler.sizes.questions import asked_conditions
+from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.sizes.numbers import numbers_as_sizes
+from torchtrt_compiler.sizes.program_sizes import ProgramSizes
+from torchtrt_compiler.sizes.settling import settle_sizes
 from torchtrt_compiler.torch_internals import GraphModuleOfLateCode, int_oo
 from torchtrt_runtime.serialization.exported_program import user_inputs
-from torchtrt_runtime.size_ranges import linear_size
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (
@@ -44,11 +41,11 @@ class Program:
         graph_module: The ATen graph. Its placeholders are the user's inputs, flattened; weights are ``get_attr`` nodes.
         input_tree: How the user's ``(args, kwargs)`` nest.
         output_tree: How the outputs nest.
-        ranges: For a symbol of the graph's shapes, its minimum and maximum value.
+        exported: The program that it was opened from, with sizes in place of numbers.
+        sizes: What is known of the sizes of its inputs.
+        watcher: Records what is computed from weights.
         mutated: Names of the attributes that the graph writes to. They are not constants.
         origins: Whose memory each result surely is in the model as it was written.
-        guards: The conditions on the symbols under which the program is the model, each with the line of the model
-            that it comes from, if that is known.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         divided: What ``async_tensor_parallel`` does with each all-reduce, in words.
         in_float32: What computes in float32 because of its magnitudes or its sums, in words.
@@ -58,10 +55,11 @@ class Program:
     graph_module: GraphModule
     input_tree: pytree.TreeSpec
     output_tree: pytree.TreeSpec
-    ranges: Mapping[Any, tuple[int, int | None]]
+    exported: ExportedProgram
+    sizes: ProgramSizes
+    watcher: ProgramWatcher
     mutated: frozenset[str] = field(default_factory=frozenset)
     origins: tuple[Origin, ...] = ()
-    guards: Mapping[Any, str] = field(default_factory=dict)
     passes: list[str] = field(default_factory=list)
     divided: list[str] = field(default_factory=list)
     in_float32: list[str] = field(default_factory=list)
@@ -72,8 +70,16 @@ class Program:
         """The user's inputs, in order."""
         return list(self.graph_module.graph.find_nodes(op="placeholder"))
 
+    @property
+    def constants(self) -> dict[str, torch.Tensor]:
+        """The weights that no call changes, under any of their names or through any of their views."""
+        named = {**self.exported.state_dict, **self.exported.constants}.items()
+        tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+        written = {storage_of(tensors[name]) for name in self.mutated if name in tensors}
+        return {name: value for name, value in tensors.items() if storage_of(value) not in written}
 
-def open_program(exported: ExportedProgram) -> Program:
+
+def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = None) -> Program:
     """Returns the exported program as one functional graph over the user's inputs.
 
     Writes to buffers and inputs become ``copy_`` at the end of the graph, so that everything before
@@ -84,36 +90,32 @@ def open_program(exported: ExportedProgram) -> Program:
             Or it writes to memory that it also reads under another name. Or it was exported under a
             condition that cannot be read, or inside another autocast.
     """
+    exported = numbers_as_sizes(exported)
     check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
-    asked = asked_conditions(exported)
-    numbers = frozenset() if asked is not None else symbols_of_numbers(exported)
-    guards = {**(asked or {}), **guards_of(exported, numbers)}
-    is_marked = list(map(is_number, user_inputs(exported)))
-    exported, source = functionalize(exported)
+    functional, source = functionalize(exported)
     check_casts(source.graph)
-    opened = _Opening(exported, source)
+    opened = _Opening(functional, source)
     opened.copy_nodes()
-    # Rewriting writes may have added some.
-    guards = {**guard_lines(shape_env_of(exported.graph)), **guards}
-    guards.pop(sympy.true, None)
-    settle_sizes(opened.graph, known_sizes(guards))
-    for node, marked in zip(opened.graph.find_nodes(op="placeholder"), is_marked, strict=True):
-        if marked:
+    placeholders = opened.graph.find_nodes(op="placeholder")
+    for original, node in zip(user_inputs(exported), placeholders, strict=True):
+        if is_number(original):
             mark_number(node)
-
-    in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
+    sizes = ProgramSizes.of(exported, functional, placeholders)
+    settle_sizes(opened.graph, sizes.fixed)
+    in_spec, out_spec = functional.call_spec.in_spec, functional.call_spec.out_spec
     assert in_spec is not None
     assert out_spec is not None
     return Program(
         opened.module(),
         in_spec,
         out_spec,
-        ranges=_ranges(exported),
+        exported,
+        sizes,
+        UnwatchedProgram() if watcher is None else watcher,
         mutated=opened.mutated,
         origins=origins,
-        guards=guards,
     )
 
 
@@ -282,26 +284,3 @@ def _write_back(
         copy = graph.call_function(torch.ops.aten.copy_.default, (destination, value))
         copy.meta["val"] = destination.meta.get("val")
     return frozenset(mutated), outputs
-
-
-def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
-    """Returns the minimum and the maximum value of each symbol.
-
-    PyTorch takes no symbol for 0 or 1. Of a size that is derived from one, as ``h + 1``, it keeps the declared range.
-    """
-    constraints = {
-        expression: (int(bounds.lower) if bounds.lower.is_Integer else 0, bounds.upper)
-        for expression, bounds in exported.range_constraints.items()
-        if expression.is_integer
-    }
-    ranges = {
-        symbol: (least, int(upper) if upper.is_Integer else None)
-        for symbol, (least, upper) in constraints.items()
-        if symbol.is_Symbol
-    }
-    for expression, (least, _) in constraints.items():
-        linear = linear_size(expression)
-        if linear and not linear.is_symbol and ranges.get(linear.symbol, (0,))[0] == 2:
-            declared, _ = linear.values(max(least, 0), max(least, 0))
-            ranges[linear.symbol] = min(2, max(declared, 0)), ranges[linear.symbol][1]
-    return ranges

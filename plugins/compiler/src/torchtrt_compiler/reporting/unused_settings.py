@@ -42,17 +42,14 @@ _OF_AUTOCAST = (
 _OF_DLA = ("dla_sram_size", "dla_local_dram_size", "dla_global_dram_size")
 
 
-def warn_of_unused_settings(
-    settings: CompilationSettings, exported: ExportedProgram, program: Program
-) -> None:
+def warn_of_unused_settings(settings: CompilationSettings, program: Program) -> None:
     """Warns, once, about settings that change nothing.
 
     Args:
         settings: The settings of the compilation.
-        exported: The program before lowering.
-        program: The program after it, whose calls carry their resolutions.
+        program: The lowered program, whose calls carry their resolutions.
     """
-    lowered = program.graph_module
+    exported, lowered = program.exported, program.graph_module
     problems = [
         *_unknown(settings, exported, program.asked),
         *_not_preferred(settings, lowered),

@@ -33,8 +33,8 @@ class Accepted(NamedTuple):
 
     Attributes:
         profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
-        conditions: The conditions that calls have to be checked for: those that do not hold for all declared sizes, and
-            those for which not each combination of sizes was checked.
+        conditions: The conditions that calls have to be checked for besides the ranges: those that do not hold for all
+            declared sizes, and those for which not each combination of sizes was checked.
         examples: For each condition that refuses declared sizes, some of these sizes that are within the profiles and
             that no earlier condition refuses. There are none if the profiles are without all sizes that it refuses.
     """
@@ -50,8 +50,12 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     Each combination of the sizes on which a condition depends is checked, if there are at most 65,536, and fewer for a
     program with many conditions. Otherwise some are checked, with those at the ends of the ranges.
     """
-    compiled = list(map(CompiledExpression.of, conditions))
-    regions = [_Region(profile, compiled) for profile in profiles]
+    all_conditions = list(conditions)
+    least = [condition for condition in all_conditions if _is_least_size(condition)]
+    compiled = [
+        CompiledExpression.of(condition) for condition in all_conditions if condition not in least
+    ]
+    regions = [_Region(_at_least(profile, least), compiled) for profile in profiles]
     taken = tuple(region.profile() for region in regions if region)
     examples: dict[Any, list[Values]] = {}
     for region in regions if taken else ():
@@ -62,6 +66,22 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
         condition.expression for condition in compiled if condition.expression not in proved
     )
     return Accepted(taken, left, examples)
+
+
+def _is_least_size(condition: Any) -> bool:
+    """Returns whether a condition only says which size of a symbol is the smallest."""
+    return bool(
+        isinstance(condition, sympy.Ge) and condition.lhs.is_Symbol and condition.rhs.is_Integer
+    )
+
+
+def _at_least(profile: Profile, conditions: Sequence[Any]) -> Profile:
+    """Returns a profile without the smaller sizes. A symbol without any size left has a minimum above its maximum."""
+    sizes = dict(profile)
+    for condition in conditions:
+        size = sizes[condition.lhs]
+        sizes[condition.lhs] = size.intersect(SizeRange(int(condition.rhs), size.opt, size.max))
+    return sizes
 
 
 def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:

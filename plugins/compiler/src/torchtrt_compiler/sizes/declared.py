@@ -27,10 +27,10 @@ Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
 
 
 def size_profiles(
+    exported: ExportedProgram,
     placeholders: Sequence[Node],
     ranges: Mapping[Any, tuple[int, int | None]],
     inputs: CallInputs,
-    limits: Limits,
 ) -> tuple[Profile, ...]:
     """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
@@ -39,10 +39,10 @@ def size_profiles(
     those it was exported with. A range makes no profile if the program takes none of its sizes.
 
     Args:
-        placeholders: The inputs of the program.
-        ranges: The minimum and maximum value of each symbol in the exported program.
+        exported: The exported program.
+        placeholders: The inputs of the same program, opened.
+        ranges: The minimum and maximum value of each symbol in it.
         inputs: The inputs that the model is compiled for.
-        limits: The limits that were declared for example tensors.
 
     Raises:
         InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges, or the program takes
@@ -53,7 +53,7 @@ def size_profiles(
     if leaves and len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
-    dynamic = list(_dynamic_sizes(placeholders, leaves, limits))
+    dynamic = list(_dynamic_sizes(placeholders, leaves, declared_limits(exported)))
     alone = {size.linear.symbol for size in dynamic if size.linear.is_symbol}
     for dynamic_size in dynamic:
         symbol = dynamic_size.linear.symbol

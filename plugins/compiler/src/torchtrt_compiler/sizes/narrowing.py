@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,16 +13,18 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.callers import warn_caller
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, SizeWarning
+from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import is_number
 from torchtrt.settings import CompilationSettings
-from torchtrt_compiler.inputs import Input
+from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.sizes.accepted import Accepted
-from torchtrt_compiler.sizes.declared import Limits
+from torchtrt_compiler.sizes.declared import declared_limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
-from torchtrt_compiler.sizes.questions import asked_conditions, questions_as_asked
-from torchtrt_compiler.sizes.small import Excluded, is_refused_by_an_op
+from torchtrt_compiler.sizes.questions import asked_conditions
+from torchtrt_compiler.sizes.small import is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
@@ -32,36 +35,31 @@ class Narrowing(NamedTuple):
     """How the sizes that were asked for became those that are compiled.
 
     Attributes:
-        placeholders: The inputs of the program.
-        leaves: What was passed for them; the placeholders where nothing was.
-        limits: The limits that were declared for example tensors.
+        exported: The exported program.
+        placeholders: The inputs of the same program, opened.
+        inputs: What was passed for them.
         declared: The profiles that were asked for, as far as PyTorch exported them.
         accepted: The part of them that is compiled.
         lines: The conditions, each with the line of the model that it comes from, if that is known.
-        excluded: The symbols with a small size that is excluded.
     """
 
+    exported: ExportedProgram
     placeholders: Sequence[Node]
-    leaves: Sequence[Any]
-    limits: Limits
+    inputs: CallInputs
     declared: tuple[Profile, ...]
     accepted: Accepted
     lines: Mapping[Any, str]
-    excluded: Mapping[Any, Excluded]
 
-    def rows(self, exported: ExportedProgram, is_exported_here: bool) -> Iterator[NarrowedSize]:
+    def rows(self) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
         A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
-        itself refuses are no reason for a row: nothing is lost, and no range could leave them out.
-
-        Args:
-            exported: The exported program.
-            is_exported_here: Whether conditions come from the model. In a program that the user exported, they are a
-                part of it.
+        itself refuses are no reason for a row: nothing is lost, and no range could leave them out. Conditions of a
+        program that the user exported are a part of it.
         """
         as_code = InputChecks.of(self.placeholders, self.accepted.profiles).as_code
-        gaps = list(self._gaps(exported)) if is_exported_here else []
+        asked = asked_conditions(self.exported)
+        gaps = [] if asked is None else list(self._gaps(asked.lines))
         dimensions = list(self._dimensions())
         for dimension in dimensions:
             own = [
@@ -83,29 +81,26 @@ class Narrowing(NamedTuple):
                 )
                 line, text = self.lines.get(condition, ""), as_code(condition)
                 yield dataclasses.replace(first.row, model_line=line, condition=text)
-        if is_exported_here:
-            yield from self._equal_sizes(dimensions, questions_as_asked(exported))
+        if asked is not None:
+            yield from self._equal_sizes(dimensions, asked.as_asked)
 
-    def _gaps(self, exported: ExportedProgram) -> Iterator[Any]:
+    def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program.
 
         Where an op of the program refuses these sizes as well, the model refuses them, unless its code asked first.
         """
-        asked = asked_conditions(exported) or {}
+        graph_module = self.exported.graph_module
         for condition, points in self.accepted.examples.items():
             if not points or is_check(self.lines.get(condition, "")):
                 continue
             is_branch = bool(asked.get(condition))
-            if is_branch or not all(
-                is_refused_by_an_op(exported.graph_module, point) for point in points
-            ):
+            if is_branch or not all(is_refused_by_an_op(graph_module, point) for point in points):
                 yield condition
 
     def _dimensions(self) -> Iterator[_Dimension]:
         """Yields the dynamic dimensions of the inputs, with the limits that were asked for and that are compiled."""
-        for number, (leaf, placeholder) in enumerate(
-            zip(self.leaves, self.placeholders, strict=False)
-        ):
+        limits = declared_limits(self.exported)
+        for number, (leaf, placeholder) in enumerate(self._arguments()):
             for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
                 linear = None if isinstance(size, int) else linear_size(size.node.expr)
                 if linear is None or linear.symbol not in self.accepted.profiles[0]:
@@ -114,7 +109,7 @@ class Narrowing(NamedTuple):
                     union(profile[linear.symbol] for profile in profiles)
                     for profiles in (self.declared, self.accepted.profiles)
                 )
-                low, high = self.limits.get((number, dim), (None, None))
+                low, high = limits.get((number, dim), (None, None))
                 if isinstance(leaf, Input):
                     low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
                 asked = linear.values(
@@ -124,16 +119,25 @@ class Narrowing(NamedTuple):
                 low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
                 named = None if is_number(placeholder) else dim
                 row = NarrowedSize(placeholder.name, named, (low, high), (least, most))
-                yield _Dimension(linear, row, size.node.shape_env)
+                yield _Dimension(linear, row, compiled, size.node.shape_env)
+
+    def _arguments(self) -> Iterator[tuple[Any, Node]]:
+        """Yields what was passed for each input, or else its placeholder, and its placeholder."""
+        return zip(self.inputs.leaves or self.placeholders, self.placeholders, strict=False)
 
     def _line(self, dimension: _Dimension, is_minimum: bool) -> str:
         """Returns the line of the model that narrows a size, at the minimum of its range or elsewhere."""
-        symbol = dimension.symbol
-        if is_minimum and symbol in self.excluded:
-            return self.excluded[symbol].model_line
-        for condition in self.accepted.examples:
-            if symbol in condition.free_symbols:
-                return self.lines.get(condition, "")
+        symbol, compiled = dimension.symbol, dimension.compiled
+        outside = {symbol: compiled.min - 1 if is_minimum else compiled.max + 1}
+        conditions = [condition for condition in self.lines if symbol in condition.free_symbols]
+        refusing = (
+            condition
+            for condition in conditions
+            if condition.free_symbols == {symbol} and not holds(condition, outside)
+        )
+        joint = (condition for condition in conditions if condition in self.accepted.examples)
+        if (condition := next(itertools.chain(refusing, joint), None)) is not None:
+            return self.lines[condition]
         sources = getattr(dimension.environment, "var_to_range_sloc", {}).get(symbol)
         return place_of(sources and (sources.lower if is_minimum else sources.upper))
 
@@ -147,7 +151,7 @@ class Narrowing(NamedTuple):
         rows = {(dimension.row.input, dimension.row.dim): dimension.row for dimension in dimensions}
         origins = {
             size_as_traced(size): (node.name, None if is_number(node) else dim)
-            for leaf, node in zip(self.leaves, self.placeholders, strict=False)
+            for leaf, node in self._arguments()
             for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
             if isinstance(leaf, Input) and isinstance(size, torch.SymInt)
         }
@@ -174,11 +178,13 @@ class _Dimension(NamedTuple):
     Attributes:
         linear: The size, by its symbol.
         row: The dimension, the sizes that were asked for, and the limits of those that are compiled.
+        compiled: The values of the symbol that are compiled.
         environment: Where the symbol lives.
     """
 
     linear: LinearSize
     row: NarrowedSize
+    compiled: SizeRange
     environment: Any
 
     @property

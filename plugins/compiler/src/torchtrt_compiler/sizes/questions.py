@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 from torch.export import ExportedProgram
@@ -25,7 +25,18 @@ from torchtrt_compiler.torch_internals import (
 )
 
 _KEY = "torchtrt_size_questions"
-_RAW_KEY = "torchtrt_size_questions_as_asked"
+
+
+class AskedConditions(NamedTuple):
+    """The conditions under which the questions of a model's code have the answers that its program holds.
+
+    Attributes:
+        lines: The conditions on the symbols of the program's inputs, each with the line of the model.
+        as_asked: The conditions on the symbols that the inputs had before PyTorch took some of them for equal.
+    """
+
+    lines: Mapping[Any, str]
+    as_asked: Collection[Any]
 
 
 class SizeQuestions:
@@ -67,28 +78,20 @@ class SizeQuestions:
         lines = [
             line for (environment, _), (line, _) in self._asked.items() if environment is not own
         ]
-        exported.graph_module.meta[_RAW_KEY] = frozenset(
-            condition for environment, condition in self._asked if environment is own
-        )
-        exported.graph_module.meta[_KEY] = {
+        as_asked = {condition for environment, condition in self._asked if environment is own}
+        settled_lines = {
             settled: line or next(iter(lines), "")
             for (environment, condition), (line, is_of_dynamo) in self._asked.items()
             if environment is own and (lines or not is_of_dynamo)
             if (settled := own.replace(condition)).free_symbols  # a fixed number has none
         }
+        exported.graph_module.meta[_KEY] = AskedConditions(settled_lines, as_asked)
 
 
-def asked_conditions(exported: ExportedProgram) -> Mapping[Any, str] | None:
-    """Returns the conditions under which the questions of a model's code have the answers that its program holds.
+def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:
+    """Returns the conditions that a model's code asked for while torchtrt exported it.
 
-    They are conditions on the symbols of the program's inputs, each with the line of the model. A program that the user
-    exported has none: what its code asked is no part of it. For that, ``None`` is returned.
+    What the code of a program asked that the user exported is no part of it; for that, ``None`` is returned.
     """
-    conditions: Mapping[Any, str] | None = exported.graph_module.meta.get(_KEY)
-    return conditions
-
-
-def questions_as_asked(exported: ExportedProgram) -> Collection[Any]:
-    """Returns the same conditions in the symbols that the inputs had when the questions were asked."""
-    conditions: Collection[Any] = exported.graph_module.meta.get(_RAW_KEY, frozenset())
-    return conditions
+    asked: AskedConditions | None = exported.graph_module.meta.get(_KEY)
+    return asked

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import itertools
 import operator
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
@@ -44,34 +44,10 @@ _DATA_SIZE = 3
 _ASSERTS = torch.ops.aten._assert_scalar.default
 
 
-class Excluded(NamedTuple):
-    """Sizes for which a program is not right.
-
-    Attributes:
-        least: The smallest size that the program takes.
-        model_line: The line of the model of the first call that is not right, if the program has it.
-    """
-
-    least: int
-    model_line: str
-
-
-class SmallSizes(NamedTuple):
-    """The sizes of 0 and 1 for which a program is not right.
-
-    Attributes:
-        excluded: The symbols for which such sizes are excluded.
-        conditions: Conditions that exclude sizes of several symbols together, each with the line of the model.
-    """
-
-    excluded: Mapping[Any, Excluded]
-    conditions: Mapping[Any, str]
-
-
 def small_sizes(
-    graph_module: GraphModule, conditions: Sequence[Any], profiles: Sequence[Profile]
-) -> SmallSizes:
-    """Returns the sizes of 0 and 1 for which a program is not right, alone or several together.
+    graph_module: GraphModule, conditions: Collection[Any], profiles: Sequence[Profile]
+) -> dict[Any, str]:
+    """Returns conditions that exclude sizes of 0 and 1 for which a program is not right, with the lines of the model.
 
     Args:
         graph_module: The graph, whose nodes have their values.
@@ -82,7 +58,7 @@ def small_sizes(
     with quiet_tracing(), _fake_tensors():
         for call in distinct_calls(graph_module):
             trials.run(call)
-    return SmallSizes(trials.excluded, trials.conditions)
+    return trials.excluding
 
 
 def is_refused_by_an_op(graph_module: GraphModule, values: Values) -> bool:
@@ -105,11 +81,10 @@ class _Trials:
     """Runs calls with small sizes.
 
     Attributes:
-        excluded: The symbols for which sizes are excluded.
-        conditions: Conditions that exclude sizes of several symbols together, each with the line of the model.
+        excluding: The conditions that exclude sizes, each with the line of the model whose call is not right for them.
     """
 
-    def __init__(self, conditions: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    def __init__(self, conditions: Collection[Any], profiles: Sequence[Profile]) -> None:
         self._conditions, self._profiles = conditions, profiles
         self._small = {
             symbol: [
@@ -120,8 +95,7 @@ class _Trials:
             for symbol in profiles[0]
         }
         self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
-        self.excluded: dict[Any, Excluded] = {}
-        self.conditions: dict[Any, str] = {}
+        self.excluding: dict[Any, str] = {}
 
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
@@ -139,17 +113,12 @@ class _Trials:
                 self._exclude(assignment, model_line(call.node))
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
-        """Returns whether a size is below its excluded minimum, or a condition does not hold."""
-        is_small = (
-            symbol in self.excluded and size < self.excluded[symbol].least
-            for symbol, size in assignment.items()
-        )
-        own = (
-            condition
-            for condition in self.conditions
+        """Returns whether a condition on some of these sizes excludes them already."""
+        return not all(
+            holds(condition, assignment)
+            for condition in self.excluding
             if condition.free_symbols <= assignment.keys()
         )
-        return any(is_small) or not all(holds(condition, assignment) for condition in own)
 
     def _points_of(self, assignment: Mapping[Any, int], symbols: Sequence[Any]) -> list[Values]:
         """Returns the values of symbols to run a call with: small ones, beside the optimal and the largest others."""
@@ -177,7 +146,7 @@ class _Trials:
             if symbol in assignment:
                 low = high = assignment[symbol]
             sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
-        conditions = (*self._conditions, *self.conditions)
+        conditions = (*self._conditions, *self.excluding)
         usual = nearest_point(conditions, sizes)
         largest = {symbol: size.max for symbol, size in sizes.items()}
         points = [] if usual is None else [usual]
@@ -188,16 +157,17 @@ class _Trials:
     def _exclude(self, assignment: Mapping[Any, int], line: str) -> None:
         """Excludes sizes: the smallest of those that are too small together, or all of them as a condition.
 
-        To SymPy, symbols are positive, so that a condition on a size of 0 is lost. Such sizes are excluded alone.
+        To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
+        unevaluated. Such sizes are excluded alone.
         """
         least = min(assignment.values())
         if len(assignment) > 1 and least:
             different = (sympy.Ne(symbol, size) for symbol, size in assignment.items())
-            self.conditions[sympy.Or(*different)] = line
+            self.excluding[sympy.Or(*different)] = line
             return
         for symbol, size in assignment.items():
             if size == least:
-                self.excluded[symbol] = Excluded(size + 1, line)
+                self.excluding[sympy.Ge(symbol, size + 1, evaluate=False)] = line
 
 
 def _assignments(small: Mapping[Any, Sequence[int]]) -> Iterator[Mapping[Any, int]]:

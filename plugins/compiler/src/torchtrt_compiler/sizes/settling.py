@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import sympy
 import torch
 from torch.fx import Graph
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
-
-
-def known_sizes(guards: Iterable[Any]) -> dict[Any, int]:
-    """Returns the sizes that guards fix, by their expressions: a guard may be that ``n - (n + 1) // 2`` is 1."""
-    equal = (guard for guard in guards if isinstance(guard, sympy.Eq) and guard.rhs.is_Integer)
-    return {guard.lhs: int(guard.rhs) for guard in equal}
 
 
 def settle_sizes(

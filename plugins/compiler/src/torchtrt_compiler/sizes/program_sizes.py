@@ -1,0 +1,140 @@
+"""The sizes of a program's inputs: what is known about them, and those that the program is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from torchtrt.errors import InputError
+from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.sizes.accepted import accepted_sizes
+from torchtrt_compiler.sizes.declared import size_profiles
+from torchtrt_compiler.sizes.guards import guards_of
+from torchtrt_compiler.sizes.narrowing import Narrowing
+from torchtrt_compiler.sizes.numbers import symbols_of_numbers
+from torchtrt_compiler.sizes.questions import asked_conditions
+from torchtrt_compiler.sizes.small import small_sizes
+from torchtrt_runtime.checks.inputs import check_decidable
+from torchtrt_runtime.reports.report import NarrowedSize
+from torchtrt_runtime.size_ranges import Profile, linear_size
+
+
+@dataclass(frozen=True)
+class CompiledSizes:
+    """The sizes for which a program is the model, among those that were declared.
+
+    Attributes:
+        profiles: The sizes that engines are built for.
+        conditions: What the sizes of a call must satisfy besides.
+        narrowed: The declared sizes that are left out.
+    """
+
+    profiles: tuple[Profile, ...]
+    conditions: tuple[Any, ...]
+    narrowed: tuple[NarrowedSize, ...]
+
+
+@dataclass(frozen=True)
+class ProgramSizes:
+    """What is known of the sizes of a program's inputs.
+
+    Attributes:
+        exported: The program as it was exported: a call may have the sizes for which its ops have the same results.
+        placeholders: The inputs of the opened program, whose sizes have the same symbols.
+        ranges: The minimum and the maximum value of each symbol.
+        conditions: The conditions on the symbols under which the program is the model, each with the line of the model
+            that it comes from, if that is known.
+    """
+
+    exported: ExportedProgram
+    placeholders: Sequence[Node]
+    ranges: Mapping[Any, tuple[int, int | None]]
+    conditions: Mapping[Any, str]
+
+    @classmethod
+    def of(
+        cls, exported: ExportedProgram, functional: ExportedProgram, placeholders: Sequence[Node]
+    ) -> ProgramSizes:
+        """Returns what is known of the sizes of a program.
+
+        Args:
+            exported: The program as it was exported.
+            functional: The same program without writes. Rewriting them may have added conditions.
+            placeholders: The inputs of the opened program.
+
+        Raises:
+            UnsupportedProgramError: A condition in a program from a file has a form that cannot be read.
+        """
+        asked = asked_conditions(exported)
+        if asked is None:
+            conditions = guards_of(exported, symbols_of_numbers(exported))
+        else:
+            conditions = {**asked.lines, **guards_of(exported)}
+        return cls(exported, placeholders, _ranges(functional), conditions)
+
+    @property
+    def fixed(self) -> Mapping[Any, int]:
+        """The expressions that conditions fix to a number: one may be that ``n - (n + 1) // 2`` is 1."""
+        equal = (
+            condition
+            for condition in self.conditions
+            if isinstance(condition, sympy.Eq) and condition.rhs.is_Integer
+        )
+        return {condition.lhs: int(condition.rhs) for condition in equal}
+
+    def compiled_for(self, inputs: CallInputs) -> CompiledSizes:
+        """Returns the sizes for which the program is the model, among those that inputs ask for.
+
+        Raises:
+            InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
+        """
+        declared = size_profiles(self.exported, self.placeholders, self.ranges, inputs)
+        check_decidable(tuple(self.conditions), declared)
+        conditions = {**self.conditions, **self._small(declared)}
+        accepted = accepted_sizes(conditions, declared)
+        if not accepted.profiles:
+            raise InputError(
+                "The model computes something else for each of the sizes that you asked for than for its optimal "
+                "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
+            )
+        narrowing = Narrowing(
+            self.exported, self.placeholders, inputs, declared, accepted, conditions
+        )
+        return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
+
+    def _small(self, declared: Sequence[Profile]) -> Mapping[Any, str]:
+        """Returns the conditions that exclude sizes of 0 and 1, as far as such sizes are declared."""
+        if all(size.min >= 2 for profile in declared for size in profile.values()):
+            return {}
+        accepted = accepted_sizes(self.conditions, declared)
+        if not accepted.profiles:
+            return {}
+        return small_sizes(self.exported.graph_module, self.conditions, accepted.profiles)
+
+
+def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
+    """Returns the minimum and the maximum value of each symbol.
+
+    PyTorch takes no symbol for 0 or 1. Of a size that is derived from one, as ``h + 1``, it keeps the declared range.
+    """
+    constraints = {
+        expression: (int(bounds.lower) if bounds.lower.is_Integer else 0, bounds.upper)
+        for expression, bounds in exported.range_constraints.items()
+        if expression.is_integer
+    }
+    ranges = {
+        symbol: (least, int(upper) if upper.is_Integer else None)
+        for symbol, (least, upper) in constraints.items()
+        if symbol.is_Symbol
+    }
+    for expression, (least, _) in constraints.items():
+        linear = linear_size(expression)
+        if linear and not linear.is_symbol and ranges.get(linear.symbol, (0,))[0] == 2:
+            declared, _ = linear.values(max(least, 0), max(least, 0))
+            ranges[linear.symbol] = min(2, max(declared, 0)), ranges[linear.symbol][1]
+    return ranges
