@@ -42,7 +42,7 @@ class Program:
         input_tree: How the user's ``(args, kwargs)`` nest.
         output_tree: How the outputs nest.
         exported: The program that it was opened from, with sizes in place of numbers.
-        sizes: What is known of the sizes of its inputs.
+        sizes: The sizes of its inputs, and the conditions on them.
         watcher: Records what is computed from weights.
         mutated: Names of the attributes that the graph writes to. They are not constants.
         origins: Whose memory each result surely is in the model as it was written.

@@ -33,8 +33,8 @@ class Accepted(NamedTuple):
 
     Attributes:
         profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
-        conditions: The conditions that calls have to be checked for besides the ranges: those that do not hold for all
-            declared sizes, and those for which not each combination of sizes was checked.
+        conditions: The conditions that calls have to be checked for besides the ranges. They do not hold for all
+            declared sizes, or not each combination of sizes was checked.
         examples: For each condition that refuses declared sizes, some of these sizes that are within the profiles and
             that no earlier condition refuses. There are none if the profiles are without all sizes that it refuses.
     """

@@ -1,4 +1,4 @@
-"""The sizes of a program's inputs: what is known about them, and those that the program is compiled for."""
+"""The sizes of a program's inputs, the conditions on them, and the sizes that the program is compiled for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CompiledSizes:
 
 @dataclass(frozen=True)
 class ProgramSizes:
-    """What is known of the sizes of a program's inputs.
+    """The sizes of a program's inputs, and the conditions on them.
 
     Attributes:
         exported: The program as it was exported: a call may have the sizes for which its ops have the same results.
@@ -60,7 +60,7 @@ class ProgramSizes:
     def of(
         cls, exported: ExportedProgram, functional: ExportedProgram, placeholders: Sequence[Node]
     ) -> ProgramSizes:
-        """Returns what is known of the sizes of a program.
+        """Returns the sizes of a program.
 
         Args:
             exported: The program as it was exported.

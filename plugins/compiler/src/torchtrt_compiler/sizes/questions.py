@@ -91,7 +91,7 @@ class SizeQuestions:
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:
     """Returns the conditions that a model's code asked for while torchtrt exported it.
 
-    What the code of a program asked that the user exported is no part of it; for that, ``None`` is returned.
+    A program that the user exported has none, and ``None`` is returned: its code is no part of it.
     """
     asked: AskedConditions | None = exported.graph_module.meta.get(_KEY)
     return asked
