@@ -1,5 +1,6 @@
 """Sizes that a model takes in a smaller range than was requested: reported when it is compiled."""
 
+import inspect
 import json
 import warnings
 
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 
 
 class SlicedFromTheEnd(nn.Module):
@@ -362,6 +363,26 @@ def test_a_long_condition_is_shortened_in_messages():
             messages.append(str(error))
     assert messages
     assert max(len(message.replace(__file__, "")) for message in messages) < 450
+
+
+class OtherDecides(nn.Module):
+    """Subtracts few rows, and adds many."""
+
+    def forward(self, x, y):
+        """The second input decides."""
+        return x.sum(0) + y.sum(0) if y.shape[0] > 6 else x.sum(0) - y.sum(0)
+
+
+def test_a_range_that_is_left_out_has_the_line_that_decides_it():
+    """Its sizes of the other inputs are left out with it."""
+    x = torchtrt.Input(ranges=[((1, 3), (2, 3), (4, 3)), ((8, 3), (9, 3), (10, 3))])
+    y = torchtrt.Input(ranges=[((10, 3), (12, 3), (14, 3)), ((1, 3), (2, 3), (3, 3))])
+    with pytest.warns(SizeWarning):
+        rows = torchtrt.compile(OtherDecides().eval(), [x, y], min_block_size=1).report.narrowed
+
+    assert [((1, 10), (1, 4)), ((1, 14), (10, 14))] == [(row.asked, row.compiled) for row in rows]
+    line = inspect.getsourcelines(OtherDecides.forward)[1] + 2
+    assert all(f"line {line}, in forward" in row.model_line for row in rows)
 
 
 AUTO = torch.export.Dim.AUTO

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from torchtrt.graphs.nodes import is_number
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.sizes.accepted import Accepted
-from torchtrt_compiler.sizes.declared import declared_limits
+from torchtrt_compiler.sizes.declared import count_ranges, declared_limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.questions import asked_conditions
@@ -61,6 +60,7 @@ class Narrowing(NamedTuple):
         asked = asked_conditions(self.exported)
         gaps = [] if asked is None else list(self._gaps(asked.lines))
         dimensions = list(self._dimensions())
+        rows = []
         for dimension in dimensions:
             own = [
                 condition
@@ -71,7 +71,12 @@ class Narrowing(NamedTuple):
             if least > low or most < high or {*own} & {*gaps}:
                 line = self._line(dimension, is_minimum=least > low)
                 text = " and ".join(map(as_code, own))
-                yield dataclasses.replace(dimension.row, model_line=line, condition=text)
+                rows.append(dataclasses.replace(dimension.row, model_line=line, condition=text))
+        # A range that is left out as a whole takes the sizes of the other inputs with it.
+        is_left_out = len(self.accepted.profiles) < count_ranges(self.inputs.leaves)
+        cause = next((row.model_line for row in rows if row.model_line), "") if is_left_out else ""
+        for row in rows:
+            yield dataclasses.replace(row, model_line=row.model_line or cause)
         for condition in gaps:
             if len(condition.free_symbols) > 1:
                 first = next(
@@ -129,17 +134,17 @@ class Narrowing(NamedTuple):
         """Returns the line of the model that narrows a size, at the minimum of its range or elsewhere."""
         symbol, compiled = dimension.symbol, dimension.compiled
         outside = {symbol: compiled.min - 1 if is_minimum else compiled.max + 1}
-        conditions = [condition for condition in self.lines if symbol in condition.free_symbols]
-        refusing = (
+        refusing = [
             condition
-            for condition in conditions
+            for condition in self.lines
             if condition.free_symbols == {symbol} and not holds(condition, outside)
-        )
-        joint = (condition for condition in conditions if condition in self.accepted.examples)
-        if (condition := next(itertools.chain(refusing, joint), None)) is not None:
-            return self.lines[condition]
+        ]
+        joint = [
+            condition for condition in self.accepted.examples if symbol in condition.free_symbols
+        ]
         sources = getattr(dimension.environment, "var_to_range_sloc", {}).get(symbol)
-        return place_of(sources and (sources.lower if is_minimum else sources.upper))
+        own = place_of(sources and (sources.lower if is_minimum else sources.upper))
+        return next(filter(None, (*map(self.lines.get, (*refusing, *joint)), own)), "")
 
     def _equal_sizes(
         self, dimensions: Sequence[_Dimension], asked: Collection[Any]
