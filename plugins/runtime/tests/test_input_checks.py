@@ -11,7 +11,8 @@ import torchtrt
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.expressions.values import holds
-from torchtrt_runtime.checks.inputs import InputChecks, make_tensor_matcher
+from torchtrt_runtime.checks.inputs import InputChecks
+from torchtrt_runtime.checks.tensors import make_tensor_matcher
 from torchtrt_runtime.torch_internals import sympy_functions
 
 

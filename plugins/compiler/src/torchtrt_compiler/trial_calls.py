@@ -17,7 +17,7 @@ from torchtrt.graphs.symbols import size_at
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.checks.tensors import TensorCheck
 
 aten = torch.ops.aten
 WARM_UPS = 3

@@ -18,7 +18,7 @@ from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering import open_program
 from torchtrt_compiler.sizes.guard_texts import written_guards
 from torchtrt_compiler.sizes.guards import guard_lines
-from torchtrt_runtime.checks.inputs import check_decidable
+from torchtrt_runtime.checks.sizes import check_decidable
 
 SIZES = ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]")
 TERMS = st.one_of(

@@ -17,7 +17,7 @@ from torch.utils.dlpack import from_dlpack
 import torchtrt
 from torchtrt.errors import InputError
 from torchtrt.torch_internals import pytree
-from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.checks.tensors import TensorCheck
 
 
 class TritonPythonModel:

@@ -39,7 +39,7 @@ from torchtrt_compiler.torch_internals import (
     with_late_code,
     with_shared_lines,
 )
-from torchtrt_runtime.checks.inputs import check_strided
+from torchtrt_runtime.checks.tensors import check_strided
 from torchtrt_runtime.processes.groups import is_distributed
 
 TRACING = compile_lock()

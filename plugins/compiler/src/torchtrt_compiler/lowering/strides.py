@@ -20,7 +20,7 @@ from torchtrt.graphs.nodes import all_graphs, all_nodes, model_line
 from torchtrt_compiler.lowering.aliasing import writes_by_strides
 from torchtrt_compiler.memory_of_calls import certain_source
 from torchtrt_compiler.stride_reads import stride_reads
-from torchtrt_runtime.checks.inputs import InputMemory
+from torchtrt_runtime.checks.tensors import InputMemory
 
 aten = torch.ops.aten
 

@@ -19,7 +19,7 @@ from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.sizes.small import small_sizes
-from torchtrt_runtime.checks.inputs import check_decidable
+from torchtrt_runtime.checks.sizes import check_decidable
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, linear_size
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
+from torchtrt_runtime.checks.inputs import InputChecks
+from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.size_ranges import linear_size
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from torchtrt_runtime import torch_internals
-from torchtrt_runtime.checks.inputs import make_tensor_matcher
+from torchtrt_runtime.checks.tensors import make_tensor_matcher
 from torchtrt_runtime.executors.capture_sources import addresses_of
 
 _STAYS = 16

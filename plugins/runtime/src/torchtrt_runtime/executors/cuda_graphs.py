@@ -31,7 +31,7 @@ from torch.fx import GraphModule
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
-from torchtrt_runtime.checks.inputs import significant_strides
+from torchtrt_runtime.checks.tensors import significant_strides
 from torchtrt_runtime.executors import captured_graphs
 from torchtrt_runtime.executors.capture_sources import Source, refusal_of
 from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes

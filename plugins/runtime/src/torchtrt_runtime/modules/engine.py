@@ -24,7 +24,7 @@ from torchtrt.tensorrt.selection import (
 )
 from torchtrt_kernels.operators import PluginKey
 from torchtrt_kernels.tensorrt_plugins import take_kernel_error
-from torchtrt_runtime.checks.inputs import make_tensor_matcher, never_matches
+from torchtrt_runtime.checks.tensors import make_tensor_matcher, never_matches
 from torchtrt_runtime.modules.execution_memory import ExecutionMemory
 from torchtrt_runtime.modules.kept_outputs import KeptOutputs
 from torchtrt_runtime.modules.loaded_engines import LoadedEngine, load_plan

@@ -22,7 +22,7 @@ from torchtrt.expressions.data import InexpressibleError, to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_kernels.operators import keys_to_json
-from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule

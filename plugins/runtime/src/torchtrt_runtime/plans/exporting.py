@@ -9,7 +9,7 @@ from typing import Any
 
 from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
 from torchtrt.expressions.values import holds
-from torchtrt_runtime.checks.inputs import TensorCheck
+from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan

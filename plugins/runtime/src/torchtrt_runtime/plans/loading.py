@@ -21,7 +21,8 @@ from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.torch_internals import pytree
 from torchtrt_kernels.operators import keys_from_json
 from torchtrt_kernels.tensorrt_plugins import provide_all
-from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
+from torchtrt_runtime.checks.inputs import InputChecks
+from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule

@@ -19,8 +19,9 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.stores import is_store
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import pytree
-from torchtrt_runtime.checks.inputs import InputChecks, InputMemory, TensorCheck
+from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.signature import CallSignature
+from torchtrt_runtime.checks.tensors import InputMemory, TensorCheck
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.executors.choice import executor_for

@@ -11,7 +11,8 @@ from torch.fx import Graph, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from torchtrt.expressions.values import evaluate
-from torchtrt_runtime.checks.inputs import InputChecks, TensorCheck
+from torchtrt_runtime.checks.inputs import InputChecks
+from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.size_ranges import linear_size, union_of_profiles
 from torchtrt_runtime.torch_internals import assert_true
 
