@@ -1,4 +1,4 @@
-"""What an input tensor must be: its dtype, layout, rank and memory, whatever its sizes."""
+"""The requirements on an input tensor: its dtype, layout, rank and memory, whatever its sizes."""
 
 from __future__ import annotations
 
