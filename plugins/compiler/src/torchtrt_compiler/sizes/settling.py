@@ -10,6 +10,7 @@ import torch
 from torch.fx import Graph
 
 from torchtrt.conversion.inputs import SizeRange
+from torchtrt.expressions.values import evaluate
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
 
@@ -77,7 +78,7 @@ class _Settling:
             return None
         ranges = [self._ranges[symbol] for symbol in expression.free_symbols]
         if all(range_.is_singleton() for range_ in ranges):
-            values = {symbol: self._ranges[symbol].lower for symbol in expression.free_symbols}
-            return int(expression.xreplace(values))
+            values = {symbol: int(self._ranges[symbol].lower) for symbol in expression.free_symbols}
+            return int(evaluate(expression, values))
         bounds = bound_sympy(expression, self._ranges)
         return int(bounds.lower) if bounds.is_singleton() else None

@@ -11,7 +11,7 @@ import sympy
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
-from torchtrt.expressions.values import holds
+from torchtrt.expressions.values import evaluate, holds
 from torchtrt_runtime.checks.tensors import TensorCheck, misfit
 from torchtrt_runtime.reports.rows import OTHER_PROGRAM, NarrowedSize, shortened
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
@@ -203,7 +203,7 @@ class CallSizes:
                 f"{'; or '.join(together)}."
             )
         for expression, size, dimension in self._derived:
-            expected = expression.xreplace(values)
+            expected = evaluate(expression, values)
             if expected != size:
                 raise InputError(
                     f"{dimension.size} is {size}, but it must be {self._checks.as_code(expression)} = "
@@ -246,18 +246,16 @@ class CallSizes:
         return sizes and f"{name} may be {sizes}{other}. "
 
 
-def check_decidable(guards: Sequence[Any], profiles: Sequence[Profile]) -> None:
-    """Checks that the sizes of the inputs decide every guard of a program.
+def check_decidable(conditions: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    """Checks that the sizes of the inputs decide every condition of a program.
 
     Raises:
-        InputError: One has a symbol that no input determines, or is neither true nor false for known sizes.
+        InputError: One has a symbol that no input determines.
     """
-    for guard in guards:
-        values = {symbol: sizes.opt for symbol, sizes in profiles[0].items()}
-        if guard.xreplace(values) not in (True, False):
-            unknown = ", ".join(sorted(map(str, guard.free_symbols - values.keys())))
+    for condition in conditions:
+        if unknown := condition.free_symbols - profiles[0].keys():
             raise InputError(
-                f"The model was exported under the condition {guard}, which the sizes of its inputs do not "
-                f"decide{f' ({unknown} is the size of no input)' if unknown else ''}. A compiled model could not "
-                "check it. Fix the sizes that the condition depends on."
+                f"The model was exported under the condition {condition}, which the sizes of its inputs do not decide "
+                f"({', '.join(sorted(map(str, unknown)))} is the size of no input). A compiled model could not check "
+                "it. Fix the sizes that the condition depends on."
             )

@@ -9,6 +9,7 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from torchtrt.expressions.values import evaluate
 from torchtrt_runtime.serialization.symbols import SymbolsByName
 from torchtrt_runtime.torch_internals import FakeTensorMode, add_hint
 
@@ -47,4 +48,4 @@ class PlanSymbols(SymbolsByName):
             return self._environment.create_unbacked_symint()
         if isinstance(size, int):
             return size
-        return self._environment.create_symintnode(size, hint=int(size.xreplace(self._hints)))
+        return self._environment.create_symintnode(size, hint=int(evaluate(size, self._hints)))
