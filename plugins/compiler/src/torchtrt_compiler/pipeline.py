@@ -38,16 +38,7 @@ from torchtrt_compiler.partitioning import Partition, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit import watcher_of
-from torchtrt_compiler.reporting.partitions import (
-    check_complete,
-    describe_partition,
-    warn_without_engines,
-)
-from torchtrt_compiler.reporting.unused_settings import (
-    warn_of_large_weights,
-    warn_of_unused_settings,
-)
-from torchtrt_compiler.sizes.narrowing import warn_of_narrowed
+from torchtrt_compiler.reporting.before_building import report_before_building
 from torchtrt_compiler.sizes.program_sizes import CompiledSizes
 from torchtrt_compiler.sizes.settling import settle_sizes
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
@@ -112,7 +103,7 @@ class Compilation:
         with sizes_of_two_unknown(shape_env_of(exported.graph)):
             program = self._lower(exported)
             sizes = self._choose_sizes(program)
-            partition = self._partition(program)
+            partition = self._partition(program, sizes)
             built = self._build(program, sizes, partition)
             compiled = self._assemble(program, sizes, built.graph_module)
             if self.settings.verify == "reference" and not self.settings.dryrun:
@@ -122,11 +113,7 @@ class Compilation:
     def _lower(self, exported: ExportedProgram) -> Program:
         """Returns the program as a graph whose nodes all have their resolution."""
         with tracing(), self.stages.stage("lowering"):
-            program = lower(exported, self.settings, watcher_of(exported, self.settings))
-            self.report.passes, self.report.divided = program.passes, program.divided
-            self.report.in_float32 = program.in_float32
-            warn_of_unused_settings(self.settings, program)
-            return program
+            return lower(exported, self.settings, watcher_of(exported, self.settings))
 
     def _choose_sizes(self, program: Program) -> CompiledSizes:
         """Returns the declared sizes for which the program computes what the model does.
@@ -137,24 +124,18 @@ class Compilation:
         with tracing(), self.stages.stage("sizes"):
             sizes = program.sizes.compiled_for(self.inputs)
             settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
-            self.report.narrowed = list(sizes.narrowed)
-            warn_of_narrowed(self.report, self.settings)
             return sizes
 
-    def _partition(self, program: Program) -> Partition:
-        """Returns the blocks of a program, and reports what stays in PyTorch.
+    def _partition(self, program: Program, sizes: CompiledSizes) -> Partition:
+        """Returns the blocks of a program, and reports all that is decided now.
 
         Raises:
+            InputError: With ``require_full_compilation``, sizes that were asked for are left out.
             FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         """
         with self.stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, self.settings)
-            warn_of_large_weights(partition, self.settings.max_engine_bytes)
-            describe_partition(self.report, partition)
-            if self.settings.require_full_compilation:
-                check_complete(self.report)
-            if not (self.report.blocks or self.settings.dryrun):
-                warn_without_engines(self.report, self.settings.min_block_size)
+            report_before_building(self.report, self.settings, program, sizes, partition)
             return partition
 
     def _build(self, program: Program, sizes: CompiledSizes, partition: Partition) -> Built:

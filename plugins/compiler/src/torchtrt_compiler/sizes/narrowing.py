@@ -11,12 +11,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from torchtrt.callers import warn_caller
 from torchtrt.conversion.inputs import SizeRange
-from torchtrt.errors import InputError, SizeWarning
 from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import is_number
-from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.inputs import CallInputs, Input
 from torchtrt_compiler.sizes.accepted import Accepted
 from torchtrt_compiler.sizes.declared import count_ranges, declared_limits
@@ -26,7 +23,7 @@ from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.sizes.small import is_refused_by_an_op
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
-from torchtrt_runtime.reports.report import CompilationReport, NarrowedSize
+from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union
 
 
@@ -196,17 +193,3 @@ class _Dimension(NamedTuple):
     def symbol(self) -> Any:
         """The symbol in the size."""
         return self.linear.symbol
-
-
-def warn_of_narrowed(report: CompilationReport, settings: CompilationSettings) -> None:
-    """Warns about sizes that were asked for and are not compiled.
-
-    Raises:
-        InputError: There are some, and ``require_full_compilation`` is on.
-    """
-    if not report.narrowed:
-        return
-    message = "\n".join(map(str, report.narrowed))
-    if settings.require_full_compilation:
-        raise InputError(message)
-    warn_caller(message, SizeWarning)
