@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +18,6 @@ from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
 from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
 from torchtrt.packs.scan import InstalledExtension, Scan, scan
-from torchtrt.packs.standard_streams import output_as_errors
 
 Loaded = tuple[PackSet, list[Problem]]
 
@@ -420,64 +417,3 @@ def test_packs_are_loaded_once_more_after_one_of_them_broke_off_the_loading(
 def test_loading_twice_is_loading_once() -> None:
     """The process has one set of packs."""
     assert packs.load_packs() is packs.load_packs()
-
-
-def _replace_both() -> None:
-    sys.stdout = sys.stderr = io.StringIO()
-
-
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda: sys.stdout.close(),
-        lambda: sys.stdout.__exit__(None, None, None),
-        lambda: sys.stderr.close(),
-        lambda: io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8").close(),
-        lambda: io.TextIOWrapper(sys.stdout.detach(), encoding="utf-8").close(),
-        lambda: sys.stderr.buffer.raw.close(),
-        _replace_both,
-    ],
-    ids=["close", "with", "close-errors", "wrap", "wrap-detached", "close-raw", "replace"],
-)
-def test_a_pack_takes_no_stream_from_the_program(
-    monkeypatch: Any, tmp_path: Path, take: Any
-) -> None:
-    """What it sees as standard output is standard error, to which torchtrt still has to write."""
-    with open(tmp_path / "out", "w+") as out, open(tmp_path / "errors", "w+") as errors:
-        monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr(sys, "stderr", errors)
-        with output_as_errors():
-            print("a pack prints")
-            take()
-        with output_as_errors():
-            print("another one prints")
-        print("the program prints")
-
-        assert (sys.stdout, sys.stderr) == (out, errors)
-        errors.flush()
-        assert (tmp_path / "errors").read_text() == "a pack prints\nanother one prints\n"
-
-
-def test_threads_that_load_at_the_same_time_leave_the_streams(monkeypatch: Any) -> None:
-    """The one that begins first may end first."""
-    streams = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(sys, "stdout", streams[0])
-    monkeypatch.setattr(sys, "stderr", streams[1])
-    first, second = output_as_errors(), output_as_errors()
-
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    print("a pack of the second prints")
-    second.__exit__(None, None, None)
-
-    assert (sys.stdout, sys.stderr) == streams
-    assert streams[1].getvalue() == "a pack of the second prints\n"
-
-
-def test_a_program_without_a_console_has_no_streams_to_lend(monkeypatch: Any) -> None:
-    """To print is then to do nothing, as outside."""
-    monkeypatch.setattr(sys, "stderr", None)
-    with output_as_errors():
-        print("a pack prints")
-        assert sys.stdout is None

@@ -210,6 +210,9 @@ def test_json_is_json_whatever_a_pack_prints(site, source_of_pack, tmp_path, com
     site.unpack(
         site.wheel("loud", 'print("loud")\n' + source_of_pack("loud", "print('louder')") + check)
     )
+    site.unpack(
+        site.wheel("closing", "import sys\nsys.stdout.close()\n" + source_of_pack("closing"))
+    )
     (site.path / "noisy.py").write_text("print('noise')")
     start = "runpy.run_module('torchtrt', run_name='__main__', alter_sys=True)"
     program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); {start}"

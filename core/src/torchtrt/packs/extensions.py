@@ -10,7 +10,6 @@ from types import ModuleType
 from torchtrt.packs.info import EntryPointGroup
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import InstalledExtension
-from torchtrt.packs.standard_streams import output_as_errors
 from torchtrt.packs.state import current_packs, record
 
 _lock = threading.RLock()
@@ -42,8 +41,7 @@ def _import(extension: InstalledExtension) -> ModuleType | Problem:
     with _lock:
         if extension not in _imported:
             try:
-                with output_as_errors():
-                    _imported[extension] = importlib.import_module(extension.module)
+                _imported[extension] = importlib.import_module(extension.module)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and whatever else it may raise

@@ -19,7 +19,6 @@ from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
-from torchtrt.packs.standard_streams import output_as_errors
 
 
 class _LocalPack(ConverterPack):
@@ -81,8 +80,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ)
-            with output_as_errors():
-                packs, problems = load(scan(), selection, local_pack, watch)
+            packs, problems = load(scan(), selection, local_pack, watch)
         finally:
             _state.loading_thread = None
             if collecting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -37,7 +38,7 @@ def standard_output() -> Iterator[TextIO]:
                 answers = stack.enter_context(
                     open(kept, "w", encoding=stream.encoding, errors=_ESCAPING, closefd=False)
                 )
-            stack.enter_context(redirect_stdout(sys.stderr))
+            stack.enter_context(redirect_stdout(_lent(sys.stderr)))
             stack.enter_context(_answers_to(answers))
             yield answers
             answers.flush()
@@ -45,6 +46,24 @@ def standard_output() -> Iterator[TextIO]:
         if kept is not None:
             os.dup2(kept, _OUTPUT)
             os.close(kept)
+
+
+class _Lent(io.TextIOWrapper):
+    """A stream that code of packs may write to, and not close."""
+
+    def close(self) -> None:
+        """Writes what is buffered."""
+        self.flush()
+
+
+def _lent(stream: TextIO | None) -> TextIO | None:
+    """Returns a stream that writes where another one does; the same one if it is no file, as in a notebook."""
+    try:
+        assert stream is not None
+        file = io.FileIO(stream.fileno(), "w", closefd=False)
+    except (AssertionError, OSError, ValueError):
+        return stream
+    return _Lent(io.BufferedWriter(file), stream.encoding, _ESCAPING, line_buffering=True)
 
 
 def _kept_output(stream: TextIO | None) -> int | None:
