@@ -365,6 +365,30 @@ def test_a_long_condition_is_shortened_in_messages():
     assert max(len(message.replace(__file__, "")) for message in messages) < 450
 
 
+class FixedProduct(nn.Module):
+    """Takes six elements, in any number of rows."""
+
+    def forward(self, x):
+        """The number of results fixes a product of two sizes."""
+        flat = x.flatten()
+        return flat + flat.unbind()[-1]
+
+
+def test_an_engine_is_built_for_sizes_whose_product_is_fixed():
+    """The other sizes with this product make other shapes than the largest ones together."""
+    sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(2, 3), max_shape=(3, 6))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(FixedProduct().eval(), [sizes], min_block_size=1)
+
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(compiled(x), FixedProduct()(x))
+    assert [((1, 3), (2, 2)), ((1, 6), (3, 3))] == [
+        (row.asked, row.compiled) for row in compiled.report.narrowed
+    ]
+    with pytest.raises(InputError, match="You asked for 1 to 6"):
+        compiled(torch.rand(2, 2))
+
+
 class OtherDecides(nn.Module):
     """Subtracts few rows, and adds many."""
 

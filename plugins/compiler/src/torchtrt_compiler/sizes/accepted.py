@@ -16,6 +16,7 @@ import sympy
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import CompiledExpression
+from torchtrt_compiler.torch_internals import sympy_functions
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 Values = Mapping[Any, int]
@@ -56,7 +57,8 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
         CompiledExpression.of(condition) for condition in all_conditions if condition not in least
     ]
     regions = [_Region(_at_least(profile, least), compiled) for profile in profiles]
-    taken = tuple(region.profile() for region in regions if region)
+    equations = [condition for condition in compiled if _fixes_a_size(condition.expression)]
+    taken = tuple(_buildable(region.profile(), equations) for region in regions if region)
     examples: dict[Any, list[Values]] = {}
     for region in regions if taken else ():
         for condition, points in region.examples(union_of_profiles(taken)):
@@ -75,6 +77,15 @@ def _is_least_size(condition: Any) -> bool:
     )
 
 
+def _fixes_a_size(condition: Any) -> bool:
+    """Returns whether a condition says that a size is a number, rather than a multiple of one."""
+    return bool(
+        isinstance(condition, sympy.Eq)
+        and condition.rhs.is_Integer
+        and not condition.lhs.has(sympy_functions.Mod, sympy_functions.PythonMod)
+    )
+
+
 def _at_least(profile: Profile, conditions: Sequence[Any]) -> Profile:
     """Returns a profile without the smaller sizes. A symbol without any size left has a minimum above its maximum."""
     sizes = dict(profile)
@@ -82,6 +93,25 @@ def _at_least(profile: Profile, conditions: Sequence[Any]) -> Profile:
         size = sizes[condition.lhs]
         sizes[condition.lhs] = size.intersect(SizeRange(int(condition.rhs), size.opt, size.max))
     return sizes
+
+
+def _buildable(profile: Profile, equations: Sequence[CompiledExpression]) -> Profile:
+    """Returns the sizes of a profile that an engine can be built for, around the optimal ones.
+
+    TensorRT builds for the smallest sizes together, for the optimal and for the largest. Where these do not satisfy an
+    equation, such as ``n * m == 12``, the shapes of a network do not fit the 12 that the program has there.
+    """
+    for equation in equations:
+        points = (
+            dict(zip(profile, sizes, strict=True)) for sizes in zip(*profile.values(), strict=True)
+        )
+        if all(map(equation.holds, points)):
+            continue
+        point = nearest_point([other.expression for other in equations], profile)
+        if point is not None:
+            fixed = {symbol: SizeRange(*[point[symbol]] * 3) for symbol in equation.symbols}
+            profile = {**profile, **fixed}
+    return profile
 
 
 def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
