@@ -7,7 +7,9 @@ import itertools
 import math
 import random
 import re
+import sys
 import textwrap
+import types
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +111,9 @@ class Program:
 
     def model(self) -> torch.nn.Module:
         """Returns a new model, with the same weights every time."""
-        names: dict[str, Any] = {"__name__": "generated"}
+        module = types.ModuleType("generated")
+        sys.modules["generated"] = module  # Dynamo imports the module of a function by its name
+        names = vars(module)
         exec(compile(self.source(), "<generated>", "exec"), names)
         made: torch.nn.Module = names["Model"]().eval().requires_grad_(False)
         return made
