@@ -58,8 +58,13 @@ def follow(
     own: Any = argument.torchtrt.model if is_followed(argument) else argument  # type: ignore[union-attr]
     followed: Any = object.__new__(_followed_class(type(own)))
     object.__setattr__(followed, "__dict__", own.__dict__)
-    follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
-    object.__setattr__(followed, _SLOT, follower)
+    options = {
+        "dynamic_shapes": dict(dynamic_shapes or {}),
+        "max_programs": max_programs,
+        "fallback": fallback,
+        **settings,
+    }
+    object.__setattr__(followed, _SLOT, Follower(own, options))
     return followed  # type: ignore[no-any-return]
 
 
@@ -97,19 +102,19 @@ class _Followed:
             return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
 
     def __copy__(self) -> Any:
-        return _again(copy.copy(self.torchtrt.model), self.torchtrt.options)
+        return follow(copy.copy(self.torchtrt.model), **self.torchtrt.options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copied = memo[id(self)] = object.__new__(type(self))
         # Unfinished, if a part of the model refers to what follows it.
         own = copy.deepcopy(self.torchtrt.model, memo)
         object.__setattr__(copied, "__dict__", vars(own))
-        again: Any = _again(own, copy.deepcopy(self.torchtrt.options, memo))
+        again: Any = follow(own, **copy.deepcopy(self.torchtrt.options, memo))
         object.__setattr__(copied, _SLOT, again.torchtrt)
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _again, (self.torchtrt.model, self.torchtrt.options)
+        return functools.partial(follow, **self.torchtrt.options), (self.torchtrt.model,)
 
 
 def _followed_class(model_class: type) -> type:
@@ -141,8 +146,3 @@ def _refreshing(method: Any) -> Any:
                 self.torchtrt.refresh(weights_only=True)
 
     return load
-
-
-def _again(model: torch.nn.Module, options: Mapping[str, Any]) -> torch.nn.Module:
-    """Returns a copy, or an unpickled model, followed as the original was. It compiles anew."""
-    return follow(model, **options)
