@@ -50,19 +50,17 @@ class Call:
         return pytree.tree_map_only(torch.Tensor, lambda _: next(new), (self.args, self.kwargs))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        args, kwargs = self.with_tensors(map(_Form, self.tensors))
+        forms = (_Text(f"{tensor.dtype}{list(tensor.shape)}"[6:]) for tensor in self.tensors)
+        args, kwargs = self.with_tensors(forms)
         named = (f"{name}={value!r}" for name, value in kwargs.items())
         return f"({', '.join([*map(repr, args), *named])})"
 
 
-class _Form:
-    """A tensor as a message has it: its dtype and its shape."""
+class _Text(str):
+    """A text without quotation marks inside of others."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-
-    def __repr__(self) -> str:
-        return self._text
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 class CallReader:

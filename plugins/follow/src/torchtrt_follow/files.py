@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +25,21 @@ _FILE = "followed.json"
 _OF_THE_PROGRAM = ("modules of ", "form of ", "memory of ", "devices")
 """The beginnings of facts that make another program if they differ."""
 
-Bindings = dict[str, list[Binding]]
-"""The programs for one structure of the model, for the key of each kind of call as text."""
-
 
 def save_programs(
-    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Bindings
+    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Sequence[Binding]
 ) -> None:
-    """Writes programs, and a description of the model that they are for, into a folder.
-
-    Args:
-        folder: The folder.
-        model: The model.
-        state: Its state.
-        bindings: The programs for each kind of call. They have the model's weights.
+    """Writes programs that have a model's weights, and a description of the model and its state, into a folder.
 
     Raises:
         InputError: There is no program, or one writes to weights. The folder is as it was.
         UnsupportedProgramError, UnwritableFileError: As of ``torchtrt.save``.
     """
     name = type(model).__name__
-    pairs = [(key, binding) for key, own in bindings.items() for binding in own]
-    used = [(key, binding) for key, binding in pairs if binding.program.compiled is not None]
+    used = [binding for binding in bindings if binding.program.compiled is not None]
     if not used:
         raise InputError(f"{name} has no engines to save: none of its calls has been compiled.")
-    if written := set[str]().union(*(binding.written for _, binding in used)):
+    if written := set[str]().union(*(binding.written for binding in used)):
         raise InputError(
             f"A program of {name} writes to its weights ({', '.join(sorted(written))}), whose memory is "
             "the model's own, so it cannot be saved."
@@ -58,7 +48,7 @@ def save_programs(
     for old in (*folder.glob("program-*.pt2"), *folder.glob("constants-*.pt")):
         remove_file(old)
     rows = []
-    for number, (key, binding) in enumerate(used):
+    for number, binding in enumerate(used):
         program: Any = binding.program
         with new.part(f"program-{number}.pt2") as path:
             save(program.compiled, path)
@@ -66,20 +56,20 @@ def save_programs(
             torch.save(dict(binding.constants), path)
         rows.append(
             {
-                "key": key,
+                "key": binding.key,
                 "names": binding.names,
                 "ends": program.ends,
                 "stripped": program.compiled.settings.strip_engine_weights,
                 "fingerprint": program.fingerprint,
             }
         )
-    names = {name for _, binding in used for name in binding.names.values()}
+    names = {name for binding in used for name in binding.names.values()}
     digests = {name: digest(tensor) for name, tensor in state.tensors().items() if name in names}
     content = {"model": _describe(model, state), "weights": digests, "programs": rows}
     new.describe(content, FORMAT)
 
 
-def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bindings, bool]:
+def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, list[Binding], bool]:
     """Returns a model's state, and the programs in a folder. The next call gives them other weights by a refit.
 
     The third result is whether the programs are certainly for this model; if not, a ``FollowWarning`` says so.
@@ -98,7 +88,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
     others = sorted(
         name for name, old in digests.items() if name not in tensors or digest(tensors[name]) != old
     )
-    bindings: Bindings = {}
+    bindings = []
     for number, row in enumerate(files.content["programs"]):
         with files.open(f"constants-{number}.pt") as file:
             constants = torch.load(file, weights_only=True)
@@ -113,10 +103,12 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, Bin
             )
         text, weights = row["fingerprint"]
         fingerprint = Fingerprint(text, tuple(weights))
-        binding = Binding(Program(compiled, fingerprint, row["ends"]), row["names"], constants)
+        binding = Binding(
+            Program(compiled, fingerprint, row["ends"]), row["key"], row["names"], constants
+        )
         if is_same_model and not others:
             binding.hold(state, marks)
-        bindings.setdefault(row["key"], []).append(binding)
+        bindings.append(binding)
     return state, bindings, is_same_model
 
 

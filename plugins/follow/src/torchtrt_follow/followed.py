@@ -55,7 +55,7 @@ def follow(
             f"follow() takes a torch.nn.Module with Python code, not {kind_of(argument)}."
         )
     check_setting_names(settings, follow)
-    own: Any = argument.torchtrt.model if is_followed(argument) else argument  # type: ignore[union-attr]
+    own: Any = argument.torchtrt.model if isinstance(argument, _Followed) else argument
     followed: Any = object.__new__(_followed_class(type(own)))
     object.__setattr__(followed, "__dict__", own.__dict__)
     options = {
@@ -66,11 +66,6 @@ def follow(
     }
     object.__setattr__(followed, _SLOT, Follower(own, options))
     return followed  # type: ignore[no-any-return]
-
-
-def is_followed(model: object) -> bool:
-    """Returns whether ``follow`` made a model."""
-    return isinstance(model, _Followed)
 
 
 class _Followed:

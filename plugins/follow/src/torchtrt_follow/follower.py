@@ -47,8 +47,8 @@ _REMEMBERED = 1024
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
 _OWN_OPTIONS = ("dynamic_shapes", "max_programs", "fallback")
-_PYTORCH = Binding(Program(None, Fingerprint(None, ())))
-"""PyTorch, in place of a program."""
+_PYTORCH = Program(None, Fingerprint(None, ()))
+"""PyTorch, in place of engines."""
 
 
 @dataclass(eq=False)
@@ -57,29 +57,24 @@ class _Structure:
 
     Attributes:
         state: The model's state, in whose place newer ones with equal facts come.
-        bindings: The programs for each kind of call, by its key as text.
+        bindings: The programs.
         chosen: The program for each kind of call and shapes.
     """
 
     state: ModelState
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    bindings: list[Binding] = field(default_factory=list)
     chosen: dict[Any, Binding] = field(default_factory=dict)
-
-    def all_bindings(self) -> list[Binding]:
-        """Returns the programs for all kinds of calls."""
-        return list(chain.from_iterable(self.bindings.values()))
 
     def refit(self, binding: Binding) -> None:
         """Gives the model's weights to a program, as ``Binding.refit`` does, if it has others."""
         if not binding.is_current(self.state):
-            written = set().union(*(own.written for own in self.all_bindings()))
+            written = set().union(*(own.written for own in self.bindings))
             binding.refit(self.state, written)
 
     def drop(self, program: Program) -> None:
         """Removes a program."""
+        self.bindings = [binding for binding in self.bindings if binding.program is not program]
         self.chosen = {}
-        for bindings in self.bindings.values():
-            bindings[:] = [binding for binding in bindings if binding.program is not program]
 
 
 class Follower:
@@ -139,7 +134,7 @@ class Follower:
                     for structure in self._structures[-1:]
                     if structure.state.is_same()
                     for kind, binding in structure.chosen.items()
-                    if binding is not _PYTORCH and binding.is_current(structure.state)
+                    if binding.program is not _PYTORCH and binding.is_current(structure.state)
                 }
                 self._changer = threading.get_ident()
             try:
@@ -174,7 +169,7 @@ class Follower:
         path = folder_of(folder)
         with self._lock:
             structure = self._structure()
-            for binding in structure.all_bindings():
+            for binding in structure.bindings:
                 structure.refit(binding)
             save_programs(path, self.model, structure.state, structure.bindings)
 
@@ -192,16 +187,16 @@ class Follower:
         structure = _Structure(state, bindings)
         with self._lock:
             self._structures = [structure] if is_same_model else []
-            self._programs = [binding.program for binding in structure.all_bindings()]
+            self._programs = [binding.program for binding in bindings]
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
         call = None if is_traced() or is_collecting() else self._read(args, kwargs)
-        program = None if call is None else self._binding_for(call).program.compiled
-        if call is None or program is None:
+        binding = None if call is None else self._binding_for(call)
+        if call is None or binding is None or binding.program.compiled is None:
             return self.model.forward(*args, **kwargs)
         try:
-            return program(*call.args, **call.kwargs)
+            return binding.program.compiled(*call.args, **call.kwargs)
         except InputError as error:  # before anything ran
             self._warn(("input", call.key), f"A call runs in PyTorch: {error}")
             if not self._fallback:
@@ -230,8 +225,8 @@ class Follower:
             return None
         return call
 
-    def _binding_for(self, call: Call) -> Binding:
-        """Returns the program for a call, with the model's weights.
+    def _binding_for(self, call: Call) -> Binding | None:
+        """Returns the program for a call, with the model's weights; None where each call changes the model.
 
         A call like an earlier one takes no lock if the model is the same.
         """
@@ -243,13 +238,13 @@ class Follower:
             state = structures[-1].state
             if state.is_same() and binding.is_current(state):
                 return binding
+        if self._impure[call.key] > 1:
+            return None
         with self._lock:
             return self._current_binding(call, kind)
 
     def _current_binding(self, call: Call, kind: Any) -> Binding:
         """Compares the model with what it was, selects a program, and gives it weights that have changed."""
-        if self._impure[call.key] > 1:
-            return _PYTORCH
         self._ready = {}  # a program may get weights before all of them have changed
         structure = self._structure()
         while True:
@@ -261,8 +256,7 @@ class Follower:
                 continue
             if len(structure.chosen) >= _REMEMBERED:
                 structure.chosen = {}
-            if binding is not _PYTORCH or self._impure[call.key] != 1:
-                structure.chosen[kind] = binding
+            structure.chosen[kind] = binding
             return binding
 
     def _structure(self) -> _Structure:
@@ -280,7 +274,7 @@ class Follower:
                 self._note_change(state.difference(kept[-1].state))
         self._structures = [*(other for other in kept if other is not structure), structure]
         del self._structures[:-_KEPT]
-        own = {binding.program for binding in structure.all_bindings()}
+        own = {binding.program for binding in structure.bindings}
         self._programs.sort(key=own.__contains__)
         return structure
 
@@ -295,40 +289,45 @@ class Follower:
 
     def _select_or_compile(self, structure: _Structure, call: Call) -> Binding:
         """Returns a program that takes a call: one that is there or a new one."""
-        bindings = structure.bindings.setdefault(repr(call.key), [])
-        for binding in bindings:
-            if binding.program.accepts(call):
+        key = repr(call.key)
+        for binding in structure.bindings:
+            if binding.key == key and binding.program.accepts(call):
                 return binding
         try:
-            return self._compile(structure, bindings, call)
+            binding = self._compile(structure, call)
         except _OF_THE_USER:
             raise
         except Exception as error:
-            if isinstance(error, ImpureForwardError):
-                self._impure[call.key] += 1
-                if self._impure[call.key] == 1:
-                    return _PYTORCH  # models prepare themselves in their first call
-            if not self._fallback:
-                raise
-            bindings.append(_PYTORCH)
-            self._warn(
-                ("compile", call.key),
-                f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
-            )
-            return _PYTORCH
+            self._impure[call.key] += isinstance(error, ImpureForwardError)
+            # Models prepare themselves in their first call, and have another structure then.
+            if self._impure[call.key] != 1:
+                if not self._fallback:
+                    raise
+                self._warn(
+                    ("compile", call.key),
+                    f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
+                )
+            binding = Binding(_PYTORCH, key)
+        structure.bindings.append(binding)
+        return binding
 
-    def _compile(self, structure: _Structure, bindings: list[Binding], call: Call) -> Binding:
-        """Returns a new program for a call, with the model's weights; none where there are too many."""
+    def _compile(self, structure: _Structure, call: Call) -> Binding:
+        """Returns a new program for a call, and removes those in whose place it comes."""
         declared, seen = self._reader.declared(call), self._sizes[call.key]
         seen.add(call.shapes)
         bounds = seen.bounds(call.shapes, declared)
-        own = {binding.program for binding in structure.all_bindings()}
+        own = {binding.program: binding.key for binding in structure.bindings}
+        alike = [program for program, key in own.items() if key == repr(call.key)]
         others = [program for program in self._programs if program not in own]
         binding = None
         while binding is None:
             is_full = len(self._programs) >= self._max_programs and not others
-            if is_full and not (bindings and any(bounds)):  # a wider program replaces others
-                return self._without_room(call)
+            if is_full and not (alike and any(bounds)):  # a wider program replaces others
+                raise InputError(
+                    f"It has {self._max_programs} compiled programs, the most that max_programs allows, and none takes "
+                    "such a call. Give tensors in place of numbers that vary, declare sizes with dynamic_shapes, or "
+                    "allow more."
+                )
             with warnings.catch_warnings():
                 if self._programs:
                     warnings.simplefilter("ignore", NoEngineWarning)
@@ -338,15 +337,14 @@ class Follower:
             if binding is None:
                 seen.fix()
                 bounds = [{} for _ in bounds]
-        for other in list(bindings):
-            if binding.program.covers(other.program):
-                self._drop(other.program)
+        for program in alike:
+            if binding.program.covers(program):
+                self._drop(program)
         if binding.program in others:
             self._programs.remove(binding.program)
         while len(self._programs) >= self._max_programs and others:
             self._drop(others.pop(0))
         self._programs.append(binding.program)
-        bindings.append(binding)
         return binding
 
     def _bind(
@@ -361,18 +359,6 @@ class Follower:
                 raise
             return None
         return binding if not any(bounds) or binding.program.accepts(call) else None
-
-    def _without_room(self, call: Call) -> Binding:
-        """Returns what runs a call for which there may be no further program."""
-        message = (
-            f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
-            f"allows, and none takes a call like {call}. Give tensors in place of numbers that vary, "
-            "declare sizes with dynamic_shapes, or allow more."
-        )
-        if not self._fallback:
-            raise InputError(message)
-        self._warn(("limit", call.key), f"PyTorch runs a call: {message}")
-        return _PYTORCH
 
     def _drop(self, program: Program) -> None:
         self._programs.remove(program)

@@ -87,11 +87,13 @@ class Binding:
 
     Attributes:
         program: The program.
+        key: The kind of call that it is for, as text.
         names: The model's name for each weight of the program.
         constants: The values of weights that have no name in the model.
     """
 
     program: Program
+    key: str
     names: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
@@ -114,11 +116,7 @@ class Binding:
         self.program.held = Held(state, marks, watched)
 
     def refit(self, state: ModelState, written: Collection[str]) -> None:
-        """Gives the model's weights to the program.
-
-        Args:
-            state: The model's state.
-            written: The weights that calls of the model write to.
+        """Gives the weights of the model, which has this state, to the program. Calls of the model write to some.
 
         Raises:
             RefitError: The program takes no such weights.
@@ -155,7 +153,7 @@ def bind(
     """Returns a binding of a model to a program for a call: to one of several programs, or to a new one.
 
     Args:
-        model: A copy of the model that can be exported.
+        model: A copy of the model that can be exported. It has the state.
         call: The call.
         bounds: For each tensor of the call, the dynamic sizes.
         state: The model's state.
@@ -175,7 +173,7 @@ def bind(
         for program in programs if new.text is not None else ():
             if program.fingerprint.text == new.text:
                 own = dict(zip(program.fingerprint.weights, new.weights, strict=True))
-                return Binding(program, own, constants)
+                return Binding(program, repr(call.key), own, constants)
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
         else:
@@ -187,7 +185,7 @@ def bind(
     is_used = any(isinstance(module, EngineModule) for module in compiled.graph_module.modules())
     ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
     program = Program(compiled if is_used else None, new, ends, written)
-    binding = Binding(program, names, constants)
+    binding = Binding(program, repr(call.key), names, constants)
     binding.hold(state, marks)
     return binding
 

@@ -87,7 +87,7 @@ class ModelState:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Returns the weights, and tensors for the scales, by name."""
-        return {**self.weights, **{name: as_tensor(scale) for name, scale in self.scales.items()}}
+        return self.weights | {name: torch.tensor(scale) for name, scale in self.scales.items()}
 
     def marks(self) -> dict[str, WeightMark]:
         """Returns the marks of the weights. Values that are read later may be newer, never older."""
@@ -117,7 +117,8 @@ class ModelState:
         for name, value in list(attributes.items()):
             if value is scales:
                 self._containers.append(scales)
-                self.scales |= {prefix + scale_name(own): scale for own, scale in scales.items()}
+                named = {prefix + scale_name(own): scale for own, scale in scales.items()}
+                self.scales |= {name: float(scale) for name, scale in named.items()}
                 self.facts[prefix + name] = " ".join(scales), 0
             elif isinstance(value, torch.Tensor):
                 self._add_weight(prefix + name, value)
@@ -222,8 +223,3 @@ def form_of(tensor: torch.Tensor | None) -> str:
 def scale_name(adapter: str) -> str:
     """Returns the name of the buffer that stands for the scale of an adapter."""
     return "torchtrt_scale_" + re.sub(r"\W", lambda match: f"_{ord(match[0])}_", adapter)
-
-
-def as_tensor(scale: float) -> torch.Tensor:
-    """Returns the tensor that stands for a scale."""
-    return torch.tensor(float(scale))

@@ -19,7 +19,7 @@ import torch
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.torch_internals import pytree
 from torchtrt_follow.libraries import only_collects, scales_of
-from torchtrt_follow.state import ModelState, as_tensor, scale_name
+from torchtrt_follow.state import ModelState, scale_name
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -31,11 +31,8 @@ class ImpureForwardError(UnsupportedProgramError):
 def traced_copy(model: torch.nn.Module, state: ModelState) -> torch.nn.Module:
     """Returns a copy of a model that can be exported while others use the model.
 
-    Its ``forward`` raises an ``UnsupportedProgramError`` where it does what a program does not repeat.
-
-    Args:
-        model: The model.
-        state: Its state.
+    It has this state. Its ``forward`` raises an ``UnsupportedProgramError`` where it does what a program does not
+    repeat.
 
     Raises:
         UnsupportedProgramError: A module inside has hooks, or a ``forward`` that was put over its own. Or an attribute
@@ -76,7 +73,8 @@ class _Scales(dict[str, Any]):
         self._module = module
         self._assigned: dict[str, Any] = {}
         for adapter, value in scales.items():
-            module.register_buffer(scale_name(adapter), as_tensor(value), persistent=False)
+            buffer = torch.tensor(float(value))
+            module.register_buffer(scale_name(adapter), buffer, persistent=False)
 
     def __getitem__(self, adapter: str) -> Any:
         if adapter in self._assigned:
