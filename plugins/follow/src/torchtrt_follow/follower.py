@@ -298,9 +298,10 @@ class Follower:
         except _OF_THE_USER:
             raise
         except Exception as error:
-            self._impure[call.key] += isinstance(error, ImpureForwardError)
+            is_impure = isinstance(error, ImpureForwardError)
+            self._impure[call.key] += is_impure
             # Models prepare themselves in their first call, and have another structure then.
-            if self._impure[call.key] != 1:
+            if not is_impure or self._impure[call.key] > 1:
                 if not self._fallback:
                     raise
                 self._warn(
@@ -341,6 +342,7 @@ class Follower:
             if binding.program.covers(program):
                 self._drop(program)
         if binding.program in others:
+            others.remove(binding.program)
             self._programs.remove(binding.program)
         while len(self._programs) >= self._max_programs and others:
             self._drop(others.pop(0))
