@@ -48,7 +48,10 @@ def fingerprint(exported: ExportedProgram) -> Fingerprint:
     specs = [spec for spec in signature.input_specs if spec.kind in _WEIGHTS]
     targets = {f"%:{spec.arg.name}": str(spec.target) for spec in specs}
     labels = {target: label for label, target in targets.items()}
-    lines = [f"{spec.kind} {labels.get(str(spec.target), '')}" for spec in signature.output_specs]
+    lines = [
+        f"{spec.kind} {labels.get(str(spec.target), spec.target)}"
+        for spec in signature.output_specs
+    ]
     for path, module in exported.graph_module.named_modules():
         label = f"%{path}:{{}}".format
         for node in module.graph.nodes:
@@ -65,10 +68,10 @@ def fingerprint(exported: ExportedProgram) -> Fingerprint:
     names: dict[str, str] = {}  # in the order of their use: unused weights do not matter
     text = _NAME.sub(lambda name: names.setdefault(name[0], f"%{len(names)}"), "\n".join(lines))
     weights = tuple(targets[name] for name in names if name in targets)
-    memories = [storage_of(tensors[name]) for name in weights]
+    memories: dict[int, int] = {}
     forms = [
-        f"{_form(tensors[name])} {memories.index(memory)}"
-        for name, memory in zip(weights, memories, strict=True)
+        f"{_form(tensors[name])} {memories.setdefault(storage_of(tensors[name]), len(memories))}"
+        for name in weights
     ]
     kinds = {spec.kind for spec in signature.input_specs}
     has_objects = " at 0x" in text or not kinds.isdisjoint({InputKind.CUSTOM_OBJ, InputKind.TOKEN})

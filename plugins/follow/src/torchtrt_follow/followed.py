@@ -91,11 +91,6 @@ class _Followed:
     def forward(self) -> None:
         self.torchtrt.forward = self.torchtrt.own_forward
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Loads weights; meanwhile other threads compute with the old ones."""
-        with self.torchtrt.changing():
-            return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
-
     def __copy__(self) -> Any:
         return follow(copy.copy(self.torchtrt.model), **self.torchtrt.options)
 
@@ -112,15 +107,16 @@ class _Followed:
         return functools.partial(follow, **self.torchtrt.options), (self.torchtrt.model,)
 
 
-def _followed_class(model_class: type) -> type:
+def _followed_class(model_class: type[torch.nn.Module]) -> type:
     """Returns the subclass of a model's class that runs engines. It has the name of the class."""
     members = {
         "__doc__": model_class.__doc__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
         "__slots__": (),
+        "load_state_dict": _changing(model_class.load_state_dict, is_counted=True),
         **{
-            name: _refreshing(getattr(model_class, name))
+            name: _changing(getattr(model_class, name), is_counted=False)
             for name in weight_loaders()
             if hasattr(model_class, name)
         },
@@ -129,8 +125,8 @@ def _followed_class(model_class: type) -> type:
     return types.new_class(model_class.__name__, bases, {}, lambda space: space.update(members))
 
 
-def _refreshing(method: Any) -> Any:
-    """Returns a method after which the engines get all weights."""
+def _changing(method: Any, is_counted: bool) -> Any:
+    """Returns a method that loads weights. Engines get all weights after it if PyTorch does not count its writes."""
 
     @functools.wraps(method)
     def load(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -138,6 +134,7 @@ def _refreshing(method: Any) -> Any:
             try:
                 return method(self, *args, **kwargs)
             finally:
-                self.torchtrt.refresh(weights_only=True)
+                if not is_counted:
+                    self.torchtrt.refresh(weights_only=True)
 
     return load
