@@ -116,7 +116,7 @@ class Binding:
         self.program.held = Held(state, marks, watched)
 
     def refit(self, state: ModelState, written: Collection[str]) -> None:
-        """Gives the weights of the model, which has this state, to the program. Calls of the model write to some.
+        """Gives the program the weights of the model, which has this state. Calls of the model write to some of them.
 
         Raises:
             RefitError: The program takes no such weights.
@@ -153,10 +153,10 @@ def bind(
     """Returns a binding of a model to a program for a call: to one of several programs, or to a new one.
 
     Args:
-        model: A copy of the model that can be exported. It has the state.
+        model: A copy of the model that can be exported.
         call: The call.
         bounds: For each tensor of the call, the dynamic sizes.
-        state: The model's state.
+        state: The model's state, which the copy has.
         options: Settings of ``torchtrt.compile``.
         programs: Programs that may take the weights.
 
