@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.compiled import exports_of_followed
 from tests.support.later import later, needs
-from torchtrt_follow import follower, programs
 
 peft = later("peft")
 pytestmark = [
@@ -113,10 +113,7 @@ def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs
 def test_switching_back_exports_nothing(monkeypatch):
     """Pipelines activate adapters by a new list each time. A list that is written to later is another matter."""
     model = followed("one", "two")
-    exported = []
-    monkeypatch.setattr(
-        follower, "bind", lambda *args: exported.append(args) or programs.bind(*args)
-    )
+    exported = exports_of_followed(monkeypatch)
     for names in (["one"], ["two"], ["one"], ["two"], ["one"]):
         for layer in layers(model):
             layer.set_adapter(list(names))

@@ -362,3 +362,27 @@ def test_while_weights_change_other_threads_have_those_from_before_or_wait():
 
     torch.testing.assert_close(results[False], before(X), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(results[True]["rows"], model(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_call_among_the_changes_has_them_and_other_threads_wait():
+    """The engines have a half of the changes then."""
+    model = made()
+    follower = followed(model)
+    agree(follower, model, X)
+    results = []
+
+    def call():
+        with torch.no_grad():
+            results.append(follower(X))
+
+    thread = threading.Thread(target=call)
+    with follower.torchtrt.changing(), torch.no_grad():
+        model.first.weight.mul_(2)
+        agree(follower, model, X)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+        model.second.weight.mul_(2)
+    thread.join(20)
+
+    torch.testing.assert_close(results[0], model(X).detach(), rtol=1e-4, atol=1e-5)

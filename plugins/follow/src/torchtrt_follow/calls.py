@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
-from torch import get_autocast_dtype, is_autocast_enabled
 from torch.autograd import forward_ad
 
 from torchtrt.errors import InputError, kind_of
 from torchtrt.torch_internals import pytree
+from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.seen_sizes import Bounds
-from torchtrt_follow.sizes import declared_bounds
+from torchtrt_runtime.checks.inputs import check_strided
+from torchtrt_runtime.checks.usage import autocast_dtypes
 from torchtrt_runtime.torch_internals import is_tracing, peek_interpreter_stack
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _CONSTANTS = (
-    bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    type(None), bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
 )  # fmt: skip
-
-
-class UnsupportedCallError(Exception):
-    """A call that only PyTorch can run, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,8 @@ class Call:
     Attributes:
         args: The arguments by place. Those that are their parameter's default are left out.
         kwargs: The arguments by name, in the order of the parameters.
-        key: What a program is compiled for: all but the sizes and the values of tensors.
+        key: What a program is compiled for: all but the sizes and the values of tensors. It has the same ``repr`` in
+            each process.
         tensors: The tensors among the arguments, in their order.
         shapes: Their shapes.
     """
@@ -46,17 +44,23 @@ class Call:
     tensors: Sequence[torch.Tensor]
     shapes: tuple[tuple[int, ...], ...]
 
-    def with_tensors(self, values: Iterator[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def with_tensors(self, values: Iterable[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the arguments with other values in place of the tensors."""
-        args, kwargs = pytree.tree_map(
-            lambda leaf: next(values) if isinstance(leaf, torch.Tensor) else leaf,
-            (self.args, dict(self.kwargs)),
-        )
-        return args, kwargs
+        new = iter(values)
+        return pytree.tree_map_only(torch.Tensor, lambda _: next(new), (self.args, self.kwargs))  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        named = [f"{name}={_text_of(value)}" for name, value in self.kwargs.items()]
-        return f"({', '.join([*map(_text_of, self.args), *named])})"
+        forms = (_Text(f"{tensor.dtype}{list(tensor.shape)}"[6:]) for tensor in self.tensors)
+        args, kwargs = self.with_tensors(forms)
+        named = (f"{name}={value!r}" for name, value in kwargs.items())
+        return f"({', '.join([*map(repr, args), *named])})"
+
+
+class _Text(str):
+    """A text without quotation marks inside of others."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 class CallReader:
@@ -71,14 +75,14 @@ class CallReader:
     """
 
     def __init__(self, forward: Any, declared: Mapping[str, Any]) -> None:
-        self.signature = inspect.signature(forward)
+        self._signature = inspect.signature(forward)
+        self._parameters = self._signature.parameters
         self._declared = declared
-        parameters = self.signature.parameters.values()
-        collects = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-        unknown = sorted(declared.keys() - {parameter.name for parameter in parameters})
-        if unknown and not collects:
+        kinds = {parameter.kind for parameter in self._parameters.values()}
+        unknown = sorted(declared.keys() - self._parameters.keys())
+        if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise InputError(
-                f"dynamic_shapes names {', '.join(map(repr, unknown))}, but the model takes {self.signature}."
+                f"dynamic_shapes names {', '.join(map(repr, unknown))}, but the model takes {self._signature}."
             )
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
@@ -86,22 +90,19 @@ class CallReader:
 
         Raises:
             TypeError: The model takes no such arguments.
-            UnsupportedCallError: An argument is of a kind that no program takes.
+            InputError: An argument is of a kind that no program takes.
         """
-        bound = self.signature.bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         for name, value in list(bound.arguments.items()):
-            if _is_same(value, self.signature.parameters[name].default):
+            if _is_same(value, self._parameters[name].default):
                 del bound.arguments[name]
-        args, kwargs = bound.args, bound.kwargs
         tensors: list[torch.Tensor] = []
-        key = (
-            tuple(_key(argument, tensors) for argument in args),
-            tuple((name, _key(argument, tensors)) for name, argument in kwargs.items()),
-            _modes(),
-        )
+        parts = [_key(part, tensors) for part in (bound.args, bound.kwargs)]
+        key = (*parts, autocast_dtypes(), torch.get_default_dtype())
         if not tensors:
-            raise UnsupportedCallError("it has no tensor among its arguments")
-        return Call(args, kwargs, key, tensors, tuple(tuple(tensor.shape) for tensor in tensors))
+            raise InputError("It has no tensor among its arguments.")
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        return Call(bound.args, bound.kwargs, key, tensors, shapes)
 
     def declared(self, call: Call) -> list[Bounds]:
         """Returns for each tensor of a call the sizes that were declared to vary.
@@ -110,23 +111,66 @@ class CallReader:
             InputError: A declaration does not fit its argument.
         """
         arguments: dict[str, Any] = {}
-        for name, value in self.signature.bind(*call.args, **call.kwargs).arguments.items():
-            kind = self.signature.parameters[name].kind
-            arguments |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+        for name, value in self._signature.bind(*call.args, **call.kwargs).arguments.items():
+            collects = self._parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            arguments |= value if collects else {name: value}
+        leaves = pytree.tree_leaves_with_path(arguments)
         return [
-            bounds
-            for name, value in arguments.items()
-            for bounds in declared_bounds(value, self._declared.get(name), name)
+            _bounds(leaf, _at(path, self._declared), f"the argument {pytree.keystr(path)}")
+            for path, leaf in leaves
+            if isinstance(leaf, torch.Tensor)
         ]
 
 
-def _modes() -> Any:
-    """Returns the state of PyTorch that programs are exported in."""
-    casts = tuple(
-        get_autocast_dtype(device) if is_autocast_enabled(device) else None
-        for device in ("cpu", "cuda")
-    )
-    return casts, torch.get_default_dtype()
+def _at(path: Iterable[Any], declared: Any) -> Any:
+    """Returns the declaration for a part of the arguments. Declarations nest as these do."""
+    for key in path:
+        if isinstance(declared, Mapping):
+            declared = declared.get(getattr(key, "key", getattr(key, "idx", None)))
+        elif isinstance(declared, list | tuple) and hasattr(key, "idx"):
+            declared = declared[key.idx] if key.idx < len(declared) else None
+        elif declared is not None:
+            raise InputError(f"dynamic_shapes gives {declared!r} for a container of tensors.")
+    return declared
+
+
+def _bounds(tensor: torch.Tensor, declared: Any, where: str) -> Bounds:
+    """Returns the sizes of a tensor that were declared to vary, by dimension."""
+    rank = tensor.dim()
+    if isinstance(declared, Input):
+        if len(declared.bounds[0]) != rank:
+            raise InputError(
+                f"dynamic_shapes gives {len(declared.bounds[0])} dimensions for {where}, which has {rank}."
+            )
+        declared = [
+            sizes if sizes[0] != sizes[2] else None for sizes in zip(*declared.bounds, strict=True)
+        ]
+    dims = declared.items() if isinstance(declared, Mapping) else enumerate(declared or ())
+    bounds = {}
+    for dim, sizes in dims:
+        if not isinstance(dim, int) or not -rank <= dim < rank:
+            raise InputError(
+                f"dynamic_shapes names dimension {dim!r} of {where}, which has {rank} dimensions."
+            )
+        if sizes is not None:
+            bounds[dim % rank] = _range(sizes, where)
+    return bounds
+
+
+def _range(declared: Any, where: str) -> tuple[int, int, int]:
+    """Returns the minimum, optimal and maximum size in a declaration."""
+    sizes = declared
+    if not isinstance(declared, tuple | list):  # a torch.export.Dim
+        sizes = getattr(declared, "min", None), getattr(declared, "max", None)
+    if len(sizes) not in (2, 3) or not all(isinstance(size, Integral) for size in sizes):
+        raise InputError(
+            f"dynamic_shapes gives {declared!r} for a dimension of {where}. Give (min, max), (min, opt, max), or "
+            "torch.export.Dim(name, min=, max=)."
+        )
+    least, usual, most = (int(sizes[index]) for index in (0, -2 if len(sizes) == 3 else -1, -1))
+    if not 0 <= least <= usual <= most:
+        raise InputError(f"dynamic_shapes gives {declared!r} for {where}, which is no range.")
+    return least, usual, most
 
 
 def is_traced() -> bool:
@@ -150,41 +194,25 @@ def _key(value: Any, tensors: list[torch.Tensor]) -> Any:
     """Returns what of an argument a program is compiled for, and appends its tensors.
 
     Raises:
-        UnsupportedCallError: It is of a kind that no program takes.
+        InputError: It is of a kind that no program takes.
     """
-    if value is None:
-        return None
+    kind = type(value)
     if isinstance(value, torch.Tensor):
+        if kind not in _PLAIN:
+            raise InputError(f"It takes {kind_of(value)}.")
+        check_strided(value)
+        if not value.numel():
+            raise InputError("It takes an empty tensor.")
         tensors.append(value)
-        return _tensor_key(value)
-    if type(value) in _CONSTANTS:
-        return type(value), repr(value)
-    if type(value) in (list, tuple):
-        return type(value), tuple(_key(part, tensors) for part in value)
-    if type(value) in (dict, OrderedDict):
-        return type(value), tuple((repr(name), _key(part, tensors)) for name, part in value.items())
+        return value.dtype, value.device, value.dim()
+    if kind in _CONSTANTS:
+        return kind, repr(value)
+    # The containers of most calls: flattening them takes longer.
+    if kind in (list, tuple):
+        return kind, *[_key(part, tensors) for part in value]
+    if kind is dict:
+        return kind, *[(repr(name), _key(part, tensors)) for name, part in value.items()]
     leaves, tree = pytree.tree_flatten(value)
     if tree.is_leaf():
-        raise UnsupportedCallError(f"it takes {kind_of(value)}, which torch.export does not take")
-    return type(value), str(tree), tuple(_key(leaf, tensors) for leaf in leaves)
-
-
-def _tensor_key(tensor: torch.Tensor) -> Any:
-    if type(tensor) not in _PLAIN:
-        raise UnsupportedCallError(f"it takes {kind_of(tensor)}")
-    if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_quantized:
-        raise UnsupportedCallError("it takes a tensor that is not strided")
-    if not tensor.numel():
-        raise UnsupportedCallError("it takes an empty tensor")
-    return tensor.dtype, tensor.device, tensor.dim()
-
-
-def _text_of(value: Any) -> str:
-    """Returns an argument as it is written, with tensors by their shapes."""
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name!r}: {_text_of(part)}' for name, part in value.items())}}}"
-    if type(value) in (list, tuple):
-        return f"[{', '.join(map(_text_of, value))}]"
-    return repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
+        raise InputError(f"It takes {kind_of(value)}, which torch.export does not take.")
+    return kind, str(tree), *[_key(leaf, tensors) for leaf in leaves]

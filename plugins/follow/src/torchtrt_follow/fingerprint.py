@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import GraphModule, Node
+from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
 from torchtrt.graphs.memory import storage_of
 from torchtrt_compiler.sizes.guards import guards_of
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
-_SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
+_NAME = re.compile(r"%[\w.]*:\w+|\b(?:s|u|zf|zuf)\d+\b")
+"""A node with the path of its graph, or a size."""
 
 
 class Fingerprint(NamedTuple):
@@ -35,73 +36,52 @@ class Fingerprint(NamedTuple):
     weights: tuple[str, ...]
 
 
+def tensors_of(exported: ExportedProgram) -> dict[str, torch.Tensor]:
+    """Returns the weights and constants of a program, by name."""
+    values = {**exported.constants, **exported.state_dict}
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+
+
 def fingerprint(exported: ExportedProgram) -> Fingerprint:
     """Returns a program's fingerprint."""
-    signature = exported.graph_signature
-    kinds = {spec.kind for spec in signature.input_specs}
-    weights: dict[str, int] = {}  # numbered in the order of their use: unused ones do not matter
-    targets = {
-        str(spec.arg.name): str(spec.target)
-        for spec in signature.input_specs
-        if spec.kind in _WEIGHTS
-    }
-    lines = _lines(exported.graph_module, targets, weights)
-    for output in signature.output_specs:
-        target = None if output.kind is OutputKind.USER_OUTPUT else output.target
-        number = "" if target is None else weights.setdefault(target, len(weights))
-        lines.append(f"{output.kind} {number}")
+    signature, tensors = exported.graph_signature, tensors_of(exported)
+    specs = [spec for spec in signature.input_specs if spec.kind in _WEIGHTS]
+    targets = {f"%:{spec.arg.name}": str(spec.target) for spec in specs}
+    labels = {target: label for label, target in targets.items()}
+    lines = [
+        f"{spec.kind} {labels.get(str(spec.target), spec.target)}"
+        for spec in signature.output_specs
+    ]
+    for path, module in exported.graph_module.named_modules():
+        label = f"%{path}:{{}}".format
+        for node in module.graph.nodes:
+            target = "" if node.op == "placeholder" else node.target
+            if node.op == "get_attr":
+                value = attrgetter(str(target))(module)
+                target = target if isinstance(value, GraphModule) else object.__repr__(value)
+            if label(node) not in targets:
+                arguments = map_arg((node.args, node.kwargs), label)
+                form = _form(node.meta.get("val"))
+                lines.append(f"{label(node)} {node.op} {target} {arguments} {form}")
     lines += [f"{symbol} {sizes}" for symbol, sizes in exported.range_constraints.items()]
     lines += [*map(str, guards_of(exported)), str(exported.call_spec)]
-    values, memories = {**exported.constants, **exported.state_dict}, dict[int, int]()
-    for name, number in weights.items():
-        memory = memories.setdefault(storage_of(values[name]), number)
-        lines.append(f"weight {number} has the memory of {memory}")
-    symbols: dict[str, str] = {}
-    text = _SYMBOL.sub(
-        lambda match: symbols.setdefault(match[0], f"z{len(symbols)}"), "\n".join(lines)
-    )
-    has_objects = not kinds.isdisjoint({InputKind.CUSTOM_OBJ, InputKind.TOKEN})
-    return Fingerprint(None if has_objects else text, tuple(weights))
-
-
-def _lines(owner: GraphModule, targets: dict[str, str], weights: dict[str, int]) -> list[str]:
-    """Returns the lines of a graph.
-
-    Args:
-        owner: The module of the graph.
-        targets: The names of weights, by those of their placeholders.
-        weights: The number of each weight that was used so far; more are added.
-    """
-    names: dict[Node, str] = {}
-
-    def name(node: Node) -> Any:
-        if node not in names:
-            number = weights.setdefault(targets[node.name], len(weights))
-            names[node] = f"weight {number} {_form(node.meta.get('val'))}"
-        return names[node]
-
-    lines: list[str] = []
-    for node in owner.graph.nodes:
-        if node.op == "placeholder" and node.name in targets:
-            continue
-        target = "" if node.op == "placeholder" else str(node.target)
-        if node.op == "get_attr":
-            value = attrgetter(target)(owner)
-            if isinstance(value, GraphModule):
-                target = "\n".join(["{", *_lines(value, {}, weights), "}"])
-            else:
-                target = f"object {id(value)}"
-        names[node] = f"%{len(lines)}"
-        arguments = map_arg((node.args, node.kwargs), name)
-        lines.append(f"{names[node]} {node.op} {target} {arguments} {_form(node.meta.get('val'))}")
-    return lines
+    names: dict[str, str] = {}  # in the order of their use: unused weights do not matter
+    text = _NAME.sub(lambda name: names.setdefault(name[0], f"%{len(names)}"), "\n".join(lines))
+    weights = tuple(targets[name] for name in names if name in targets)
+    memories: dict[int, int] = {}
+    forms = [
+        f"{_form(tensors[name])} {memories.setdefault(storage_of(tensors[name]), len(memories))}"
+        for name in weights
+    ]
+    kinds = {spec.kind for spec in signature.input_specs}
+    has_objects = " at 0x" in text or not kinds.isdisjoint({InputKind.CUSTOM_OBJ, InputKind.TOKEN})
+    return Fingerprint(None if has_objects else "\n".join([text, *forms]), weights)
 
 
 def _form(value: Any) -> str:
-    match value:
-        case torch.Tensor():
-            strides = [] if value.is_nested else list(value.stride())
-            return f"({value.dtype} {list(value.shape)} {strides} {value.device})"
-        case list() | tuple():
-            return f"({' '.join(map(_form, value))})"
-    return f"({type(value).__name__} {value})"
+    if isinstance(value, (list, tuple)):
+        return f"({' '.join(map(_form, value))})"
+    if not isinstance(value, torch.Tensor):
+        return f"({type(value).__name__} {value})"
+    strides = [] if value.is_nested else list(value.stride())
+    return f"({value.dtype} {list(value.shape)} {strides} {value.device})"

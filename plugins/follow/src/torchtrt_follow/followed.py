@@ -55,17 +55,17 @@ def follow(
             f"follow() takes a torch.nn.Module with Python code, not {kind_of(argument)}."
         )
     check_setting_names(settings, follow)
-    own: Any = argument.torchtrt.model if is_followed(argument) else argument  # type: ignore[union-attr]
+    own: Any = argument.torchtrt.model if isinstance(argument, _Followed) else argument
     followed: Any = object.__new__(_followed_class(type(own)))
     object.__setattr__(followed, "__dict__", own.__dict__)
-    follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
-    object.__setattr__(followed, _SLOT, follower)
+    options = {
+        "dynamic_shapes": dict(dynamic_shapes or {}),
+        "max_programs": max_programs,
+        "fallback": fallback,
+        **settings,
+    }
+    object.__setattr__(followed, _SLOT, Follower(own, options))
     return followed  # type: ignore[no-any-return]
-
-
-def is_followed(model: object) -> bool:
-    """Returns whether ``follow`` made a model."""
-    return isinstance(model, _Followed)
 
 
 class _Followed:
@@ -91,36 +91,32 @@ class _Followed:
     def forward(self) -> None:
         self.torchtrt.forward = self.torchtrt.own_forward
 
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Loads weights; meanwhile other threads compute with the old ones."""
-        with self.torchtrt.changing():
-            return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
-
     def __copy__(self) -> Any:
-        return _again(copy.copy(self.torchtrt.model), self.torchtrt.options)
+        return follow(copy.copy(self.torchtrt.model), **self.torchtrt.options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copied = memo[id(self)] = object.__new__(type(self))
         # Unfinished, if a part of the model refers to what follows it.
         own = copy.deepcopy(self.torchtrt.model, memo)
         object.__setattr__(copied, "__dict__", vars(own))
-        again: Any = _again(own, copy.deepcopy(self.torchtrt.options, memo))
+        again: Any = follow(own, **copy.deepcopy(self.torchtrt.options, memo))
         object.__setattr__(copied, _SLOT, again.torchtrt)
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _again, (self.torchtrt.model, self.torchtrt.options)
+        return functools.partial(follow, **self.torchtrt.options), (self.torchtrt.model,)
 
 
-def _followed_class(model_class: type) -> type:
+def _followed_class(model_class: type[torch.nn.Module]) -> type:
     """Returns the subclass of a model's class that runs engines. It has the name of the class."""
     members = {
         "__doc__": model_class.__doc__,
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
         "__slots__": (),
+        "load_state_dict": _changing(model_class.load_state_dict, is_counted=True),
         **{
-            name: _refreshing(getattr(model_class, name))
+            name: _changing(getattr(model_class, name), is_counted=False)
             for name in weight_loaders()
             if hasattr(model_class, name)
         },
@@ -129,8 +125,8 @@ def _followed_class(model_class: type) -> type:
     return types.new_class(model_class.__name__, bases, {}, lambda space: space.update(members))
 
 
-def _refreshing(method: Any) -> Any:
-    """Returns a method after which the engines get all weights."""
+def _changing(method: Any, is_counted: bool) -> Any:
+    """Returns a method that loads weights. Engines get all weights after it if PyTorch does not count its writes."""
 
     @functools.wraps(method)
     def load(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -138,11 +134,7 @@ def _refreshing(method: Any) -> Any:
             try:
                 return method(self, *args, **kwargs)
             finally:
-                self.torchtrt.refresh(weights_only=True)
+                if not is_counted:
+                    self.torchtrt.refresh(weights_only=True)
 
     return load
-
-
-def _again(model: torch.nn.Module, options: Mapping[str, Any]) -> torch.nn.Module:
-    """Returns a copy, or an unpickled model, followed as the original was. It compiles anew."""
-    return follow(model, **options)

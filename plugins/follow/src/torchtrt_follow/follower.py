@@ -6,9 +6,10 @@ import functools
 import os
 import threading
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -28,20 +29,52 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
-from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input, end_shapes
-from torchtrt_follow.calls import Call, CallReader, UnsupportedCallError, is_traced
+from torchtrt_compiler.seen_sizes import Bounds, SeenSizes
+from torchtrt_follow.calls import Call, CallReader, is_traced
 from torchtrt_follow.files import load_programs, save_programs
+from torchtrt_follow.fingerprint import Fingerprint
 from torchtrt_follow.libraries import is_collecting
-from torchtrt_follow.programs import Binding, Marks, bind
-from torchtrt_follow.structures import Structure, Structures
-from torchtrt_follow.tracing import ImpureForwardError, check_traceable, traced_copy
+from torchtrt_follow.programs import Binding, Program, bind
+from torchtrt_follow.state import ModelState
+from torchtrt_follow.tracing import ImpureForwardError, traced_copy
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.serialization.folders import folder_of
 
+_KEPT = 8
+"""The structures of a model that are remembered."""
 _REMEMBERED = 1024
 """The shapes of calls for which the program is remembered."""
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
+_OWN_OPTIONS = ("dynamic_shapes", "max_programs", "fallback")
+_PYTORCH = Program(None, Fingerprint(None, ()))
+"""PyTorch, in place of engines."""
+
+
+@dataclass(eq=False)
+class _Structure:
+    """A model whose Python state stays, and the programs for it.
+
+    Attributes:
+        state: The model's state, in whose place newer ones with equal facts come.
+        bindings: The programs.
+        chosen: The program for each kind of call and shapes.
+    """
+
+    state: ModelState
+    bindings: list[Binding] = field(default_factory=list)
+    chosen: dict[Any, Binding] = field(default_factory=dict)
+
+    def refit(self, binding: Binding) -> None:
+        """Gives the model's weights to a program, as ``Binding.refit`` does, if it has others."""
+        if not binding.is_current(self.state):
+            written = set().union(*(own.written for own in self.bindings))
+            binding.refit(self.state, written)
+
+    def drop(self, program: Program) -> None:
+        """Removes a program."""
+        self.bindings = [binding for binding in self.bindings if binding.program is not program]
+        self.chosen = {}
 
 
 class Follower:
@@ -49,10 +82,7 @@ class Follower:
 
     Args:
         model: The model.
-        settings: Settings of ``torchtrt.compile``.
-        dynamic_shapes: Dynamic sizes, by parameter.
-        max_programs: The maximum number of programs at a time.
-        fallback: Whether PyTorch runs calls that cannot be compiled.
+        options: The arguments of ``follow``.
 
     Attributes:
         model: The model as PyTorch runs it.
@@ -61,42 +91,31 @@ class Follower:
         own_forward: The one that runs engines.
     """
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        settings: Mapping[str, Any],
-        dynamic_shapes: Mapping[str, Any],
-        max_programs: int,
-        fallback: bool,
-    ) -> None:
+    def __init__(self, model: torch.nn.Module, options: Mapping[str, Any]) -> None:
+        settings = {"immutable_weights": False, **options}
+        declared, self._max_programs, self._fallback = map(settings.pop, _OWN_OPTIONS)
         settings_from(settings)  # now, not on the first call
-        if not isinstance(max_programs, int) or max_programs < 1:
-            raise SettingsError(f"max_programs is {max_programs!r}. Give a number from 1 on.")
+        if not isinstance(self._max_programs, int) or self._max_programs < 1:
+            raise SettingsError(f"max_programs is {self._max_programs!r}. Give a number from 1 on.")
         self.model = model
-        self.options = {
-            "dynamic_shapes": dynamic_shapes,
-            "max_programs": max_programs,
-            "fallback": fallback,
-            **settings,
-        }
-        self._settings = {"immutable_weights": False, **settings}
-        self._max_programs = max_programs
-        self._fallback = fallback
+        self.options = options
         self.forward = self.own_forward = _forward(self)
-        self._reader = CallReader(model.forward, dynamic_shapes)
-        self._sizes: dict[Any, SeenSizes] = {}
-        self._structures = Structures(model)
+        self._settings = settings
+        self._reader = CallReader(model.forward, declared)
+        self._sizes: defaultdict[Any, SeenSizes] = defaultdict(SeenSizes)
+        self._programs: list[Program] = []  # those of the structure of the last call are the last
+        self._structures: list[_Structure] = []  # likewise
+        self._changes = 0
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
-        self._lock = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()  # for all but calls like an earlier one
         self._changer: int | None = None
         self._ready: Mapping[Any, Binding] = {}
 
     @property
     def programs(self) -> list[CompiledModule]:
         """The compiled models, each with its ``report``: those for the model as it is now come last."""
-        programs = self._structures.programs()
-        return [program.compiled for program in programs if program.compiled is not None]
+        return [program.compiled for program in self._programs if program.compiled is not None]
 
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} followed by {len(self.programs)} compiled programs>"
@@ -107,19 +126,22 @@ class Follower:
 
         Calls that need another program wait for the end of the block.
         """
-        me = threading.get_ident()
         with self._lock:
-            self._lock.wait_for(lambda: self._changer in (None, me))
             is_outermost = self._changer is None
             if is_outermost:
-                self._changer, self._ready = me, self._ready_programs()
-        try:
-            yield
-        finally:
-            if is_outermost:
-                with self._lock:
+                self._ready = {
+                    kind: binding
+                    for structure in self._structures[-1:]
+                    if structure.state.is_same()
+                    for kind, binding in structure.chosen.items()
+                    if binding.program is not _PYTORCH and binding.is_current(structure.state)
+                }
+                self._changer = threading.get_ident()
+            try:
+                yield
+            finally:
+                if is_outermost:
                     self._changer, self._ready = None, {}
-                    self._lock.notify_all()
 
     def refresh(self, *, weights_only: bool = False) -> None:
         """Lets the next call read again what cannot be watched.
@@ -132,9 +154,10 @@ class Follower:
             weights_only: Whether only values of weights have changed: the model is not exported then.
         """
         with self._lock:
-            self._structures.take_all_weights()
+            for program in self._programs:
+                program.held = None
             if not weights_only:
-                self._structures.restart()
+                self._structures = []
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the programs for the model as it is now into a folder, from which ``load`` takes them.
@@ -145,10 +168,9 @@ class Follower:
         """
         path = folder_of(folder)
         with self._lock:
-            structure = self._structures.current()
-            for binding in structure.all_bindings():
-                if not binding.is_current(structure.state):
-                    binding.refit(structure.state, ())
+            structure = self._structure()
+            for binding in structure.bindings:
+                structure.refit(binding)
             save_programs(path, self.model, structure.state, structure.bindings)
 
     def load(self, folder: str | os.PathLike[str]) -> None:
@@ -161,9 +183,11 @@ class Follower:
             InputError: The folder has no programs, they are for another model, or they take no other weights.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        structure = Structure(*load_programs(folder_of(folder), self.model))
+        state, bindings, is_same_model = load_programs(folder_of(folder), self.model)
+        structure = _Structure(state, bindings)
         with self._lock:
-            self._structures.replace(structure)
+            self._structures = [structure] if is_same_model else []
+            self._programs = [binding.program for binding in bindings]
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -188,8 +212,8 @@ class Follower:
             call = self._reader.read(args, kwargs)
         except TypeError:  # the model raises the error itself
             return None
-        except UnsupportedCallError as error:
-            self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
+        except InputError as error:
+            self._warn(("call", str(error)), f"A call runs in PyTorch: {error}")
             return None
         sources = chain(call.tensors, self.model.parameters())
         if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
@@ -202,156 +226,146 @@ class Follower:
         return call
 
     def _binding_for(self, call: Call) -> Binding | None:
-        """Returns the program for a call, with the model's weights; None if PyTorch runs it.
+        """Returns the program for a call, with the model's weights; None where each call changes the model.
 
-        A call like an earlier one takes no lock if the model is the same. All others go to ``_find_binding``.
+        A call like an earlier one takes no lock if the model is the same.
         """
-        kind = (call.key, call.shapes)
-        last = self._structures.last
+        kind, structures = (call.key, call.shapes), self._structures
         if self._changer not in (None, threading.get_ident()):
             if (binding := self._ready.get(kind)) is not None:
                 return binding
-        elif last is not None and kind in last.chosen and last.state.is_same():
-            binding = last.chosen.get(kind)
-            if binding is None or binding.is_current(last.state):
+        elif structures and (binding := structures[-1].chosen.get(kind)) is not None:
+            state = structures[-1].state
+            if state.is_same() and binding.is_current(state):
                 return binding
-        with self._lock:
-            self._lock.wait_for(lambda: self._changer in (None, threading.get_ident()))
-            return self._find_binding(call, kind)
-
-    def _ready_programs(self) -> dict[Any, Binding]:
-        """Returns the programs that have the model's weights, for each kind of call and shapes."""
-        last = self._structures.last
-        if last is None or not last.state.is_same():
-            return {}
-        chosen = last.chosen.items()
-        return {
-            kind: binding for kind, binding in chosen if binding and binding.is_current(last.state)
-        }
-
-    def _find_binding(self, call: Call, kind: Any) -> Binding | None:
-        """Returns the program for a call, under the lock; None if PyTorch runs the call.
-
-        Compares the model with what it was, selects a program, and gives it weights that have changed.
-        """
         if self._impure[call.key] > 1:
             return None
-        structure = self._structures.current()
-        tensors = (*structure.state.weights.values(), *structure.state.unnamed.values())
-        if any(tensor.is_inference() for tensor in tensors):
-            self._warn(
-                "inference",
-                "A call runs in PyTorch, because weights were made in torch.inference_mode(), and PyTorch does not "
-                "count writes to them. Make them outside of it.",
-            )
-            return None
-        if kind not in structure.chosen:
+        with self._lock:
+            return self._current_binding(call, kind)
+
+    def _current_binding(self, call: Call, kind: Any) -> Binding:
+        """Compares the model with what it was, selects a program, and gives it weights that have changed."""
+        self._ready = {}  # a program may get weights before all of them have changed
+        structure = self._structure()
+        while True:
+            binding = structure.chosen.get(kind) or self._select_or_compile(structure, call)
+            try:
+                structure.refit(binding)
+            except RefitError:  # a value of a weight is compiled in
+                self._drop(binding.program)
+                continue
             if len(structure.chosen) >= _REMEMBERED:
                 structure.chosen = {}
-            binding = self._select_or_compile(structure, call)
-            if binding is None and self._impure[call.key] == 1:
-                return None  # models prepare themselves in their first call
             structure.chosen[kind] = binding
-        binding = structure.chosen[kind]
-        while binding is not None and not binding.is_current(structure.state):
-            written = set().union(*(binding.written for binding in structure.all_bindings()))
-            try:
-                binding.refit(structure.state, written)
-                break
-            except RefitError:  # a value of a weight is compiled in
-                self._structures.forget(binding.program)
-                binding = structure.chosen[kind] = self._select_or_compile(structure, call)
-        return binding
+            return binding
 
-    def _select_or_compile(self, structure: Structure, call: Call) -> Binding | None:
-        """Returns a program that takes a call: one that is there or a new one; None if PyTorch has to run it."""
-        for binding in structure.bindings.get(repr(call.key), ()):
-            if binding.program.accepts(call):
+    def _structure(self) -> _Structure:
+        """Returns the structure that the model has."""
+        state, kept = ModelState(self.model), self._structures
+        equal = [structure for structure in kept if structure.state.facts == state.facts]
+        structure = equal[0] if equal else _Structure(state)
+        if not structure.state.is_same():
+            structure.state = state
+        if kept[-1:] == [structure]:
+            return structure
+        if kept:
+            self.refresh(weights_only=True)  # libraries that merge adapters write through .data
+            if not equal:
+                self._note_change(state.difference(kept[-1].state))
+        self._structures = [*(other for other in kept if other is not structure), structure]
+        del self._structures[:-_KEPT]
+        own = {binding.program for binding in structure.bindings}
+        self._programs.sort(key=own.__contains__)
+        return structure
+
+    def _note_change(self, path: str) -> None:
+        self._changes += 1
+        if self._changes == 2 * _KEPT:
+            warn_caller(
+                f"The model has had {self._changes} structures, and each is exported anew. The last to change was "
+                f"{path!r}. If each call changes it, follow the modules that do not.",
+                FollowWarning,
+            )
+
+    def _select_or_compile(self, structure: _Structure, call: Call) -> Binding:
+        """Returns a program that takes a call: one that is there or a new one."""
+        key = repr(call.key)
+        for binding in structure.bindings:
+            if binding.key == key and binding.program.accepts(call):
                 return binding
-        if call.key in structure.refused:
-            return None
         try:
-            return self._compile(structure, call)
+            binding = self._compile(structure, call)
         except _OF_THE_USER:
             raise
         except Exception as error:
-            if isinstance(error, ImpureForwardError):
-                self._impure[call.key] += 1
-                if self._impure[call.key] == 1:
-                    return None
-            structure.refused.add(call.key)
-            if not self._fallback:
-                raise
-            self._warn(
-                ("compile", call.key),
-                f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
-            )
-            return None
+            is_impure = isinstance(error, ImpureForwardError)
+            self._impure[call.key] += is_impure
+            # Models prepare themselves in their first call, and have another structure then.
+            if not is_impure or self._impure[call.key] > 1:
+                if not self._fallback:
+                    raise
+                self._warn(
+                    ("compile", call.key),
+                    f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
+                )
+            binding = Binding(_PYTORCH, key)
+        structure.bindings.append(binding)
+        return binding
 
-    def _compile(self, structure: Structure, call: Call) -> Binding | None:
-        """Returns a new program for a call, with the model's weights; None where there are too many."""
-        seen = self._sizes.setdefault(call.key, SeenSizes())
+    def _compile(self, structure: _Structure, call: Call) -> Binding:
+        """Returns a new program for a call, and removes those in whose place it comes."""
+        declared, seen = self._reader.declared(call), self._sizes[call.key]
         seen.add(call.shapes)
-        declared = self._reader.declared(call)
         bounds = seen.bounds(call.shapes, declared)
-        others = structure.bindings.setdefault(repr(call.key), [])
-        programs = self._structures.programs()
-        check_traceable(self.model)
-        marks = Marks.of(structure.state)  # before values are read
+        own = {binding.program: binding.key for binding in structure.bindings}
+        alike = [program for program, key in own.items() if key == repr(call.key)]
+        others = [program for program in self._programs if program not in own]
         binding = None
         while binding is None:
-            replaces_others = bool(others) and any(bounds)
-            if not replaces_others and not self._has_room(structure, call):
-                return None
-            binding = self._compile_for(structure, call, bounds, bounds != declared)
+            is_full = len(self._programs) >= self._max_programs and not others
+            if is_full and not (alike and any(bounds)):  # a wider program replaces others
+                raise InputError(
+                    f"It has {self._max_programs} compiled programs, the most that max_programs allows, and none takes "
+                    "such a call. Give tensors in place of numbers that vary, declare sizes with dynamic_shapes, or "
+                    "allow more."
+                )
+            with warnings.catch_warnings():
+                if self._programs:
+                    warnings.simplefilter("ignore", NoEngineWarning)
+                if bounds != declared:
+                    warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
+                binding = self._bind(structure.state, call, bounds, others)
             if binding is None:
                 seen.fix()
                 bounds = [{} for _ in bounds]
-        binding.ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
-        for other in list(others):
-            if _covers(binding, other):
-                structure.drop(other.program)
-        structure.bindings[repr(call.key)].append(binding)
-        if binding.program not in programs:
-            binding.hold(marks, structure.state)
+        for program in alike:
+            if binding.program.covers(program):
+                self._drop(program)
+        if binding.program in others:
+            others.remove(binding.program)
+            self._programs.remove(binding.program)
+        while len(self._programs) >= self._max_programs and others:
+            self._drop(others.pop(0))
+        self._programs.append(binding.program)
         return binding
 
-    def _compile_for(
-        self, structure: Structure, call: Call, bounds: list[Bounds], has_chosen: bool
+    def _bind(
+        self, state: ModelState, call: Call, bounds: list[Bounds], programs: list[Program]
     ) -> Binding | None:
-        """Returns a program for a call and sizes, chosen ones among them; None if they cannot vary in one program."""
-        pairs = zip(call.tensors, bounds, strict=True)
-        inputs = [as_input(tensor, tensor_bounds) for tensor, tensor_bounds in pairs]
-        programs = self._structures.programs()
-        bound = {binding.program for binding in structure.all_bindings()}
-        others = [program for program in programs if program not in bound]
-        model = traced_copy(self.model, structure.state)
-        with warnings.catch_warnings():
-            if programs:
-                warnings.simplefilter("ignore", NoEngineWarning)
-            if has_chosen:
-                warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
-            try:
-                binding = bind(model, call, inputs, structure.state, self._settings, others)
-            except (InputError, ExportError):  # sizes that broadcast, for one
-                if not any(bounds):
-                    raise
-                return None
+        """Returns a program for a call and sizes, old or new; None if the sizes cannot vary in one program."""
+        model = traced_copy(self.model, state)
+        try:
+            binding = bind(model, call, bounds, state, self._settings, programs)
+        except (InputError, ExportError):  # sizes that broadcast, for one
+            if not any(bounds):
+                raise
+            return None
         return binding if not any(bounds) or binding.program.accepts(call) else None
 
-    def _has_room(self, structure: Structure, call: Call) -> bool:
-        """Returns whether another program may be compiled, and removes those of other structures for it."""
-        if self._structures.has_room(self._max_programs, structure):
-            return True
-        message = (
-            f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
-            f"allows, and none takes a call like {call}. Give tensors in place of numbers that vary, "
-            "declare sizes with dynamic_shapes, or allow more."
-        )
-        if not self._fallback:
-            raise InputError(message)
-        self._warn(("limit", call.key), f"PyTorch runs a call: {message}")
-        return False
+    def _drop(self, program: Program) -> None:
+        self._programs.remove(program)
+        for structure in self._structures:
+            structure.drop(program)
 
     def _warn(self, kind: Any, message: str) -> None:
         if kind not in self._warned:
@@ -367,12 +381,3 @@ def _forward(follower: Follower) -> Any:
         return follower(args, kwargs)
 
     return forward
-
-
-def _covers(binding: Binding, other: Binding) -> bool:
-    """Returns whether a program takes all sizes that another one takes."""
-    (least, most), (other_least, other_most) = (
-        [list(chain.from_iterable(shapes)) for shapes in ends]
-        for ends in (binding.ends, other.ends)
-    )
-    return all(map(int.__le__, least, other_least)) and all(map(int.__ge__, most, other_most))

@@ -45,25 +45,25 @@ def _answers(name: str, *arguments: Any) -> Iterator[Any]:
 
 
 def weight_loaders() -> set[str]:
-    """Returns the methods of models that write to weights through ``.data``."""
+    """Returns the ``weight_loaders`` of all libraries."""
     return set().union(*_answers("weight_loaders"))
 
 
 def labels_of(value: object) -> set[str]:
-    """Returns the names of what no ``forward`` reads of a configuration or a model; none for any other object."""
+    """Returns the ``labels`` of all libraries."""
     return set().union(*_answers("labels", value))
 
 
-def scales_of(module: torch.nn.Module) -> dict[str, Any] | None:
-    """Returns the numbers of a module that can change like weights, by name; None if it has none."""
-    return next((scales for scales in _answers("scales", module) if scales is not None), None)
+def scales_of(module: torch.nn.Module) -> dict[str, Any]:
+    """Returns the ``scales`` of the first library that has some; a new dictionary if none has."""
+    return next((scales for scales in _answers("scales", module) if scales is not None), {})
 
 
 def only_collects(hook: object) -> bool:
-    """Returns whether a hook does nothing but collect what modules return."""
+    """Returns whether a hook ``only_collects``, as a library says."""
     return any(_answers("only_collects", hook))
 
 
 def is_collecting() -> bool:
-    """Returns whether hooks collect what modules inside of the model that is being called return."""
+    """Returns whether the hooks of a library collect."""
     return any(_answers("is_collecting"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter, le
 from typing import Any, NamedTuple
 
 import torch
@@ -18,39 +19,29 @@ from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.refit.refitting import refit_with_memory
-from torchtrt_compiler.seen_sizes import Shapes
+from torchtrt_compiler.seen_sizes import Bounds, Shapes, as_input, end_shapes
 from torchtrt_follow.calls import Call
-from torchtrt_follow.fingerprint import Fingerprint, fingerprint
+from torchtrt_follow.fingerprint import Fingerprint, fingerprint, tensors_of
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
-from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
+from torchtrt_runtime.weights.marks import Layout, WatchedWeights, WeightMark, layout_of
 
 
-class Marks(NamedTuple):
-    """The weights of a model at one moment.
+class Held(NamedTuple):
+    """The weights of a model at one moment, which engines have since.
 
     Attributes:
-        weights: The mark of each weight.
-        scales: The scales of its adapters.
+        state: The model's state at that moment.
+        marks: The mark of each weight.
+        watched: What notices changes since then.
     """
 
-    weights: Mapping[str, WeightMark]
-    scales: Mapping[str, float]
-
-    @classmethod
-    def of(cls, state: ModelState) -> Marks:
-        """Returns the marks of now. Values that are read later may be newer, never older."""
-        return cls(
-            {name: WeightMark(weight) for name, weight in state.weights.items()}, state.scales
-        )
-
-    def only(self, names: Collection[str]) -> Marks:
-        """Returns the marks of some weights and scales."""
-        weights = {name: mark for name, mark in self.weights.items() if name in names}
-        return Marks(weights, {name: scale for name, scale in self.scales.items() if name in names})
+    state: ModelState
+    marks: Mapping[str, WeightMark]
+    watched: WatchedWeights
 
 
 @dataclass(eq=False)
@@ -58,16 +49,18 @@ class Program:
     """Engines, and the graph around them.
 
     Attributes:
-        compiled: The compiled model; None where no op became an engine.
+        compiled: The compiled model; None where PyTorch runs the calls.
         fingerprint: Its computation.
-        written: The weights that it writes to.
-        loaded: Whose weights are in the engines; None if they may be older than the model's.
+        ends: The minimum and the maximum shapes of the tensors that it was compiled for.
+        written: Its weights that it writes to.
+        held: The weights of the model that are in the engines; None if they may be any.
     """
 
     compiled: CompiledModule | None
     fingerprint: Fingerprint
+    ends: Sequence[Shapes] = ()
     written: frozenset[str] = frozenset()
-    loaded: Binding | None = None
+    held: Held | None = None
 
     def accepts(self, call: Call) -> bool:
         """Returns whether it was compiled for such a call."""
@@ -79,74 +72,66 @@ class Program:
             return False
         return True
 
+    def covers(self, other: Program) -> bool:
+        """Returns whether it takes all sizes that another one takes."""
+        (least, most), (other_least, other_most) = (
+            [list(chain.from_iterable(shapes)) for shapes in program.ends]
+            for program in (self, other)
+        )
+        return all(map(le, least, other_least)) and all(map(le, other_most, most))
 
+
+@dataclass(frozen=True, eq=False)
 class Binding:
     """A program for one structure of the model: which of the model's weights are which of the program's.
 
-    Args:
+    Attributes:
         program: The program.
+        key: The kind of call that it is for, as text.
         names: The model's name for each weight of the program.
         constants: The values of weights that have no name in the model.
-        ends: The minimum and the maximum shapes of the tensors that it was compiled for.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        names: Mapping[str, str],
-        constants: Mapping[str, torch.Tensor],
-        ends: Sequence[Shapes],
-    ) -> None:
-        self.program = program
-        self.names = names
-        self.constants = constants
-        self.ends = ends
-        self.written = frozenset(names[own] for own in program.written)
-        self._state: ModelState | None = None
-        self._marks = Marks({}, {})
-        self._watched = WatchedWeights([])
+    program: Program
+    key: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def written(self) -> set[str]:
+        """The model's weights that the program writes to."""
+        return {self.names[own] for own in self.program.written}
 
     def is_current(self, state: ModelState) -> bool:
         """Returns whether the engines have the weights of a model, which has this state."""
-        return (
-            self.program.loaded is self
-            and self._state is state
-            and not self._watched.have_changed()
+        held = self.program.held
+        return self.program.compiled is None or (
+            held is not None and held.state is state and not held.watched.have_changed()
         )
 
-    def hold(self, marks: Marks, state: ModelState | None) -> None:
-        """Notes that the engines have the weights of a moment.
-
-        Args:
-            marks: The marks of these weights.
-            state: The model's state at that moment; None if other weights are still to come.
-        """
-        self.program.loaded, self._marks, self._state = self, marks, state
-        watched = [(mark, name not in self.written) for name, mark in marks.weights.items()]
-        self._watched = WatchedWeights(watched)
+    def hold(self, state: ModelState, marks: Mapping[str, WeightMark]) -> None:
+        """Notes that the engines have the weights of a moment."""
+        written = self.written
+        watched = WatchedWeights((mark, name not in written) for name, mark in marks.items())
+        self.program.held = Held(state, marks, watched)
 
     def refit(self, state: ModelState, written: Collection[str]) -> None:
-        """Gives the model's weights to the program.
-
-        Args:
-            state: The model's state.
-            written: The weights that calls of the model write to.
+        """Gives the program the weights of the model, which has this state. Calls of the model write to some of them.
 
         Raises:
             RefitError: The program takes no such weights.
         """
-        marks = Marks.of(state)  # before values are read
-        old = self._marks.weights
+        old, marks = self.program.held, state.marks()
+        old_marks = old.marks if old else {}
         changed = {
             name
             for name, tensor in state.weights.items()
-            if name not in old or not old[name].is_of(tensor)
+            if name not in old_marks or not old_marks[name].is_of(tensor)
         }
         read = {self.names[own] for own in self.program.fingerprint.weights}
         # Libraries write to weights through .data: to merge an adapter, or a batch into the statistics of a layer. Then
         # a scale changes, or a weight that the program does not read.
-        is_partial = self.program.loaded is self and self._marks.scales == state.scales
-        if not is_partial or changed - read - set(written):
+        if not old or old.state.scales != state.scales or changed - read - set(written):
             changed = set(self.names.values())
         names = [own for own, name in self.names.items() if name in changed]
         if names and self.program.compiled is not None:
@@ -154,13 +139,13 @@ class Binding:
             new = {own: tensors[name] for own, name in self.names.items()}
             with torch.inference_mode(False), torch.no_grad():
                 refit_with_memory(self.program.compiled, new, names)
-        self.hold(marks, state)
+        self.hold(state, marks)
 
 
 def bind(
     model: torch.nn.Module,
     call: Call,
-    inputs: Sequence[Any],
+    bounds: Sequence[Bounds],
     state: ModelState,
     options: Mapping[str, Any],
     programs: Sequence[Program],
@@ -170,49 +155,39 @@ def bind(
     Args:
         model: A copy of the model that can be exported.
         call: The call.
-        inputs: What to compile for in place of each tensor of the call.
-        state: The model's state.
+        bounds: For each tensor of the call, the dynamic sizes.
+        state: The model's state, which the copy has.
         options: Settings of ``torchtrt.compile``.
         programs: Programs that may take the weights.
 
     Raises:
         TorchTRTError: The model cannot be compiled.
     """
-    args, kwargs = call.with_tensors(iter(inputs))
+    args, kwargs = call.with_tensors(map(as_input, call.tensors, bounds))
+    marks = state.marks()
     with warnings.catch_warnings(), torch.inference_mode(False):
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
         exported = export(model, args, kwargs, None)
-        new = fingerprint(exported)
-        constants = _constants(exported, state)
+        new, constants = fingerprint(exported), _constants(exported, state)
         for program in programs if new.text is not None else ():
             if program.fingerprint.text == new.text:
-                pairs = zip(program.fingerprint.weights, new.weights, strict=True)
-                return Binding(program, dict(pairs), constants, ())
+                own = dict(zip(program.fingerprint.weights, new.weights, strict=True))
+                return Binding(program, repr(call.key), own, constants)
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
         else:
             compiled = compile_exported(model, exported, args, kwargs, options)
-    names = {name: name for name in _tensors(exported)}
     weights = {**state.weights, **constants}
-    written = _written(compiled, {name: weights[name] for name in names})
-    release(compiled)
+    names = {name: name for name in tensors_of(exported)}
+    layouts = {layout for layout in release(compiled) if layout}
+    written = frozenset(name for name in names if layout_of(weights[name]) in layouts)
     is_used = any(isinstance(module, EngineModule) for module in compiled.graph_module.modules())
-    return Binding(Program(compiled if is_used else None, new, written), names, constants, ())
-
-
-def _written(compiled: CompiledModule, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
-    """Returns the names of the weights that a compiled model writes to."""
-    graph_module = compiled.graph_module
-    written = [attrgetter(name)(graph_module) for name in written_attributes(graph_module.graph)]
-    layouts = [layout for tensor in written if (layout := layout_of(tensor))]
-    return frozenset(name for name, weight in weights.items() if layout_of(weight) in layouts)
-
-
-def _tensors(exported: ExportedProgram) -> dict[str, torch.Tensor]:
-    """Returns the weights and constants of a program, by name."""
-    values = {**exported.constants, **exported.state_dict}
-    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
+    program = Program(compiled if is_used else None, new, ends, written)
+    binding = Binding(program, repr(call.key), names, constants)
+    binding.hold(state, marks)
+    return binding
 
 
 def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.Tensor]:
@@ -221,8 +196,9 @@ def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.
     Raises:
         UnsupportedProgramError: It has a weight of the model under no name.
     """
-    tensors = _tensors(exported)
-    constants = {name: tensor for name, tensor in tensors.items() if name not in state.weights}
+    constants = {
+        name: tensor for name, tensor in tensors_of(exported).items() if name not in state.weights
+    }
     own = {storage_of(weight) for weight in state.weights.values() if layout_of(weight)}
     for name, constant in constants.items():
         if name not in exported.state_dict and layout_of(constant) and storage_of(constant) in own:
@@ -232,16 +208,23 @@ def _constants(exported: ExportedProgram, state: ModelState) -> dict[str, torch.
     return constants
 
 
-def release(compiled: CompiledModule) -> None:
+def release(compiled: CompiledModule) -> list[Layout | None]:
     """Lets a compiled model hold and watch none of the model's tensors, but for those that it writes to.
 
     A write to a weight while a call runs changes none of what that call reads.
+
+    Returns:
+        The layouts of the tensors that it writes to.
     """
     graph_module = compiled.graph_module
-    read = {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}
-    names = read - written_attributes(graph_module.graph)
-    copies = copied_attributes(graph_module, names, lambda name: attrgetter(name)(graph_module))
+    tensors = {
+        str(node.target): attrgetter(str(node.target))(graph_module)
+        for node in graph_module.graph.find_nodes(op="get_attr")
+    }
+    written = written_attributes(graph_module.graph)
+    copies = copied_attributes(graph_module, tensors.keys() - written, tensors.__getitem__)
     for name, tensor in copies.items():
         assign(graph_module, name, tensor.requires_grad_(False))
     compiled.graph_module = graph_module
-    compiled.usage_checks = UsageChecks({}, trains=False, autocast=compiled.usage_checks.autocast)
+    compiled.usage_checks = UsageChecks({}, autocast=compiled.usage_checks.autocast)
+    return [layout_of(tensors[name]) for name in written]

@@ -7,6 +7,7 @@ Tensors are another matter: their values can be given to a program, as long as t
 from __future__ import annotations
 
 import operator
+import re
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from enum import Enum
@@ -18,8 +19,7 @@ import torch
 
 from torchtrt.graphs.memory import storage_of
 from torchtrt_follow.libraries import labels_of, only_collects, scales_of
-from torchtrt_follow.scales import as_tensor, scale_name
-from torchtrt_runtime.weights.marks import WeightMark
+from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
 
 _PLAIN = (
     int, float, complex, bool, str, bytes, type(None), Enum, torch.dtype, torch.device, torch.Size, torch.layout,
@@ -56,44 +56,29 @@ class ModelState:
         self._containers: list[Any] = []
         self._memories: dict[int, str] = {}
         modules = list(model.named_modules(remove_duplicate=False))
-        # What follows a model has the same ``__dict__``, and hooks of libraries may refer to it.
-        self._paths: dict[int, str] = {id(vars(module)): path for path, module in modules}
-        for path, module in modules:
-            self._add_module(path, module, is_root=module is model)
-        self._unnamed = [WeightMark(tensor) for tensor in self.unnamed.values()]
         self._modules = [module for _, module in modules]
-        self._classes = list(map(type, self._modules))
-        self._empty = [container for container in self._containers if not container]
-        self._mappings = [
-            container
-            for container in self._containers
-            if container and isinstance(container, Mapping)
-        ]
-        self._others = [
-            container
-            for container in self._containers
-            if container and not isinstance(container, Mapping)
-        ]
-        self._lengths = self._read_lengths()
+        # What follows a model has the same ``__dict__``, and hooks of libraries may refer to it.
+        self._paths = {id(vars(module)): path for path, module in modules}
+        for path, module in modules:
+            self._add_module(path, module)
+        self._filled = [container for container in self._containers if container]
+        self._mappings = [filled for filled in self._filled if isinstance(filled, Mapping)]
+        self._lengths = list(map(len, self._containers))
         self._contents = list(self._read_contents())
+        self._watched = WatchedWeights(
+            [(WeightMark(tensor), True) for tensor in self.unnamed.values()]
+        )
 
     def is_same(self) -> bool:
         """Returns whether the model holds the objects that it held; tensors with names may have been written to."""
         try:
             return (
-                bool(self.facts)
-                and not any(self._empty)
-                and self._read_lengths() == self._lengths
+                list(map(len, self._containers)) == self._lengths
                 and all(map(operator.is_, self._read_contents(), self._contents))
-                and all(map(operator.is_, map(type, self._modules), self._classes))
-                and not any(mark.has_changed() for mark in self._unnamed)
+                and not self._watched.have_changed()
             )
         except RuntimeError:  # another thread changes a container
             return False
-
-    def forget(self) -> None:
-        """Makes the state one that no model has."""
-        self.facts = {}
 
     def difference(self, other: ModelState) -> str:
         """Returns the path of the first fact that differs from another state; empty if all are equal."""
@@ -102,44 +87,38 @@ class ModelState:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Returns the weights, and tensors for the scales, by name."""
-        return {**self.weights, **{name: as_tensor(scale) for name, scale in self.scales.items()}}
+        return self.weights | {name: torch.tensor(scale) for name, scale in self.scales.items()}
 
-    def _read_lengths(self) -> list[int]:
-        return [*map(len, self._mappings), *map(len, self._others)]
+    def marks(self) -> dict[str, WeightMark]:
+        """Returns the marks of the weights. Values that are read later may be newer, never older."""
+        return {name: WeightMark(weight) for name, weight in self.weights.items()}
 
     def _read_contents(self) -> Iterator[Any]:
-        """Yields the keys, values and elements of the containers, without Python code for each."""
-        return chain(
-            chain.from_iterable(self._mappings),
-            chain.from_iterable([mapping.values() for mapping in self._mappings]),
-            chain.from_iterable(self._others),
-        )
+        """Yields keys, values and elements of the containers, and classes, without Python code for each."""
+        values = [mapping.values() for mapping in self._mappings]
+        return chain(map(type, self._modules), chain.from_iterable([*self._filled, *values]))
 
-    def _add_module(self, path: str, module: torch.nn.Module, is_root: bool) -> None:
+    def _add_module(self, path: str, module: torch.nn.Module) -> None:
         """Adds the weights, hooks and attributes of one module."""
         attributes = vars(module)
-        prefix = f"{path}." if path else ""
-        where = path or "the model"
+        prefix, where = (f"{path}.", path) if path else ("", "the model")
         registered = [attributes[name] for name in ("_parameters", "_buffers", "_modules", *_HOOKS)]
         parameters, buffers, modules, *hooks = registered
         self._containers += [attributes, *registered]
         self._add_object(f"class of {where}", type(module))
         for kind, names in (("modules", modules), ("parameters", parameters), ("buffers", buffers)):
             self.facts[f"{kind} of {where}"] = " ".join(names), 0
-        for name, tensor in [*parameters.items(), *buffers.items()]:
-            self._add_weight(prefix + name, tensor)
-        acting = [
-            hook for registry in hooks for hook in registry.values() if not only_collects(hook)
-        ]
-        for number, hook in enumerate([] if is_root else acting):
+        acting = [hook for own in hooks for hook in own.values() if not only_collects(hook)]
+        for number, hook in enumerate(acting if path else ()):
             self._add_object(f"hook {number} of {where}", hook)
+        for name, tensor in (parameters | buffers).items():
+            self._add_weight(prefix + name, tensor)
         labels, scales = labels_of(module), scales_of(module)
         for name, value in list(attributes.items()):
-            if value is scales and scales is not None:
+            if value is scales:
                 self._containers.append(scales)
-                self.scales |= {
-                    prefix + scale_name(adapter): scale for adapter, scale in scales.items()
-                }
+                named = {prefix + scale_name(own): scale for own, scale in scales.items()}
+                self.scales |= {name: float(scale) for name, scale in named.items()}
                 self.facts[prefix + name] = " ".join(scales), 0
             elif isinstance(value, torch.Tensor):
                 self._add_weight(prefix + name, value)
@@ -151,8 +130,8 @@ class ModelState:
         if tensor is not None:
             self.weights[name] = tensor
             # A program reads weights that share memory as one.
-            first = self._memories.setdefault(_memory_of(tensor), name)
-            if first != name:
+            if layout_of(tensor):
+                first = self._memories.setdefault(storage_of(tensor), name)
                 self.facts[f"memory of {name}"] = first, 0
 
     def _add(self, path: str, value: Any, depth: int) -> None:
@@ -162,30 +141,28 @@ class ModelState:
             self.unnamed[path] = value
             self._add_object(path, value, form_of(value), (mark.version, mark.layout))
             return
-        text = _text_of(value)
-        if text is not None:
-            self._containers += _containers_in(value)
-            self.facts[path] = text, 0
-            return
-        order = ""
-        labels = labels_of(value)
         if isinstance(value, _MUTABLE):
             self._containers.append(value)
-        if isinstance(value, Mapping):
-            keys = (key for key in list(value) if not _is_label(key, labels))
-            order = f" of {', '.join(_text_of(key) or _name_of(key) for key in keys)}"
-        attributes = _attributes_of(value)
+        text = _text_of(value)
+        if text is not None:
+            self.facts[path] = text, 0
+            return
+        labels, attributes = labels_of(value), _attributes_of(value)
         identity = id(value if attributes is None else attributes)
         first = self._paths.setdefault(identity, path)
         if first != path:
             self.facts[path] = f"as {first or 'the model'}", 0
             return
-        if type(value) in (list, tuple, dict):
-            self.facts[path] = type(value).__name__ + order, 0
-        else:
-            self._add_object(path, value, _name_of(value) + order)
         if attributes is not None:
             self._containers.append(attributes)
+        text = _name_of(value)
+        if isinstance(value, Mapping):
+            keys = (key for key in list(value) if not _is_label(key, labels))
+            text += f" of {', '.join(_text_of(key) or _name_of(key) for key in keys)}"
+        if type(value) in (list, tuple, dict):
+            self.facts[path] = text, 0
+        else:
+            self._add_object(path, value, text)
         # A module in a container is none of the model's own.
         depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
@@ -200,15 +177,6 @@ class ModelState:
 
 def _is_label(name: object, labels: Collection[str]) -> bool:
     return isinstance(name, str) and name in labels
-
-
-def _containers_in(value: Any) -> Iterator[Any]:
-    """Yields the lists and sets in a value that has a text, itself among them."""
-    if isinstance(value, _MUTABLE):
-        yield value
-    if isinstance(value, (list, tuple)):  # a set has no others
-        for element in value:
-            yield from _containers_in(element)
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:
@@ -226,15 +194,13 @@ def _parts_of(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _text_of(value: Any) -> str | None:
-    """Returns a value as text that is the same for equal values in each process; None if there is no such text."""
+    """Returns a plain value, or several, as text that is the same for equal values in each process; None for others."""
     if isinstance(value, _PLAIN):
         return repr(value)
-    if type(value) in (list, tuple, set, frozenset):
-        parts = [_text_of(part) for part in value]
-        if None not in parts:
-            kind = type(value).__name__
-            order: Collection[Any] = sorted(parts) if "set" in kind else parts
-            return f"{kind}({', '.join(order)})"
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset) and all(isinstance(part, _PLAIN) for part in value):
+        parts = map(repr, value)
+        return f"{kind.__name__}({', '.join(sorted(parts) if 'set' in kind.__name__ else parts)})"
     return None
 
 
@@ -243,19 +209,17 @@ def _name_of(value: Any) -> str:
     return f"{getattr(named, '__module__', None) or type(named).__module__}.{named.__qualname__}"
 
 
-def _memory_of(tensor: torch.Tensor) -> int:
-    try:
-        return storage_of(tensor)
-    except RuntimeError:  # of a lazy module
-        return id(tensor)
-
-
 def form_of(tensor: torch.Tensor | None) -> str:
     """Returns as text what a program is exported for of a weight; its device is where the inputs are."""
     if tensor is None:
         return "None"
-    text = f"{type(tensor).__name__} {tensor.dtype} {tensor.layout}"
+    text = f"{type(tensor).__name__} {tensor.dtype} {tensor.layout}{' inference' * tensor.is_inference()}"
     try:
         return f"{text} {list(tensor.shape)} {list(tensor.stride())}"
     except RuntimeError:  # of a nested or sparse tensor, or of a lazy module
         return text
+
+
+def scale_name(adapter: str) -> str:
+    """Returns the name of the buffer that stands for the scale of an adapter."""
+    return "torchtrt_scale_" + re.sub(r"\W", lambda match: f"_{ord(match[0])}_", adapter)

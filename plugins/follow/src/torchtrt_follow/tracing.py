@@ -9,17 +9,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections import OrderedDict, deque
+import operator
+from collections import OrderedDict, deque, namedtuple
 from types import MethodType
 from typing import Any
 
 import torch
 
-from torchtrt.errors import UnsupportedProgramError, kind_of
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt.torch_internals import pytree
-from torchtrt_follow.libraries import only_collects
-from torchtrt_follow.scales import replace_scales
-from torchtrt_follow.state import ModelState
+from torchtrt_follow.libraries import only_collects, scales_of
+from torchtrt_follow.state import ModelState, scale_name
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -28,12 +28,66 @@ class ImpureForwardError(UnsupportedProgramError):
     """A call of a model changes the model's attributes."""
 
 
-def check_traceable(model: torch.nn.Module) -> None:
-    """Checks that calling a model runs the code of its modules and nothing else.
+def traced_copy(model: torch.nn.Module, state: ModelState) -> torch.nn.Module:
+    """Returns a copy of a model that can be exported while others use the model.
+
+    It has this state. Its ``forward`` raises an ``UnsupportedProgramError`` where it does what a program does not
+    repeat.
 
     Raises:
-        UnsupportedProgramError: A module inside has hooks, or a ``forward`` that was put over its own.
+        UnsupportedProgramError: A module inside has hooks, or a ``forward`` that was put over its own. Or an attribute
+            cannot be copied, or a weight was made in inference mode.
     """
+    _check_modules(model)
+    tensors = [*state.weights.values(), *state.unnamed.values()]
+    if any(tensor.is_inference() for tensor in tensors):
+        raise UnsupportedProgramError(
+            "Weights were made in torch.inference_mode(), and PyTorch does not count writes to them. Make them outside "
+            "of it."
+        )
+    try:
+        copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"It cannot be copied, which exporting it needs: {type(error).__name__}: {error}."
+        ) from error
+    for name in _HOOKS:
+        vars(copied)[name] = OrderedDict()
+    for module in list(copied.modules()):
+        if scales := scales_of(module):
+            vars(module)["scaling"] = _Scales(module, scales)
+    copied.forward = _checking(copied)
+    return copied
+
+
+class _Scales(dict[str, Any]):
+    """The scales of a layer's adapters, which become buffers: a program takes other scales by a refit.
+
+    Args:
+        module: The layer of the copy.
+        scales: The scales as numbers.
+    """
+
+    def __init__(self, module: torch.nn.Module, scales: dict[str, Any]) -> None:
+        super().__init__(scales)
+        self._module = module
+        self._assigned: dict[str, Any] = {}
+        for adapter, value in scales.items():
+            buffer = torch.tensor(float(value))
+            module.register_buffer(scale_name(adapter), buffer, persistent=False)
+
+    def __getitem__(self, adapter: str) -> Any:
+        if adapter in self._assigned:
+            return self._assigned[adapter]
+        # Code may multiply the result in place.
+        return getattr(self._module, scale_name(adapter)).clone()
+
+    def __setitem__(self, adapter: str, value: Any) -> None:
+        self._assigned[adapter] = value
+
+
+def _check_modules(model: torch.nn.Module) -> None:
+    """Checks that calling a model runs the code of its modules and nothing else."""
     for path, module in model.named_modules():
         where = f"Its module {path!r}" if path else "It"
         forward = vars(module).get("forward")
@@ -57,32 +111,8 @@ def _is_pure(hook: Any) -> bool:
     return code.startswith("torch.nn.utils") or only_collects(hook)
 
 
-def traced_copy(model: torch.nn.Module, state: ModelState) -> torch.nn.Module:
-    """Returns a copy of a model that can be exported while others use the model.
-
-    Args:
-        model: The model.
-        state: Its state.
-
-    Raises:
-        UnsupportedProgramError: An attribute cannot be copied.
-    """
-    tensors = [*state.weights.values(), *state.unnamed.values()]
-    try:
-        copied = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    except Exception as error:
-        raise UnsupportedProgramError(
-            f"It cannot be copied, which exporting it needs: {type(error).__name__}: {error}."
-        ) from error
-    for name in _HOOKS:
-        vars(copied)[name] = OrderedDict()
-    replace_scales(copied)
-    _check_calls(copied)
-    return copied
-
-
-def _check_calls(model: torch.nn.Module) -> None:
-    """Lets a model's ``forward`` raise an ``UnsupportedProgramError`` where it does what a program does not repeat."""
+def _checking(model: torch.nn.Module) -> Any:
+    """Returns the ``forward`` of a model, with checks of what it does besides."""
     method = vars(model).get("forward") or MethodType(type(model).forward, model)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -95,35 +125,27 @@ def _check_calls(model: torch.nn.Module) -> None:
                 f"Its forward changes {path!r}, which a program does not repeat."
             )
         new_leaves, new_tree = pytree.tree_flatten((args, kwargs))
-        if tree != new_tree or any(
-            old is not new for old, new in zip(leaves, new_leaves, strict=True)
-        ):
+        if tree != new_tree or not all(map(operator.is_, leaves, new_leaves)):
             raise UnsupportedProgramError(
                 "Its forward puts other values into a container among its arguments, such as a cache of keys and "
                 "values, which a program does not repeat. For text generation use "
                 "torchtrt_converters_transformers.compile_for_generation."
             )
-        _check_result(result)
+        _check_result(pytree.tree_structure(result))
         return result
 
     forward.__signature__ = inspect.signature(method)  # type: ignore[attr-defined]
-    model.forward = forward
+    return forward
 
 
-def _check_result(value: Any) -> None:
+def _check_result(tree: pytree.TreeSpec) -> None:
     """Checks that a result is in containers that hold nothing besides their elements."""
-    if isinstance(value, (tuple, list, deque)):
-        parts = list(value)
-    elif isinstance(value, dict):
-        parts = list(value.values())
-    elif dataclasses.is_dataclass(value):
-        parts = list(vars(value).values())
-    elif pytree.tree_structure(value) == pytree.tree_structure(0) or not pytree.tree_leaves(value):
-        return
-    else:
+    kind: Any = tree.type
+    is_known = kind in (None, namedtuple) or dataclasses.is_dataclass(kind)
+    if tree.num_leaves and not is_known and not issubclass(kind, (tuple, list, deque, dict)):
         raise UnsupportedProgramError(
-            f"It returns {kind_of(value)}, which is more than its tensors. Call it so that it returns none "
+            f"It returns a {kind.__name__}, which is more than its tensors. Call it so that it returns none "
             "(use_cache=False)."
         )
-    for part in parts:
+    for part in tree.children():
         _check_result(part)

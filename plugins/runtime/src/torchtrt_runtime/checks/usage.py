@@ -76,7 +76,7 @@ class UsageChecks:
     ) -> None:
         self._watched = _watched(weights, model)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
-        self.autocast = _autocast() if autocast is None else autocast
+        self.autocast = autocast_dtypes() if autocast is None else autocast
         self.was_autocast = any(self.autocast)
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
@@ -103,7 +103,7 @@ class UsageChecks:
 
     def check_ambient_modes(self) -> None:
         """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
-        if (self.was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
+        if (self.was_autocast or is_any_autocast_enabled()) and autocast_dtypes() != self.autocast:
             raise EngineError(
                 "The model was compiled inside autocast and is called outside or inside another, or the other way "
                 "round: casts are compiled in. Compile and call it alike."
@@ -165,7 +165,8 @@ class UsageChecks:
         return [tracked_by_index.get(index, value) for index, value in enumerate(outputs)]
 
 
-def _autocast() -> tuple[torch.dtype | None, torch.dtype | None]:
+def autocast_dtypes() -> tuple[torch.dtype | None, torch.dtype | None]:
+    """Returns the dtype that autocast casts to, on the CPU and on CUDA; None where it is off."""
     cpu = get_autocast_dtype("cpu") if is_autocast_enabled("cpu") else None
     return cpu, get_autocast_dtype("cuda") if is_autocast_enabled("cuda") else None
 
