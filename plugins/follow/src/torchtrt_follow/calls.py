@@ -15,7 +15,7 @@ from torchtrt.errors import InputError, kind_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import Input
 from torchtrt_compiler.seen_sizes import Bounds
-from torchtrt_runtime.checks.inputs import check_strided
+from torchtrt_runtime.checks.tensors import check_strided
 from torchtrt_runtime.checks.usage import autocast_dtypes
 from torchtrt_runtime.torch_internals import is_tracing, peek_interpreter_stack
 
