@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def fresh() -> Callable[..., str]:
 def seeded() -> None:
     """The same weights in every run."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lets Inductor find no compiler of C++, as on many machines, and nothing that it compiled before."""
+    from torch._inductor import config
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    with config.patch({"cpp.cxx": (str(tmp_path / "no-compiler"),)}):
+        yield
 
 
 @pytest.fixture
