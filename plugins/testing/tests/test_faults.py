@@ -23,7 +23,7 @@ def test_builds_and_calls_are_noted(version):
         model = compiled()
     torch.testing.assert_close(model(X), X.tanh())
 
-    ((layer,),) = tensorrt.builds
+    (((layer,), _),) = tensorrt.builds
     assert "aten.tanh" in layer
     assert tensorrt.executions == [((2, 4),)]
 

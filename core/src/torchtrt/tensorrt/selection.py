@@ -24,6 +24,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,8 @@ def load(spec: str) -> Any:
         raise TensorRTUnavailableError(
             f"use_tensorrt() takes the name of a TensorRT, such as 'reference@10.16.1', not {spec!r}."
         )
+    if _chosen.get() is not None and spec == describe():
+        return _chosen.get()  # also where it wraps the one of this name
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
         name = _automatic()
@@ -199,7 +202,7 @@ def implementation(module: Any = None) -> ModuleType | None:
 
 def _origin(module: Any) -> tuple[str, ModuleType | None]:
     """Returns the name and the entry point's module of a TensorRT, or of the one that it wraps."""
-    return _loaded.get(id(getattr(module, "__wrapped__", module)), ("", None))
+    return _loaded.get(id(inspect.unwrap(module)), ("", None))
 
 
 def default_compute_capabilities() -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A TensorRT whose builds and calls a test watches, and which fails where the test wants it to.
 
-No code of torchtrt is replaced: what compiles and runs a model gets another TensorRT, as ``use_tensorrt`` gives it one.
+No code of torchtrt is replaced: a compilation gets another TensorRT, as ``use_tensorrt`` gives it one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,17 +33,29 @@ class Execution:
     outputs: Mapping[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
-class WatchedTensorRT:
-    """What a TensorRT was asked for.
+class Build(NamedTuple):
+    """One network that TensorRT was to build.
 
     Attributes:
-        builds: For each network that it was to build, the names of the layers.
-        executions: For each call of an engine, the shapes of the inputs.
-        module: The TensorRT.
+        layers: The names of the network's layers.
+        config: The builder's configuration, TensorRT's own.
     """
 
-    builds: list[tuple[str, ...]] = field(default_factory=list)
+    layers: tuple[str, ...]
+    config: Any
+
+
+@dataclass(frozen=True)
+class WatchedTensorRT:
+    """The requests that a TensorRT got.
+
+    Attributes:
+        builds: The networks that it was to build.
+        executions: For each call of an engine, the shapes of the inputs.
+        module: The TensorRT. A test may give it other classes.
+    """
+
+    builds: list[Build] = field(default_factory=list)
     executions: list[tuple[tuple[int, ...], ...]] = field(default_factory=list)
     module: Any = None
 
@@ -52,16 +64,14 @@ def _builds(names: tuple[str, ...]) -> str:
     return ""
 
 
-def _is_right(execution: Execution) -> None:
-    """Leaves the results as they are."""
-
-
 @contextlib.contextmanager
 def watched_tensorrt(
     refuses: Callable[[tuple[str, ...]], str] = _builds,
-    changes: Callable[[Execution], None] = _is_right,
+    changes: Callable[[Execution], None] | None = None,
 ) -> Iterator[WatchedTensorRT]:
-    """Watches the reference TensorRT in use inside a ``with`` block, in this thread (or task), and lets it fail.
+    """Watches the TensorRT in use inside a ``with`` block, in this thread (or task), and lets it fail.
+
+    It watches the builds of any TensorRT, and the calls of the reference.
 
     Args:
         refuses: Returns why TensorRT does not build a network with layers of these names; ``""`` if it does.
@@ -69,7 +79,7 @@ def watched_tensorrt(
             outputs, and raise what a driver would.
 
     Yields:
-        What it was asked for.
+        The requests that it gets.
     """
     base = current()
     watched = WatchedTensorRT(module=_Watched(base))
@@ -77,7 +87,7 @@ def watched_tensorrt(
     class Builder(base.Builder):  # type: ignore[misc, name-defined]
         def build_serialized_network(self, network: Any, *arguments: Any) -> Any:
             names = tuple(layer.name for layer in network)
-            watched.builds.append(names)
+            watched.builds.append(Build(names, arguments[0]))
             if reason := refuses(names):
                 self.logger.log(base.Logger.ERROR, reason)
                 return None
@@ -86,7 +96,7 @@ def watched_tensorrt(
     class Runtime(base.Runtime):  # type: ignore[misc, name-defined]
         def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
             engine = super().deserialize_cuda_engine(serialized_engine)
-            if engine is not None:
+            if hasattr(engine, "__dict__"):
                 _watch(engine, watched, changes)
             return engine
 
@@ -105,8 +115,10 @@ class _Watched:
         return getattr(self.__wrapped__, name)
 
 
-def _watch(engine: Any, watched: WatchedTensorRT, changes: Callable[[Execution], None]) -> None:
-    """Lets an engine make contexts that tell of their calls."""
+def _watch(
+    engine: Any, watched: WatchedTensorRT, changes: Callable[[Execution], None] | None
+) -> None:
+    """Lets an engine make contexts that note their calls."""
     create = engine.create_execution_context
 
     def created(*arguments: Any, **options: Any) -> Any:
@@ -120,15 +132,16 @@ def _watch(engine: Any, watched: WatchedTensorRT, changes: Callable[[Execution],
         inputs, outputs = _tensors(engine, context)
         watched.executions.append(tuple(tuple(tensor.shape) for tensor in inputs.values()))
         is_done = run(stream)
-        changes(Execution(_layers(engine), inputs, outputs))
+        if changes is not None:
+            changes(Execution(_layers(engine), inputs, outputs))
         return is_done
 
     engine.create_execution_context = created
 
 
 def _layers(engine: Any) -> tuple[str, ...]:
-    trt = current()
-    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    inspector = engine.create_engine_inspector()
+    text = inspector.get_engine_information(current().LayerInformationFormat.JSON)
     layers = json.loads(text)["Layers"]
     return tuple(layer if isinstance(layer, str) else layer["Name"] for layer in layers)
 
