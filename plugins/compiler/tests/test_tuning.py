@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.doubling import doubling_op
+from tests.support.modules import Function
 from torchtrt.errors import SettingsError
-from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 from torchtrt_compiler.measuring import tuning
 from torchtrt_compiler.measuring.tuning import Measuring, measuring_by
 from torchtrt_compiler.trial_calls import Clock
@@ -448,31 +449,10 @@ def test_an_attempt_that_fails_is_passed_over(times):
     assert "could not build" in failure
 
 
-@pytest.fixture
-def only_converted():
-    """An op that has a converter, and no kernel of PyTorch."""
-    with torch.library._scoped_library("torchtrt_tuning", "FRAGMENT") as library, use_packs():
-        library.define("twice(Tensor x) -> Tensor")
-        library.impl("twice", torch.empty_like, "Meta")
-        pack = ConverterPack("twice")
-
-        @pack.converter(torch.ops.torchtrt_tuning.twice.default)
-        def twice(ctx, x):
-            sum_ = torchtrt.trt.ElementWiseOperation.SUM
-            return ctx.net.add_elementwise(x, x, sum_).get_output(0)
-
-        add_pack(pack, PackInfo("twice", "their-twice", "1.2", "/packs"))
-        yield torch.ops.torchtrt_tuning.twice.default
-
-
-def test_a_model_that_pytorch_alone_cannot_run_stays_as_it_is(only_converted):
+def test_a_model_that_pytorch_alone_cannot_run_stays_as_it_is():
     """As one with an op that has a converter only."""
-
-    class Twice(nn.Module):
-        def forward(self, x):
-            return only_converted(x).relu()
-
-    compiled = tuned(Twice().eval())
+    with doubling_op() as op:
+        compiled = tuned(Function(lambda x: op(x).relu()).eval())
     torch.testing.assert_close(compiled(X), (2 * X).relu())
     _, reason = compiled.report.tried
     assert reason.startswith("nothing else, because that fails: Could not run ")
