@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from torchtrt.tensorrt import to_torch_dtype
+from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import current, use_module
 
 
@@ -67,7 +68,7 @@ def _builds(names: tuple[str, ...]) -> str:
 @contextlib.contextmanager
 def watched_tensorrt(
     refuses: Callable[[tuple[str, ...]], str] = _builds,
-    changes: Callable[[Execution], None] | None = None,
+    changes: Callable[[Execution], str | None] | None = None,
 ) -> Iterator[WatchedTensorRT]:
     """Watches the TensorRT in use inside a ``with`` block, in this thread (or task), and lets it fail.
 
@@ -76,7 +77,7 @@ def watched_tensorrt(
     Args:
         refuses: Returns why TensorRT does not build a network with layers of these names; ``""`` if it does.
         changes: Is called after each call of an engine that was loaded in the block, on the CPU. It may write to the
-            outputs, and raise what a driver would.
+            outputs, and raise what a driver would. It returns a reason if TensorRT is to fail, and log it.
 
     Yields:
         The requests that it gets.
@@ -116,7 +117,7 @@ class _Watched:
 
 
 def _watch(
-    engine: Any, watched: WatchedTensorRT, changes: Callable[[Execution], None] | None
+    engine: Any, watched: WatchedTensorRT, changes: Callable[[Execution], str | None] | None
 ) -> None:
     """Lets an engine make contexts that note their calls."""
     create = engine.create_execution_context
@@ -132,9 +133,12 @@ def _watch(
         inputs, outputs = _tensors(engine, context)
         watched.executions.append(tuple(tuple(tensor.shape) for tensor in inputs.values()))
         is_done = run(stream)
-        if changes is not None:
-            changes(Execution(_layers(engine), inputs, outputs))
-        return is_done
+        if changes is None:
+            return is_done
+        reason = changes(Execution(_layers(engine), inputs, outputs))
+        if reason:
+            logger().log(current().Logger.ERROR, reason)
+        return is_done and not reason
 
     engine.create_execution_context = created
 
