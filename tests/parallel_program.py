@@ -306,7 +306,7 @@ def check_an_attempt_that_fails_in_one_rank(mesh, folder):
         measured.append(compiled)
         return tuning.milliseconds(compiled, *args)
 
-    def fails_in_the_second_rank(layers):
+    def fails_in_the_second_rank(build):
         return "no memory" if rank == 1 and measured else ""
 
     with watched_tensorrt(refuses=fails_in_the_second_rank), measuring_by(Measuring(measure)):

@@ -31,9 +31,9 @@ class Residual(nn.Module):
         return x
 
 
-def large(layers):
+def large(build):
     """Returns why TensorRT refuses a network of more than 20 layers."""
-    return "too large" if len(layers) > 20 else ""
+    return "too large" if len(build.layers) > 20 else ""
 
 
 def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version):
@@ -62,7 +62,7 @@ def test_what_is_built_stays_when_another_block_is_divided():
     model = nn.Sequential(*(Residual() for _ in range(3))).eval()
     x = torch.randn(2, 8)
 
-    def second(layers):
+    def second(build):
         return "not this one" if len(tensorrt.builds) == 2 else ""
 
     with watched_tensorrt(refuses=second) as tensorrt:
@@ -114,13 +114,13 @@ def test_threads_build_one_engine_at_a_time():
     """TensorRT 8.6 lets other builds of the process wait, and 10.16 may crash."""
     running, together, lock = [], [], threading.Lock()
 
-    def observed(layers):
+    def observed(build):
         with lock:
-            running.append(layers)
+            running.append(build)
             together.append(len(running))
         time.sleep(0.05)
         with lock:
-            running.remove(layers)
+            running.remove(build)
         return ""
 
     models = [nn.Linear(4, 4).eval() for _ in range(4)]
@@ -161,8 +161,8 @@ def test_an_op_that_cannot_be_built_alone_stays_in_pytorch():
     torch.manual_seed(0)
     model, x = Residual().eval(), torch.randn(2, 8)
 
-    def sigmoid(layers):
-        is_there = any("aten.sigmoid" in name for name in layers)
+    def sigmoid(build):
+        is_there = any("aten.sigmoid" in name for name in build.layers)
         return "could not find any implementation" if is_there else ""
 
     with watched_tensorrt(refuses=sigmoid):
@@ -181,5 +181,5 @@ def test_a_builder_that_refuses_everything_is_an_error():
     """It is not for the ops' sake, be they many or one."""
     for model in (Residual(), nn.Linear(8, 8)):
         refused = pytest.raises(BuildError, match="too large")
-        with watched_tensorrt(refuses=lambda layers: "too large"), refused:
+        with watched_tensorrt(refuses=lambda build: "too large"), refused:
             torchtrt.compile(model.eval(), (torch.randn(2, 8),), min_block_size=1)

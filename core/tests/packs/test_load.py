@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Callable
@@ -439,45 +440,40 @@ def _replace_both() -> None:
     ],
     ids=["close", "with", "close-errors", "wrap", "wrap-detached", "close-raw", "replace"],
 )
-def test_a_pack_takes_no_stream_from_the_program(
-    monkeypatch: Any, tmp_path: Path, take: Any
-) -> None:
+def test_a_pack_takes_no_stream_from_the_program(tmp_path: Path, take: Any) -> None:
     """What it sees as standard output is standard error, to which torchtrt still has to write."""
     with open(tmp_path / "out", "w+") as out, open(tmp_path / "errors", "w+") as errors:
-        monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr(sys, "stderr", errors)
-        with output_as_errors():
-            print("a pack prints")
-            take()
-        with output_as_errors():
-            print("another one prints")
-        print("the program prints")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            with output_as_errors():
+                print("a pack prints")
+                take()
+            with output_as_errors():
+                print("another one prints")
+            print("the program prints")
 
-        assert (sys.stdout, sys.stderr) == (out, errors)
+            assert (sys.stdout, sys.stderr) == (out, errors)
         errors.flush()
         assert (tmp_path / "errors").read_text() == "a pack prints\nanother one prints\n"
 
 
-def test_threads_that_load_at_the_same_time_leave_the_streams(monkeypatch: Any) -> None:
+def test_threads_that_load_at_the_same_time_leave_the_streams() -> None:
     """The one that begins first may end first."""
     streams = io.StringIO(), io.StringIO()
-    monkeypatch.setattr(sys, "stdout", streams[0])
-    monkeypatch.setattr(sys, "stderr", streams[1])
     first, second = output_as_errors(), output_as_errors()
 
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    print("a pack of the second prints")
-    second.__exit__(None, None, None)
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        print("a pack of the second prints")
+        second.__exit__(None, None, None)
 
-    assert (sys.stdout, sys.stderr) == streams
+        assert (sys.stdout, sys.stderr) == streams
     assert streams[1].getvalue() == "a pack of the second prints\n"
 
 
-def test_a_program_without_a_console_has_no_streams_to_lend(monkeypatch: Any) -> None:
+def test_a_program_without_a_console_has_no_streams_to_lend() -> None:
     """To print is then to do nothing, as outside."""
-    monkeypatch.setattr(sys, "stderr", None)
-    with output_as_errors():
+    with contextlib.redirect_stderr(None), output_as_errors():
         print("a pack prints")
         assert sys.stdout is None

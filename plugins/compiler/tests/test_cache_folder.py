@@ -196,7 +196,7 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
 
 def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path):
     """The next compilation is free to try."""
-    with watched_tensorrt(refuses=lambda layers: "no"), pytest.raises(BuildError):
+    with watched_tensorrt(refuses=lambda build: "no"), pytest.raises(BuildError):
         compiled(BASE, tmp_path, [VARYING])
     assert [] == CacheFolder(tmp_path).entries()
     assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
@@ -205,7 +205,7 @@ def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path):
 def test_a_lock_that_a_build_waits_for_is_not_the_lock_of_the_engine(tmp_path):
     """Its error reaches the caller, and nobody takes the engine for one that another process builds."""
 
-    def wait_for_something(layers):
+    def wait_for_something(build):
         raise Timeout("something.lock")
 
     waits = watched_tensorrt(refuses=wait_for_something)

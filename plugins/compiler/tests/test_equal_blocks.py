@@ -163,9 +163,9 @@ def test_random_numbers_of_equal_blocks_differ():
         assert engine.calls == 1 or not any("rand" in name for name in engine.converted_by)
 
 
-def large(layers):
+def large(build):
     """Returns why TensorRT refuses a network of more than three ops."""
-    ops = {layer.rpartition("/")[0] for layer in layers if layer.startswith("aten")}
+    ops = {layer.rpartition("/")[0] for layer in build.layers if layer.startswith("aten")}
     return "too large" if len(ops) > 3 else ""
 
 
@@ -178,15 +178,15 @@ def test_equal_blocks_that_cannot_be_built_are_divided_together():
     assert_same(compiled, model, X)
     rows = compiled.report.blocks
     assert sum(row.calls for row in rows) > len(rows)
-    refused = [build for build in tensorrt.builds if large(build.layers)]
+    refused = [build for build in tensorrt.builds if large(build)]
     assert len(refused) == len(compiled.report.splits) > 0
 
 
 def test_equal_blocks_of_a_single_op_stay_in_pytorch_together():
     """If TensorRT builds no engine of it."""
 
-    def norm(layers):
-        return "no norms" if any("layer_norm" in layer for layer in layers) else ""
+    def norm(build):
+        return "no norms" if any("layer_norm" in layer for layer in build.layers) else ""
 
     model = Tied()
     with watched_tensorrt(refuses=norm):

@@ -94,8 +94,8 @@ def test_layers_are_tensorrts_own_information(tmp_path):
 def test_a_block_that_is_not_built_is_told_with_its_split(tmp_path):
     """And what is left to PyTorch in the end."""
 
-    def sin(layers):
-        return "no sin\nat all" if any("aten.sin" in layer for layer in layers) else ""
+    def sin(build):
+        return "no sin\nat all" if any("aten.sin" in layer for layer in build.layers) else ""
 
     with watched_tensorrt(refuses=sin):
         lines = recorded(tmp_path, lambda x: (x.relu() + 1).sin() * 2)

@@ -438,8 +438,8 @@ def test_an_attempt_that_fails_is_passed_over(times):
     times[frozenset()] = 10
     times[frozenset({CONVOLUTION})] = 4
 
-    def without_linear(layers):
-        return "" if any(LINEAR in name for name in layers) else "no room\nfor it"
+    def without_linear(build):
+        return "" if any(LINEAR in name for name in build.layers) else "no room\nfor it"
 
     with watched_tensorrt(refuses=without_linear):
         compiled = tuned(Model().eval())

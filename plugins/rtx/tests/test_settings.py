@@ -60,7 +60,7 @@ def test_an_engine_is_built_for_the_gpus_that_are_asked_for(builds, targets, wan
     """The builder gets them, and the report and the engine name them."""
     model = compiled(target_compute_capabilities=targets)
 
-    ((_, config),) = builds
+    (config,) = (build.config for build in builds)
     count = config.num_compute_capabilities
     assert set_targets == [config.get_compute_capability(index).name for index in range(count)]
     assert (
@@ -149,7 +149,7 @@ def test_what_a_stream_captures_allocates_nothing(builds, rtx, settings, is_set)
     """NVIDIA's documentation: stream capture needs the flag. The runtime's own capture does not."""
     compiled(**settings)
 
-    ((_, config),) = builds
+    (config,) = (build.config for build in builds)
     assert is_set is config.get_flag(rtx.BuilderFlag.REQUIRE_USER_ALLOCATION)
 
 

@@ -23,7 +23,7 @@ def test_builds_and_calls_are_noted(version):
         model = compiled()
     torch.testing.assert_close(model(X), X.tanh())
 
-    (((layer,), _),) = tensorrt.builds
+    ((layer,),) = (build.layers for build in tensorrt.builds)
     assert "aten.tanh" in layer
     assert tensorrt.executions == [((2, 4),)]
 
@@ -31,7 +31,7 @@ def test_builds_and_calls_are_noted(version):
 def test_a_refusal_has_its_reason():
     """As TensorRT logs it."""
     refused = pytest.raises(BuildError, match=r"could not build the engine:\s*no such layer")
-    with watched_tensorrt(refuses=lambda layers: "no such layer"), refused:
+    with watched_tensorrt(refuses=lambda build: "no such layer"), refused:
         compiled()
 
 

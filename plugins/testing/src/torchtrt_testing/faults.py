@@ -39,10 +39,12 @@ class Build(NamedTuple):
 
     Attributes:
         layers: The names of the network's layers.
-        config: The builder's configuration, TensorRT's own.
+        network: The network, TensorRT's own.
+        config: The configuration of the build, likewise.
     """
 
     layers: tuple[str, ...]
+    network: Any
     config: Any
 
 
@@ -61,13 +63,13 @@ class WatchedTensorRT:
     module: Any = None
 
 
-def _builds(names: tuple[str, ...]) -> str:
+def _is_built(build: Build) -> str:
     return ""
 
 
 @contextlib.contextmanager
 def watched_tensorrt(
-    refuses: Callable[[tuple[str, ...]], str] = _builds,
+    refuses: Callable[[Build], str] = _is_built,
     changes: Callable[[Execution], str | None] | None = None,
 ) -> Iterator[WatchedTensorRT]:
     """Watches the TensorRT in use inside a ``with`` block, in this thread (or task), and lets it fail.
@@ -75,7 +77,7 @@ def watched_tensorrt(
     It watches the builds of any TensorRT, and the calls of the reference.
 
     Args:
-        refuses: Returns why TensorRT does not build a network with layers of these names; ``""`` if it does.
+        refuses: Returns why TensorRT does not build a network; ``""`` if it does.
         changes: Is called after each call of an engine that was loaded in the block, on the CPU. It may write to the
             outputs, and raise what a driver would. It returns a reason if TensorRT is to fail, and log it.
 
@@ -87,9 +89,9 @@ def watched_tensorrt(
 
     class Builder(base.Builder):  # type: ignore[misc, name-defined]
         def build_serialized_network(self, network: Any, *arguments: Any) -> Any:
-            names = tuple(layer.name for layer in network)
-            watched.builds.append(Build(names, arguments[0]))
-            if reason := refuses(names):
+            build = Build(tuple(layer.name for layer in network), network, arguments[0])
+            watched.builds.append(build)
+            if reason := refuses(build):
                 self.logger.log(base.Logger.ERROR, reason)
                 return None
             return super().build_serialized_network(network, *arguments)
