@@ -11,8 +11,8 @@ def module(tmp_path):
 
     def complaints(source, check=prose.of_messages):
         (tmp_path / "module.py").write_text(source, encoding="utf-8")
-        found = check([str(tmp_path / "module.py"), "page.md"])
-        return [line.removeprefix(f"{tmp_path}/") for line in found]
+        lines = check([str(tmp_path / "module.py"), "page.md"])
+        return [line.removeprefix(f"{tmp_path}/") for line in lines]
 
     return complaints
 

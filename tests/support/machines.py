@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchtrt_reference import VERSIONS
+
 
 class Machine:
     """A machine as torchtrt finds it, until the test ends.
 
     PyTorch has no setting that names another GPU, so its four functions that describe one are replaced here, for all
-    tests. The package ``tensorrt`` is a real one in a folder, with a version and nothing else.
+    tests. The package ``tensorrt`` is a real one in a folder: the reference of its version, or a version without more.
 
     Args:
         monkeypatch: Undoes the changes.
@@ -40,10 +42,13 @@ class Machine:
         self._monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     def has_tensorrt(self, version: str) -> None:
-        """Installs the package ``tensorrt`` of a version."""
+        """Installs the package ``tensorrt`` of a version; it builds engines if the reference has that version."""
         folder = self._folder / version
         folder.mkdir()
-        (folder / "tensorrt.py").write_text(f"__version__ = {version!r}\n")
+        source = f"__version__ = {version!r}\n"
+        if version in VERSIONS:
+            source = f"import torchtrt_reference\nvars().update(vars(torchtrt_reference.load({version!r})))\n"
+        (folder / "tensorrt.py").write_text(source)
         self.lacks("tensorrt")  # which the end of the test undoes
         del sys.modules["tensorrt"]
         self._monkeypatch.syspath_prepend(folder)
