@@ -291,6 +291,9 @@ def test_the_key_covers_tensorrt_and_the_gpu(tmp_path, machine, version):
         with torchtrt.use_tensorrt("real"):
             assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
             assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
+    machine.has_gpu((8, 0), "NVIDIA GPU")
+    with torchtrt.use_tensorrt("real"):
+        assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))  # both are kept
     other = next(number for number in ("10.16.1", "11.4.0") if number != version)
     with torchtrt.use_tensorrt(f"reference@{other}"):
         assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
