@@ -1,5 +1,6 @@
 """Engines that compute something else than PyTorch are found while they are built, and their blocks divided."""
 
+import contextlib
 import re
 import warnings
 
@@ -12,15 +13,13 @@ from tests.support.doubling import doubling_op
 from tests.support.modules import Function
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import BuildError, ConversionWarning, NoEngineWarning
-from torchtrt.tensorrt import Capability
-from torchtrt.tensorrt.probes import disabling
-from torchtrt_compiler.building import engine_checks
 from torchtrt_compiler.building.engine_checks import sizes_to_compare
 from torchtrt_testing.faults import watched_tensorrt
 
-VARYING = torchtrt.Input(min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8))
-OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8))
-NEEDED = frozenset({Capability.SEVERAL_VARYING_SIZES})
+VARYING = torchtrt.Input(
+    min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8), device="cpu"
+)
+OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8), device="cpu")
 
 
 class Waves(nn.Module):
@@ -94,14 +93,14 @@ def test_right_engines_stay_whole(wrong_together):
     ids=["default", "off", "one-size"],
 )
 def test_a_tensorrt_that_needs_it_is_compared_where_several_sizes_vary(
-    wrong_together, monkeypatch, settings, is_compared
+    machine, settings, is_compared
 ):
-    """And only there, unless the setting turns it off."""
-    monkeypatch.setattr(engine_checks, "is_real", lambda: True)  # whose engines need a GPU
-    with disabling(NEEDED):
-        model = compiled(**settings)
-
-    assert is_compared == bool(model.report.splits) == bool(wrong_together)
+    """And only there, unless the setting turns it off. Here a comparison fails, because its inputs are on a CPU."""
+    machine.has_tensorrt("8.6.0")
+    machine.has_gpu((9, 0))
+    fails = pytest.raises(BuildError, match=r"block_0 cannot run: .* the tensors are on cpu")
+    with torchtrt.use_tensorrt("real"), fails if is_compared else contextlib.nullcontext():
+        assert not compiled(**settings).report.splits
 
 
 def test_nothing_is_compared_by_default(wrong_together):
