@@ -49,15 +49,15 @@ def main() -> int:
 
 def changed_files(root: Path = ROOT) -> list[str]:
     """Returns the files that differ from ``main`` or, on it, from the commit before; new files are among them."""
-    git = functools.partial(_git, root)
-    last, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "main")
+    at = functools.partial(git, root=root)
+    last, base = at("rev-parse", "HEAD"), at("merge-base", "HEAD", "main")
     if not base or last == base:
-        base = ["HEAD"] if git("status", "--porcelain") else ["HEAD~1"]
-    new = git("ls-files", "--others", "--exclude-standard")
-    return sorted({*git("diff", "--name-only", base[0]), *new})
+        base = ["HEAD"] if at("status", "--porcelain") else ["HEAD~1"]
+    new = at("ls-files", "--others", "--exclude-standard")
+    return sorted({*at("diff", "--name-only", base[0]), *new})
 
 
-def _git(root: Path, *arguments: str) -> list[str]:
+def git(*arguments: str, root: Path = ROOT) -> list[str]:
     """Returns the lines that a git command prints; none if it fails, as without a branch ``main``."""
     done = subprocess.run(
         ["git", *arguments], cwd=root, capture_output=True, text=True, check=False

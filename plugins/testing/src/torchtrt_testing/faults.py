@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchtrt.tensorrt import to_torch_dtype
+from torchtrt.tensorrt import Capability, supports, to_torch_dtype
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import current, use_module
 
@@ -86,6 +86,7 @@ def watched_tensorrt(
     """
     base = current()
     watched = WatchedTensorRT(module=_Watched(base))
+    runs_here = supports(Capability.TORCH_DEVICES)  # the reference
 
     class Builder(base.Builder):  # type: ignore[misc, name-defined]
         def build_serialized_network(self, network: Any, *arguments: Any) -> Any:
@@ -99,7 +100,7 @@ def watched_tensorrt(
     class Runtime(base.Runtime):  # type: ignore[misc, name-defined]
         def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
             engine = super().deserialize_cuda_engine(serialized_engine)
-            if hasattr(engine, "__dict__"):
+            if runs_here and engine is not None:
                 _watch(engine, watched, changes)
             return engine
 
