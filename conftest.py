@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import torchtrt
+from tests.support.machines import Machine
 from torchtrt.testing import tensorrts
 
 ALLOCATIONS = 10_000
@@ -77,6 +78,12 @@ def version(request: pytest.FixtureRequest) -> Iterator[str]:
     """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
     with torchtrt.use_tensorrt(request.param):
         yield request.param
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """Another machine, with a GPU or a ``tensorrt`` package that this one lacks."""
+    return Machine(monkeypatch, tmp_path_factory.mktemp("packages"))
 
 
 @pytest.hookimpl(trylast=True)  # after the versions of TensorRT are chosen

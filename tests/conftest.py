@@ -8,9 +8,12 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.compilers import compilations
 from tests.support.kernels import INFO, OPS
 from tests.support.small import Small
 from torchtrt.packs import ConverterPack, add_pack, use_packs
+
+__all__ = ["compilations", "kernels", "plugins", "small"]
 
 
 @pytest.fixture(scope="module")

@@ -42,10 +42,12 @@ from tests.parallel_parts import (  # noqa: F401  (checks)
 )
 from tests.support.modules import Function
 from tests.support.parallel_models import Block, Perceptron, parallel_perceptron
-from torchtrt.errors import BuildError, InputError, ProcessGroupError, UnsupportedProgramError
+from torchtrt.errors import InputError, ProcessGroupError, UnsupportedProgramError
 from torchtrt_compiler.measuring import tuning
+from torchtrt_compiler.measuring.tuning import Measuring, measuring_by
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.processes.meetings import agreed
+from torchtrt_testing.faults import watched_tensorrt
 
 LIMIT = datetime.timedelta(seconds=60)
 ops = torch.ops._c10d_functional
@@ -298,18 +300,20 @@ def check_an_attempt_that_fails_in_one_rank(mesh, folder):
     """It fails in both, before one of them waits for the other in a collective."""
     parallel, whole = parallel_perceptron(mesh)
     x, rank = torch.rand(2, 8), mesh.get_rank()
-    compile_with = tuning._without_warnings
+    measured = []
 
-    def fails_in_the_second_rank(function, *args, **kwargs):
-        if rank == 1 and kwargs.get("torch_executed_ops"):
-            raise BuildError("no memory")
-        return compile_with(function, *args, **kwargs)
+    def measure(compiled, *args):
+        measured.append(compiled)
+        return tuning.milliseconds(compiled, *args)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "_without_warnings", fails_in_the_second_rank)
+    def fails_in_the_second_rank(build):
+        return "no memory" if rank == 1 and measured else ""
+
+    with watched_tensorrt(refuses=fails_in_the_second_rank), measuring_by(Measuring(measure)):
         compiled = compiled_for(parallel, x, tune=True)
     torch.testing.assert_close(compiled(x), whole(x))
-    expect_that_others_failed(compiled.report.tried, "Rank 1 has failed: no memory")
+    expect_that_others_failed(compiled.report.tried, "could not build the engine")
+    expect_that_others_failed(compiled.report.tried, "Rank 1 has failed: ")
 
 
 def check_a_measured_call_that_fails_in_one_rank(mesh, folder):
@@ -325,8 +329,7 @@ def check_a_measured_call_that_fails_in_one_rank(mesh, folder):
                 raise error("no room")
             return measure(compiled, *args)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tuning, "milliseconds", fails_in_the_second_rank)
+        with measuring_by(Measuring(fails_in_the_second_rank)):
             if error is RuntimeError:
                 compiled = compiled_for(parallel, x, tune=True)
                 torch.testing.assert_close(compiled(x), whole(x))

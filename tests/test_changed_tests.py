@@ -54,7 +54,7 @@ def test_a_changed_module_counts_for_those_that_import_it():
     assert "torchtrt_converters_aten_core.converters.softmax" not in modules
 
 
-def test_changes_are_those_since_main_or_since_the_last_commit(tmp_path, monkeypatch):
+def test_changes_are_those_since_main_or_since_the_last_commit(tmp_path):
     """New files are changes, and on ``main`` without changes the last commit is one."""
 
     def git(*arguments):
@@ -63,21 +63,20 @@ def test_changes_are_those_since_main_or_since_the_last_commit(tmp_path, monkeyp
             ["git", *settings, *arguments], cwd=tmp_path, check=True, capture_output=True
         )
 
-    monkeypatch.setattr(changed_tests, "ROOT", tmp_path)
     git("init")
     for name in ("first", "second"):
         (tmp_path / name).touch()
         git("add", ".")
         git("commit", "-m", name)
-    assert ["second"] == changed_tests.changed_files()
+    assert ["second"] == changed_tests.changed_files(tmp_path)
 
     (tmp_path / "first").write_text("changed")
-    assert ["first"] == changed_tests.changed_files()
+    assert ["first"] == changed_tests.changed_files(tmp_path)
 
     git("switch", "-c", "branch")
     git("commit", "-a", "-m", "third")
     (tmp_path / "new").touch()
-    assert ["first", "new"] == changed_tests.changed_files()
+    assert ["first", "new"] == changed_tests.changed_files(tmp_path)
 
 
 def collected(*options):

@@ -11,8 +11,7 @@ from tests.support.compiled import assert_same, engines_of
 from torchtrt.errors import (
     NoEngineWarning,
 )
-from torchtrt.packs import PackInfo
-from torchtrt.registry import PackPass
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 
 # Partitioning
 
@@ -247,7 +246,7 @@ def test_the_report_names_the_passes_that_changed_the_graph(small):
     assert name.startswith("autocast of aten_core ")
 
 
-def test_a_pass_that_changes_only_a_branch_is_named(monkeypatch):
+def test_a_pass_that_changes_only_a_branch_is_named():
     """Branches and bodies of loops are graphs of their own, and count."""
 
     class Branching(nn.Module):
@@ -260,15 +259,13 @@ def test_a_pass_that_changes_only_a_branch_is_named(monkeypatch):
                 if node.target is torch.ops.aten.sin.default:
                     node.target = torch.ops.aten.tan.default
 
-    passes = (
-        PackPass("tangents", sines_to_tangents, PackInfo("boxes", version="2.1")),
-        PackPass("idle", lambda graph_module, settings: None, PackInfo("boxes", version="2.1")),
-    )
-    monkeypatch.setattr(
-        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: passes
-    )
+    pack = ConverterPack("boxes")
+    pack.lowering_pass("tangents")(sines_to_tangents)
+    pack.lowering_pass("idle")(lambda graph_module, settings: None)
 
-    report = torchtrt.explain(Branching().eval(), (torch.rand(3),))
+    with use_packs():
+        add_pack(pack, PackInfo("boxes", version="2.1"))
+        report = torchtrt.explain(Branching().eval(), (torch.rand(3),))
     assert ["tangents of boxes 2.1"] == report.passes
 
 

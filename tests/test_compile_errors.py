@@ -1,5 +1,7 @@
 """Models, inputs and packs that fail: an error or a report names what to do."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -15,8 +17,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
     UnknownTargetError,
 )
-from torchtrt.packs import PackInfo, use_packs
-from torchtrt.registry import PackPass
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 
 
 def test_full_compilation_lists_what_would_stay(small):
@@ -178,6 +179,16 @@ def without_order(module, settings):
     next(iter(relu.users)).append(relu)
 
 
+@contextlib.contextmanager
+def folding_boxes(function):
+    """Lets a pack have a lowering pass in a ``with`` block."""
+    pack = ConverterPack("boxes")
+    pack.lowering_pass("fold_boxes")(function)
+    with use_packs():
+        add_pack(pack, PackInfo("boxes", "torchtrt-converters-boxes", "2.1"))
+        yield
+
+
 @pytest.mark.parametrize(
     ("function", "match"),
     [
@@ -190,18 +201,10 @@ def without_order(module, settings):
         (without_order, "used before it has been defined"),
     ],
 )
-def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(
-    small, monkeypatch, function, match
-):
+def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(small, function, match):
     """Not the model, nor what reads the graph later."""
-    pack = PackInfo("boxes", "torchtrt-converters-boxes", "2.1")
-    broken = PackPass("fold_boxes", function, pack)
-    monkeypatch.setattr(
-        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: (broken,)
-    )
-
     message = f"fold_boxes of boxes 2.1 broke the graph: .*({match}).*PACKS_DISABLE=boxes"
-    with pytest.raises(PackError, match=message):
+    with folding_boxes(function), pytest.raises(PackError, match=message):
         torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
 
 
@@ -212,12 +215,8 @@ def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(
         pytest.param(lambda graph, settings: "done", "returned str", id="returns"),
     ],
 )
-def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, function, match):
+def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, function, match):
     """Whose it is, what it did, and how to go without it."""
-    broken = PackPass("fold_boxes", function, PackInfo("boxes", version="2.1"))
-    monkeypatch.setattr(
-        "torchtrt_compiler.lowering.pipeline.enabled_passes", lambda settings: (broken,)
-    )
-
-    with pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}"):
+    fails = pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}")
+    with folding_boxes(function), fails:
         torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
 import pytest
 import torch
@@ -151,15 +152,12 @@ def faults_of(kind: str, reason: str = "") -> list[tuple[str, str, int, str, dic
         (REJECTED, CRASHED, "a"),
     ],
 )
-def test_what_is_kept_only_improves(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object, before: str, after: str, kept: str
-) -> None:
+def test_what_is_kept_only_improves(tmp_path: Path, before: str, after: str, kept: str) -> None:
     """A run with a worse outcome is not written; one with a better outcome is."""
-    paths = {pack: tmp_path / f"{pack}.json" for pack in golden.PATHS}  # type: ignore[operator]
-    monkeypatch.setattr(golden, "PATHS", paths)
-    assert golden.keep(faults_of(before, "the rule"), accept_worse=False) == 0
-    worse = golden.keep(faults_of(after, "the rule"), accept_worse=False)
-    assert golden.read().ops["add"].samples["float32"] == (kept,) * len(VERSIONS)
+    paths = {pack: tmp_path / f"{pack}.json" for pack in golden.PATHS}
+    assert golden.keep(faults_of(before, "the rule"), False, paths) == 0
+    worse = golden.keep(faults_of(after, "the rule"), False, paths)
+    assert golden.read(paths).ops["add"].samples["float32"] == (kept,) * len(VERSIONS)
     assert bool(worse) == (kept != after and not (after == REJECTED and kept == "a"))
 
 

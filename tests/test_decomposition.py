@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 import torchtrt
 from tests.support.modules import Function
 from torchtrt.errors import FullCompilationError, SettingsError
-from torchtrt.packs import local_pack
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 
 
 def compiled(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
@@ -66,19 +67,26 @@ def test_a_decomposition_knows_the_ranges_of_sizes() -> None:
         torch.testing.assert_close(compiled(x), model(x), atol=1e-4, rtol=1e-4)
 
 
-def test_a_question_that_a_decomposition_may_not_ask_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@contextlib.contextmanager
+def decomposed(op: Any, function: Any) -> Iterator[None]:
+    """Lets a pack decompose an op by a function in a ``with`` block."""
+    pack = ConverterPack("decomposing")
+    pack.decomposition(op)(function)
+    with use_packs():
+        add_pack(pack, PackInfo("decomposing", "their-decomposing", "1.2", "/packs"))
+        yield
+
+
+def test_a_question_that_a_decomposition_may_not_ask_is_told() -> None:
     """In the words of the model's sizes, without the compiler's own."""
     op = torch.ops.aten.igamma.default
 
     def asking(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x + y if x.shape[2] % 2 == 0 else x
 
-    packs = {op: (asking, local_pack)}
-    monkeypatch.setattr("torchtrt_compiler.lowering.decomposition.decompositions", lambda: packs)
     model = Function(lambda x: torch.igamma(x, x) * 2).eval()
-    compiled = torchtrt.compile(model, [IMAGES], min_block_size=1)
+    with decomposed(op, asking):
+        compiled = torchtrt.compile(model, [IMAGES], min_block_size=1)
 
     (stayed,) = compiled.report.in_torch
     assert "its decomposition asks whether Eq(Mod(" in stayed.reason
@@ -103,15 +111,11 @@ def test_a_decomposition_with_other_results_than_the_op_is_not_used(
     op = torch.ops.aten.igamma.default
     if is_pytorch:
         monkeypatch.setitem(torch._decomp.decomposition_table, op, function)
-    else:
-        packs = {op: (function, local_pack)}
-        monkeypatch.setattr(
-            "torchtrt_compiler.lowering.decomposition.decompositions", lambda: packs
-        )
     x = torch.rand(3) + 1
 
     model = Function(lambda x: torch.igamma(x, x) * 2).eval()
-    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+    with contextlib.nullcontext() if is_pytorch else decomposed(op, function):
+        compiled = torchtrt.compile(model, (x,), min_block_size=1)
 
     torch.testing.assert_close(compiled(x), model(x))
     (stayed,) = compiled.report.in_torch

@@ -3,10 +3,11 @@
 import dataclasses
 
 import pytest
-import torch
 
+import torchtrt
 from tools.program_search import checking
 from tools.program_search.programs import InputSpec, Program, program
+from torchtrt_testing.faults import watched_tensorrt
 
 SIMPLE = Program(
     (InputSpec("torch.float32", ("n", "4")),),
@@ -34,22 +35,18 @@ def test_generated_programs_are_right_or_refused(seed, kind):
     assert not outcome.is_finding, outcome
 
 
-def test_a_difference_is_found_and_made_short(monkeypatch):
+def test_a_difference_is_found_and_made_short():
     """Down to the statement that differs."""
-    compiled = checking._compiled
 
-    def wrong(model, made):
-        fast = compiled(model, made)
-        if "v1" not in made.result:
-            return fast
-        return lambda *inputs: torch.utils._pytree.tree_map(
-            lambda tensor: tensor + 1, fast(*inputs)
-        )
+    def wrong(execution):
+        if any("aten.sin" in layer for layer in execution.layers):
+            for output in execution.outputs.values():
+                output += 1
 
-    monkeypatch.setattr(checking, "_compiled", wrong)
-    outcome = checking.check(SIMPLE)
-    assert outcome.kind == "differs"
-    short = checking.shortest(SIMPLE, outcome)
+    with torchtrt.use_tensorrt("reference@10.16.1"), watched_tensorrt(changes=wrong):
+        outcome = checking.check(SIMPLE)
+        assert outcome.kind == "differs"
+        short = checking.shortest(SIMPLE, outcome)
     assert len(short.body) <= 2
     assert any("sin" in statement for statement in short.body)
     assert checking.check(dataclasses.replace(SIMPLE, body=(), result="x0")).kind == "right"

@@ -6,13 +6,13 @@ from tools import prose
 
 
 @pytest.fixture
-def module(tmp_path, monkeypatch):
+def module(tmp_path):
     """Returns a function that writes a module and returns what is found in it."""
-    monkeypatch.setattr(prose, "ROOT", tmp_path)
 
     def complaints(source, check=prose.of_messages):
         (tmp_path / "module.py").write_text(source, encoding="utf-8")
-        return list(check(["module.py", "page.md"]))
+        lines = check([str(tmp_path / "module.py"), "page.md"])
+        return [line.removeprefix(f"{tmp_path}/") for line in lines]
 
     return complaints
 

@@ -1,5 +1,6 @@
 """What TensorRT cannot build becomes several engines, or stays in PyTorch."""
 
+import contextvars
 import threading
 import time
 
@@ -11,10 +12,8 @@ import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.small import Small
 from torchtrt.errors import BuildError
-from torchtrt.tensorrt import trt
-from torchtrt_compiler.building.engine import build_plan
-from torchtrt_compiler.building.engine_checks import EngineChecks
 from torchtrt_compiler.record import layer_information, record_compilation
+from torchtrt_testing.faults import watched_tensorrt
 
 
 class Residual(nn.Module):
@@ -32,26 +31,20 @@ class Residual(nn.Module):
         return x
 
 
-def refuse_networks_above(monkeypatch, layers):
-    """Makes the builder refuse networks of more layers than that."""
-
-    def build_small_plan(builder, interpreted, *args):
-        if interpreted.network.num_layers > layers:
-            raise BuildError("could not build the engine: too large")
-        return build_plan(builder, interpreted, *args)
-
-    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_small_plan)
+def large(build):
+    """Returns why TensorRT refuses a network of more than 20 layers."""
+    return "too large" if len(build.layers) > 20 else ""
 
 
-def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, monkeypatch):
+def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version):
     """Nothing goes to PyTorch, the result is the same, and the report says what happened."""
     torch.manual_seed(0)
     model, batch = Residual().eval(), torch.export.Dim("batch", min=1, max=5)
-    refuse_networks_above(monkeypatch, 20)
 
-    compiled = torchtrt.compile(
-        model, (torch.randn(2, 8),), dynamic_shapes=({0: batch},), require_full_compilation=True
-    )
+    with watched_tensorrt(refuses=large):
+        compiled = torchtrt.compile(
+            model, (torch.randn(2, 8),), dynamic_shapes=({0: batch},), require_full_compilation=True
+        )
 
     assert len(engines_of(compiled)) > 1
     assert [block.name for block in compiled.report.blocks] == [
@@ -63,44 +56,39 @@ def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, mo
         assert_same(compiled, model, torch.randn(size, 8))
 
 
-def test_what_is_built_stays_when_another_block_is_divided(monkeypatch):
+def test_what_is_built_stays_when_another_block_is_divided():
     """Each network is built once, also those after the divided block, whose engines get other names."""
     torch.manual_seed(0)
     model = nn.Sequential(*(Residual() for _ in range(3))).eval()
-    x, builds = torch.randn(2, 8), []
+    x = torch.randn(2, 8)
 
-    def refuse_the_second(builder, interpreted, *args):
-        builds.append(interpreted.network.num_layers)
-        if len(builds) == 2:
-            raise BuildError("could not build the engine: not this one")
-        return build_plan(builder, interpreted, *args)
+    def second(build):
+        return "not this one" if len(tensorrt.builds) == 2 else ""
 
-    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", refuse_the_second)
-    compiled = torchtrt.compile(model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8))
+    with watched_tensorrt(refuses=second) as tensorrt:
+        compiled = torchtrt.compile(model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8))
 
     assert len(compiled.report.splits) == 1
-    assert len(builds) == len(compiled.report.blocks) + 1
+    assert len(tensorrt.builds) == len(compiled.report.blocks) + 1
     names = [block.name for block in compiled.report.blocks]
     assert names == [f"block_{index}" for index in range(4)]
     assert names == [engine.name for engine in engines_of(compiled)]
     assert_same(compiled, model, x)
 
 
-def test_an_engine_has_one_name_everywhere_after_another_block_is_divided(monkeypatch, tmp_path):
+def test_an_engine_has_one_name_everywhere_after_another_block_is_divided(tmp_path):
     """In the model, the report, a file, a refitted copy, and the record, whose log tells of the new name."""
     torch.manual_seed(0)
     model, other = (nn.Sequential(*(Residual() for _ in range(2))).eval() for _ in range(2))
-    objection, x = EngineChecks.objection, torch.randn(2, 8)
+    x = torch.randn(2, 8)
 
-    def object_once(self, graph_module, blocks, engines):
-        monkeypatch.setattr(EngineChecks, "objection", objection)
-        return "block_0", BuildError("something else than PyTorch")
+    def wrong_first(execution):
+        if len(tensorrt.executions) == 1:
+            next(iter(execution.outputs.values())).add_(1)
 
-    monkeypatch.setattr(EngineChecks, "objection", object_once)
-    with record_compilation(tmp_path / "record"):
-        compiled = torchtrt.compile(
-            model, (x,), max_engine_bytes=4 * 4 * (8 * 8 + 8), immutable_weights=False
-        )
+    settings = {"max_engine_bytes": 4 * 4 * (8 * 8 + 8), "immutable_weights": False}
+    with record_compilation(tmp_path / "record"), watched_tensorrt(changes=wrong_first) as tensorrt:
+        compiled = torchtrt.compile(model, (x,), verify="engines", **settings)
     torchtrt.save(compiled, tmp_path / "model.pt2")
     loaded = torchtrt.load(tmp_path / "model.pt2")
 
@@ -122,84 +110,76 @@ def test_an_engine_has_one_name_everywhere_after_another_block_is_divided(monkey
     assert "renamed        block_1, which is block_2 from here on" in log
 
 
-def test_threads_build_one_engine_at_a_time(monkeypatch):
+def test_threads_build_one_engine_at_a_time():
     """TensorRT 8.6 lets other builds of the process wait, and 10.16 may crash."""
     running, together, lock = [], [], threading.Lock()
-    build = trt.Builder.build_serialized_network
 
-    def observed(self, *arguments):
+    def observed(build):
         with lock:
-            running.append(1)
+            running.append(build)
             together.append(len(running))
         time.sleep(0.05)
-        try:
-            return build(self, *arguments)
-        finally:
-            with lock:
-                running.pop()
+        with lock:
+            running.remove(build)
+        return ""
 
-    monkeypatch.setattr(trt.Builder, "build_serialized_network", observed)
     models = [nn.Linear(4, 4).eval() for _ in range(4)]
-    threads = [
-        threading.Thread(
-            target=torchtrt.compile, args=(model, [torch.rand(2, 4)]), kwargs={"min_block_size": 1}
-        )
-        for model in models
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with watched_tensorrt(refuses=observed):
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(torchtrt.compile, model, [torch.rand(2, 4)]),
+                kwargs={"min_block_size": 1},
+            )
+            for model in models
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     assert together == [1] * len(models)
 
 
-def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypatch):
+def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them():
     """Levels after the parted block move on, also those of ops in PyTorch."""
     torch.manual_seed(0)
     model = nn.Sequential(Residual(), Small(), Residual()).eval()
     x = torch.randn(2, 8)
     whole = torchtrt.compile(model, (x,))
-    refuse_networks_above(monkeypatch, 20)
 
-    parted = torchtrt.compile(model, (x,))
+    with watched_tensorrt(refuses=large):
+        parted = torchtrt.compile(model, (x,))
 
     assert len(engines_of(parted)) > len(engines_of(whole)) > 1
     assert parted.report.in_torch == whole.report.in_torch
     assert_same(parted, model, x)
 
 
-def refuse_layers(monkeypatch, kind):
-    """Makes the builder refuse networks with a layer of a kind."""
-
-    def build_plan_without(builder, interpreted, *args):
-        if any(kind in layer.name for layer in interpreted.network):
-            raise BuildError(f"could not find any implementation for node {kind}")
-        return build_plan(builder, interpreted, *args)
-
-    monkeypatch.setattr("torchtrt_compiler.building.engine.build_plan", build_plan_without)
-
-
-def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):
+def test_an_op_that_cannot_be_built_alone_stays_in_pytorch():
     """The rest becomes engines, and the report gives TensorRT's reason."""
     torch.manual_seed(0)
     model, x = Residual().eval(), torch.randn(2, 8)
-    refuse_layers(monkeypatch, "aten.sigmoid")
 
-    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+    def sigmoid(build):
+        is_there = any("aten.sigmoid" in name for name in build.layers)
+        return "could not find any implementation" if is_there else ""
+
+    with watched_tensorrt(refuses=sigmoid):
+        compiled = torchtrt.compile(model, (x,), min_block_size=1)
 
     assert [op.op for op in compiled.report.in_torch] == ["aten.sigmoid.default"] * 4
     assert "could not find any implementation" in compiled.report.in_torch[0].reason
     assert len(compiled.report.blocks) == len(engines_of(compiled)) > 1
     assert_same(compiled, model, x)
-    with pytest.raises(BuildError, match="could not find any implementation"):
+    refused = pytest.raises(BuildError, match="could not find any implementation")
+    with watched_tensorrt(refuses=sigmoid), refused:
         torchtrt.compile(model, (x,), require_full_compilation=True)
 
 
-def test_a_builder_that_refuses_everything_is_an_error(monkeypatch):
+def test_a_builder_that_refuses_everything_is_an_error():
     """It is not for the ops' sake, be they many or one."""
-    refuse_networks_above(monkeypatch, 0)
-
     for model in (Residual(), nn.Linear(8, 8)):
-        with pytest.raises(BuildError, match="too large"):
+        refused = pytest.raises(BuildError, match="too large")
+        with watched_tensorrt(refuses=lambda build: "too large"), refused:
             torchtrt.compile(model.eval(), (torch.randn(2, 8),), min_block_size=1)

@@ -26,16 +26,9 @@ def test_a_tag_without_a_changelog_builds_nothing(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_released_files_have_the_addresses_of_their_repository(tmp_path, monkeypatch):
+def test_released_files_have_the_addresses_of_their_repository(tmp_path):
     """The sources have none: a fork releases under its own."""
-    every = release.projects
-    monkeypatch.setattr(
-        release,
-        "projects",
-        lambda root: [path for path in every(root) if path.parent.name == "rtx"],
-    )
-
-    release.build("0.1.0", ADDRESS, tmp_path / "out")
+    release.build("0.1.0", ADDRESS, tmp_path / "out", chosen="rtx")
 
     (wheel,) = (tmp_path / "out").glob("*.whl")
     assert (tmp_path / "out/torchtrt_rtx-0.1.0.tar.gz").is_file()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,13 @@ import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.kernels import INFO, Blending, blend, compiled, rows, windows
 from tests.support.processes import run_python
-from torchtrt.errors import BuildError, EngineError, EngineMismatchError, UnreadableFileError
+from torchtrt.errors import BuildError, EngineMismatchError, UnreadableFileError
 from torchtrt.packs import ConverterPack, Problem, add_pack, current_packs, use_packs
-from torchtrt_kernels.operators import PluginKey, PluginOp
+from torchtrt.tensorrt import describe
+from torchtrt_kernels.operators import PluginKey
 from torchtrt_kernels.tensorrt_plugins import provide
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
+from torchtrt_testing.faults import watched_tensorrt
 
 
 def saved(folder: Path) -> tuple[Any, Path]:
@@ -179,37 +183,69 @@ def test_a_plan_of_an_earlier_torchtrt_has_no_plugins(
     torch.testing.assert_close(loaded(x)[0], model(x))
 
 
+CHANGED = """
+import sys, torch, torchtrt
+from torchtrt.packs import ConverterPack, PackInfo, add_pack
+
+@torch.library.custom_op("engine_kernels::windows", mutates_args=())
+def windows(x: torch.Tensor, step: int, size: int = 1) -> torch.Tensor:
+    return x.unfold(-1, size, step).contiguous()
+
+windows.register_fake(lambda x, step, size=1: x.new_empty(*x.shape[:-1], 1, size))
+pack = ConverterPack("kernels")
+pack.plugin(windows)
+add_pack(pack, PackInfo("kernels", "their-kernels", "1.2", "/packs"))
+model, plan = sys.argv[1:]
+for load in (
+    lambda: torchtrt.load(model),
+    lambda: torchtrt.engine_module(plan, description=True),
+    lambda: torchtrt.engine_module(plan, description=False),
+):
+    try:
+        load()
+    except Exception as error:
+        print(type(error).__name__, " ".join(str(error).split()))
+"""
+
+
 def test_a_changed_schema_under_the_same_version_is_refused(
-    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plugins: ConverterPack, tmp_path: Path
 ) -> None:
     """The saved arguments would mean something else; a plan without its description says so too."""
     _, path = saved(tmp_path)
     _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [rows(1, 4, 8, 8)])
     torchtrt.export_engine(engine, tmp_path / "model.plan")
-    schema = "engine_kernels::windows(Tensor x, SymInt step, SymInt size=1) -> Tensor"
-    monkeypatch.setattr(PluginOp, "schema", schema)
+    environment = {**os.environ, "TORCHTRT_TENSORRT": describe()}
 
-    said = r"had the schema .*size, SymInt step=1.* and has .*step, SymInt size=1"
-    with pytest.raises(EngineMismatchError, match=said):
-        torchtrt.load(path)
-    for description, error in ((True, EngineMismatchError), (False, EngineError)):
-        with pytest.raises(error, match=said):
-            torchtrt.engine_module(tmp_path / "model.plan", description=description)
+    done = run_python("-c", CHANGED, path, tmp_path / "model.plan", env=environment, check=True)
+
+    kinds = "EngineMismatchError", "EngineMismatchError", "EngineError"
+    for line, kind in zip(done.stdout.splitlines(), kinds, strict=True):
+        assert re.search(
+            "had the schema .*size, SymInt step=1.* and has .*step, SymInt size=1", line
+        )
+        assert line.startswith(kind)
 
 
 def test_a_weight_that_tensorrt_cannot_replace_is_no_surprise_of_a_refit(
-    plugins: ConverterPack, monkeypatch: pytest.MonkeyPatch
+    plugins: ConverterPack,
 ) -> None:
     """The engine is not built, and the error names the weight and the op."""
-    monkeypatch.setattr(torchtrt.trt.Refitter, "get_all_weights", lambda self: [])
     model, x = Blending().eval(), torch.rand(3)
     settings = {"immutable_weights": False, "min_block_size": 1}
     said = r"cannot replace the weights 'weight' of block_0, which has plugins \(engine_kernels::blend\)"
-    with pytest.raises(BuildError, match=said):
-        torchtrt.compile(model, [x], require_full_compilation=True, **settings)
-    assert_same(
-        torchtrt.compile(model, [x], torch_executed_ops=blend._opoverload, **settings), model, x
-    )
+    refused = pytest.raises(BuildError, match=said)
+    with watched_tensorrt() as tensorrt:
+
+        class Refitter(tensorrt.module.Refitter):  # type: ignore[misc, name-defined]
+            def get_all_weights(self) -> list[str]:
+                return []
+
+        tensorrt.module.Refitter = Refitter
+        with refused:
+            torchtrt.compile(model, [x], require_full_compilation=True, **settings)
+        without = torchtrt.compile(model, [x], torch_executed_ops=blend._opoverload, **settings)
+    assert_same(without, model, x)
 
 
 def test_a_plugin_takes_part_in_the_cache(plugins: ConverterPack, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The backend of torch.compile, from end to end."""
 
-import functools
 import warnings
 
 import pytest
@@ -50,7 +49,7 @@ def test_torch_compile_refuses_unknown_options(small):
 
 
 @pytest.mark.parametrize("inductor", [False, True])
-def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch, inductor):
+def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, compilations, inductor):
     """In its first call too, in which engines are loaded: Dynamo traced that. Around it there are two graphs."""
 
     class Twice(nn.Module):
@@ -61,7 +60,6 @@ def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch
         def forward(self, x):
             return self.part(x * 2) + 1
 
-    by_inductor = functools.partial(torch.compile, backend="aot_eager")
     x = torch.rand(2, 8)
     kept = {"aten.relu"}
     part = torchtrt.compile(
@@ -69,7 +67,6 @@ def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch
     )
     graphs = torch._dynamo.testing.CompileCounter()
     compiled = torch.compile(Twice(part), backend=graphs)
-    monkeypatch.setattr(torch, "compile", by_inductor)
     with torch.no_grad():
         for _ in range(3):
             torch.testing.assert_close(compiled(x), Twice(small)(x))

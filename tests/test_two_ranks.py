@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.support.processes import TESTING, run_python
+from tests.support.simulated_ranks import as_rank
 from torchtrt.errors import EngineError, ProcessGroupError
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange, engine_failure
 
@@ -80,25 +81,21 @@ def test_a_part_needs_the_other_processes():
     [
         ({"world_size": 4}, "Start 4 processes, or compile the model again"),
         ({"rank": 0}, "Each rank has a file of its own"),
-        ({"groups": {"7": (0, 1)}}, "does not exist. Make the same device meshes"),
-        ({"groups": {"0": (1,)}}, "when the model was compiled, it had"),
+        ({"groups": {"another group": (0, 1)}}, "does not exist. Make the same device meshes"),
+        ({"groups": {"all": (1,)}}, "when the model was compiled, it had"),
     ],
 )
-def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
+def test_a_part_takes_its_own_place_only(changes, words):
     """The number of processes, the rank and the groups are those of the compilation."""
-    dist = torch.distributed
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
-    monkeypatch.setattr(dist, "get_rank", lambda: 1)
-    monkeypatch.setattr(dist, "get_process_group_ranks", list)
-    ranks = {"0": (0, 1)}
-    monkeypatch.setattr(
-        "torchtrt_runtime.processes.groups.named_process_group", lambda name: ranks[name]
-    )
-    PROCESSES.check()
+    with as_rank(1, 2):
+        everyone = torch.distributed.group.WORLD.group_name
+        processes = dataclasses.replace(PROCESSES, groups={everyone: (0, 1)})
+        processes.check()
 
-    with pytest.raises(ProcessGroupError, match=words):
-        dataclasses.replace(PROCESSES, **changes).check()
+        if "all" in changes.get("groups", ()):
+            changes = {"groups": {everyone: changes["groups"]["all"]}}
+        with pytest.raises(ProcessGroupError, match=words):
+            dataclasses.replace(processes, **changes).check()
 
 
 def test_an_error_of_another_op_keeps_its_words():

@@ -8,6 +8,7 @@ in them. A changed test file runs whole.
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -46,19 +47,20 @@ def main() -> int:
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
-def changed_files() -> list[str]:
+def changed_files(root: Path = ROOT) -> list[str]:
     """Returns the files that differ from ``main`` or, on it, from the commit before; new files are among them."""
-    last, base = git("rev-parse", "HEAD"), git("merge-base", "HEAD", "main")
+    at = functools.partial(git, root=root)
+    last, base = at("rev-parse", "HEAD"), at("merge-base", "HEAD", "main")
     if not base or last == base:
-        base = ["HEAD"] if git("status", "--porcelain") else ["HEAD~1"]
-    new = git("ls-files", "--others", "--exclude-standard")
-    return sorted({*git("diff", "--name-only", base[0]), *new})
+        base = ["HEAD"] if at("status", "--porcelain") else ["HEAD~1"]
+    new = at("ls-files", "--others", "--exclude-standard")
+    return sorted({*at("diff", "--name-only", base[0]), *new})
 
 
-def git(*arguments: str) -> list[str]:
+def git(*arguments: str, root: Path = ROOT) -> list[str]:
     """Returns the lines that a git command prints; none if it fails, as without a branch ``main``."""
     done = subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
     )
     return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
 

@@ -61,8 +61,14 @@ def projects(root: Path) -> list[Path]:
     return [path for folder in folders for path in sorted(root.glob(f"{folder}/pyproject.toml"))]
 
 
-def build(version: str, repository: str, output: Path) -> None:
+def build(version: str, repository: str, output: Path, chosen: str = "*") -> None:
     """Builds a wheel and a source distribution of each distribution into a folder, which it empties first.
+
+    Args:
+        version: The version.
+        repository: The address of the repository.
+        output: The folder.
+        chosen: A pattern for the names of the distributions' folders.
 
     Raises:
         subprocess.CalledProcessError: A build failed; its output is printed.
@@ -76,6 +82,8 @@ def build(version: str, repository: str, output: Path) -> None:
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output.resolve())]
     environment = {**os.environ, "TORCHTRT_RELEASE": "1"}
     for project in projects(copy):
+        if not project.parent.match(chosen):
+            continue
         with project.open("a", encoding="utf-8") as file:
             file.write(URLS.format(repository, version))
         subprocess.run([*command, str(project.parent)], check=True, env=environment)

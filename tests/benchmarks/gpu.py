@@ -202,8 +202,8 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     from torchtrt.tensorrt.selection import describe
     from torchtrt_compiler.measuring import tuning
 
-    tuning.TRIES = TRIES
-    tuning.ALL_IN_TORCH = {mode: how for mode, how in tuning.ALL_IN_TORCH.items() if mode in MODES}
+    modes = {mode: how for mode, how in tuning.ALL_IN_TORCH.items() if mode in MODES}
+    measuring = tuning.Measuring(tries=TRIES, all_in_torch=modes)
     program, inputs, expected = work.loaded()
     settings = work.settings()
     start = time.perf_counter()
@@ -233,7 +233,8 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
         }
         print(work.label, as_built, file=sys.stderr, flush=True)  # tuning may take minutes
         loose = {**settings, "require_full_compilation": False}
-        best = torchtrt.compile(program, **loose, cuda_graphs="overwrite", tune=True)
+        with tuning.measuring_by(measuring):
+            best = torchtrt.compile(program, **loose, cuda_graphs="overwrite", tune=True)
         hold(best)
         return {
             **answer,

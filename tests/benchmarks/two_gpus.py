@@ -159,9 +159,6 @@ class Measurement:
         if self.is_gpu and options.high_priority:
             priority = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
         dist.init_process_group(backend, timeout=limit, pg_options=priority)
-        # An op alone in PyTorch would be another build of minutes, and max-autotune a search of minutes.
-        tuning.TRIES = 0
-        tuning.ALL_IN_TORCH = {mode: tuning.ALL_IN_TORCH[mode] for mode in (False, True)}
         self.mesh = init_device_mesh(options.device, (dist.get_world_size(),))
         self.share = dist.get_world_size()
         self.dtype = torch.float16 if self.is_gpu else torch.float32
@@ -224,7 +221,10 @@ class Measurement:
         """Compiles a model for this rank, and sends the time that it took to the first process."""
         start = time.perf_counter()
         settings = {**self._settings(graphs), **changed}
-        compiled = torchtrt.compile(model, list(inputs), **settings)
+        # An op alone in PyTorch would be another build of minutes, and max-autotune a search of minutes.
+        modes = {mode: tuning.ALL_IN_TORCH[mode] for mode in (False, True)}
+        with tuning.measuring_by(tuning.Measuring(tries=0, all_in_torch=modes)):
+            compiled = torchtrt.compile(model, list(inputs), **settings)
         self.tell(
             built=what,
             seconds=round(time.perf_counter() - start, 1),

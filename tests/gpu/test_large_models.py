@@ -10,7 +10,7 @@ import torchtrt
 from tests.support.compiled import assert_same
 from torchtrt.errors import RefitError
 from torchtrt.tensorrt import Capability, is_real, supports
-from torchtrt_compiler.building import blocks as engines
+from torchtrt_testing.faults import watched_tensorrt
 
 pytestmark = [
     pytest.mark.tensorrt,
@@ -45,21 +45,20 @@ def full_precision(monkeypatch):
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
 
 
-def test_weights_are_not_on_the_gpu_during_a_build(monkeypatch):
+def test_weights_are_not_on_the_gpu_during_a_build():
     """PyTorch then has no memory for them, and afterwards as much as before."""
     model, x = Model().eval().cuda(), torch.rand(4, WIDTH, device="cuda")
     weights = 2 * WIDTH * WIDTH * 4
     expected, before, during = model(x), torch.cuda.memory_allocated(), []
-    build = engines.build_engine
 
-    def watched(*args):
+    def look(build):
         during.append(torch.cuda.memory_allocated())
         assert model.first.weight.device.type == "cpu"
         assert model.tied.weight is model.first.weight
-        return build(*args)
+        return ""
 
-    monkeypatch.setattr(engines, "build_engine", watched)
-    compiled = torchtrt.compile(model, [x], offload_module_to_cpu=True, **SETTINGS)
+    with watched_tensorrt(refuses=look):
+        compiled = torchtrt.compile(model, [x], offload_module_to_cpu=True, **SETTINGS)
 
     assert during
     assert max(during) <= before - weights

@@ -27,8 +27,10 @@ VIEWS = {aten.view.default, aten.reshape.default, aten.transpose.int, aten.permu
 def as_rank(rank, count):
     """One of several processes, of which this is the only one, in a ``with`` block."""
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=count)
-    yield
-    dist.destroy_process_group()
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 class Exchange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -53,9 +53,9 @@ _RANK = {CRASHED: 0, WRONG: 1, REJECTED: 2, NOT_EXPORTABLE: 2, NOTHING: 3, CORRE
 """How good an outcome is."""
 
 
-def read() -> Coverage:
-    """Returns what is kept, of all packs together."""
-    files = [path.read_text(encoding="utf-8") for path in PATHS.values() if path.exists()]
+def read(paths: Mapping[str, Path] = PATHS) -> Coverage:
+    """Returns what is kept, of all packs together; ``paths`` has the file of each."""
+    files = [path.read_text(encoding="utf-8") for path in paths.values() if path.exists()]
     parts = [Coverage.from_json(text) for text in files]
     merged = {name: op for part in parts for name, op in part.ops.items()}
     torch_version = parts[0].torch if parts else ""
@@ -71,9 +71,9 @@ def owner(name: str) -> str:
     )
 
 
-def write(coverage: Coverage) -> None:
+def write(coverage: Coverage, paths: Mapping[str, Path] = PATHS) -> None:
     """Writes the file of each pack."""
-    for pack, path in PATHS.items():
+    for pack, path in paths.items():
         own = {name: op for name, op in coverage.ops.items() if owner(name) == pack}
         part = Coverage(coverage.torch, coverage.versions, own)
         path.write_text(to_json(part), encoding="utf-8")
@@ -84,9 +84,9 @@ def is_worse(outcome: str, kept: str) -> bool:
     return _RANK[kind_of(outcome)] < _RANK[kind_of(kept)]
 
 
-def keep(entries: Iterable[Found], accept_worse: bool) -> int:
+def keep(entries: Iterable[Found], accept_worse: bool, paths: Mapping[str, Path] = PATHS) -> int:
     """Replaces what is kept of the ops that were run, except of those with a worse outcome."""
-    kept = read().ops
+    kept = read(paths).ops
     merged = dict(kept)
     refused = []
     for name, op in collect(entries).items():
@@ -101,7 +101,7 @@ def keep(entries: Iterable[Found], accept_worse: bool) -> int:
         VERSIONS,
         {name: merged[name] for name in sorted(merged) if name in ops()},
     )
-    write(coverage)
+    write(coverage, paths)
     if refused:
         print(f"Worse than before, so what is kept of them stays: {', '.join(refused)}")
     return 1 if refused else 0

@@ -133,6 +133,20 @@ def test_a_pack_that_asks_what_there_is_while_it_is_loaded_is_told_that_it_is_to
         assert "while packs were being loaded" in what, pack
 
 
+def test_a_pack_cannot_hide_behind_local_while_it_loads(
+    site: Any, install: Callable[..., None]
+) -> None:
+    """Every converter has the provenance of its own distribution."""
+    body = "from torchtrt.registry import dynamo_tensorrt_converter\n"
+    body += "dynamo_tensorrt_converter('aten.erfinv.default')(convert)"
+    install("", body)
+
+    (problem,) = used(site, "bad")["problems"]
+
+    assert ("bad", "hook-failed") == tuple(problem[:2])
+    assert "Use @pack.converter" in problem[2]
+
+
 @pytest.mark.parametrize(
     "body",
     [

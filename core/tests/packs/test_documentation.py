@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchtrt import registry
-from torchtrt.packs import ConverterPack, environment, hooks
+from torchtrt.packs import ConverterPack, environment, hooks, local_pack, use_packs
 from torchtrt.registry import ConverterRegistry
 from torchtrt_cli.parser import make_parser
 
@@ -85,15 +84,16 @@ def test_every_question_to_the_registry_is_documented() -> None:
             assert f"registry.{name}" in text or f"`{name}(" in text, name
 
 
-def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands on the page, on a pack that this test throws away."""
-    local = ConverterPack("local")
-    monkeypatch.setattr(registry, "dynamo_tensorrt_converter", local.converter)
+def test_the_example_of_registering_runs() -> None:
+    """As it stands on the page; the registration is gone afterwards."""
     example, *_ = re.findall(r"^```python\n(.*?)^```$", page("registry"), re.MULTILINE | re.DOTALL)
 
-    exec(compile(example, "registry.md", "exec"), {"__name__": "example"})
+    with use_packs():
+        before = len(local_pack.converters)
+        exec(compile(example, "registry.md", "exec"), {"__name__": "example"})
+        registered = local_pack.converters[before:]
 
-    assert [str(registration.target) for registration in local.converters] == ["aten.relu.default"]
+    assert [str(registration.target) for registration in registered] == ["aten.relu.default"]
 
 
 COMMANDS = (

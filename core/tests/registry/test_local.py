@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ import torchtrt
 from torchtrt import packs
 from torchtrt.errors import AmbiguousTargetError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority
-from torchtrt.packs.state import _state
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
     decompositions,
@@ -158,16 +156,6 @@ def test_passes_of_one_name_all_run_or_are_all_disabled(local: ConverterPack) ->
 
     assert 2 == len(own())
     assert [] == own("local.fold")
-
-
-def test_a_pack_cannot_hide_behind_local_while_it_loads(
-    local: ConverterPack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every converter has the provenance of its own distribution."""
-    monkeypatch.setattr(_state, "loading_thread", threading.get_ident())
-
-    with pytest.raises(PackError, match=r"Use @pack\.converter"):
-        dynamo_tensorrt_converter(erfinv)(lambda ctx, target, args, kwargs, name: None)
 
 
 def test_the_same_packs_are_the_same_object_until_something_changes(local: ConverterPack) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import pytest
 
 from torchtrt.errors import CatalogueWarning
@@ -23,7 +22,7 @@ ACME = {
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A catalogue of one pack; the user's own is empty."""
-    monkeypatch.setattr(platformdirs, "user_data_path", lambda name: tmp_path / name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     path = tmp_path / "acme.json"
     path.write_text(json.dumps({"packs": [ACME]}), encoding="utf-8")
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -146,15 +147,27 @@ def test_converters_lists_one_op_in_a_line(ask: Callable[..., Any]) -> None:
     assert [line.split()[0] for line in output.splitlines()[3:]] == ["conflict:", "conflict:"]
 
 
+class Terminal(io.StringIO):
+    """Standard output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown_by_terminal(*arguments: str) -> str:
+    """Returns what the command prints to a terminal."""
+    with contextlib.redirect_stdout(Terminal()) as terminal:
+        main(arguments)
+    return terminal.getvalue()
+
+
 @pytest.mark.parametrize("width", ["20", "80"])
-def test_no_terminal_breaks_the_line_of_an_op(
-    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, width: str
-) -> None:
+@pytest.mark.usefixtures("example")
+def test_no_terminal_breaks_the_line_of_an_op(monkeypatch: pytest.MonkeyPatch, width: str) -> None:
     """Terminals wrap long lines themselves, and search in the whole of them."""
     monkeypatch.setenv("COLUMNS", width)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
 
-    assert "zebra HIGH, vision HIGH, aten_core  (conflict)\n" in ask("converters")[1]
+    assert "zebra HIGH, vision HIGH, aten_core  (conflict)\n" in shown_by_terminal("converters")
 
 
 def test_converters_takes_a_pattern(ask: Callable[..., Any]) -> None:
@@ -382,19 +395,14 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("width", ["60", "80", "200"])
+@pytest.mark.usefixtures("example")
 def test_no_name_is_broken_by_a_narrow_terminal(
-    ask: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-    question: str,
-    names: list[str],
-    width: str,
+    monkeypatch: pytest.MonkeyPatch, question: str, names: list[str], width: str
 ) -> None:
     """Where the table would be too wide, each row is lines of whole cells."""
     monkeypatch.setenv("COLUMNS", width)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
 
-    _, colored, _ = ask(*question.split())
-    output = re.sub(r"\x1b\[[\d;]*m", "", colored)
+    output = re.sub(r"\x1b\[[\d;]*m", "", shown_by_terminal(*question.split()))
 
     assert names == [name for name in names if name in output]
     assert int(width) >= max(map(len, output.splitlines()))

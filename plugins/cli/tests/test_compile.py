@@ -13,7 +13,7 @@ from torchtrt.errors import SettingsError
 from torchtrt.tensorrt import Capability
 from torchtrt_cli import main
 from torchtrt_cli.settings import parse_settings
-from torchtrt_compiler import comparison
+from torchtrt_testing.faults import watched_tensorrt
 
 
 class Model(torch.nn.Module):
@@ -58,27 +58,24 @@ def test_a_program_becomes_a_model_and_a_plan_and_is_compared(program, tmp_path,
         torch.testing.assert_close(mine, theirs)
 
 
-def test_a_difference_is_told_with_its_place_and_the_exit_status(
-    program, tmp_path, capsys, monkeypatch
-):
+def test_a_difference_is_told_with_its_place_and_the_exit_status(program, tmp_path, capsys):
     """As JSON too."""
 
-    def off_at_one_place(mine, theirs, rate):
-        if mine.dtype is torch.float32:
-            mine = mine.clone()
-            mine[0, 2] = theirs[0, 2] + 9
-        return largest_difference(mine, theirs, rate)
+    def off_at_one_place(execution):
+        for output in execution.outputs.values():
+            if output.dtype is torch.float32:
+                output[0, 2] += 9
 
-    largest_difference = comparison.largest_difference
-    monkeypatch.setattr(comparison, "largest_difference", off_at_one_place)
     arguments = ["compile", str(program), "--output", str(tmp_path / "out.pt2")]
     arguments += ["--set", "min_block_size=1"]
 
-    assert main(arguments) == 1
+    with watched_tensorrt(changes=off_at_one_place):
+        assert main(arguments) == 1
     out = capsys.readouterr().out
     assert "[0, 2]" in out
     assert "output 0 differs by more than its tolerance" in out
-    assert main([*arguments, "--json"]) == 1
+    with watched_tensorrt(changes=off_at_one_place):
+        assert main([*arguments, "--json"]) == 1
     first = json.loads(capsys.readouterr().out)["differences"][0]
     assert first["indices"] == [0, 2]
     assert first["largest"] == pytest.approx(9)

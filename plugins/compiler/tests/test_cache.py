@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import nn
 import torchtrt
 from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.compiled import engines_of
+from tests.support.processes import run_python
 from torchtrt_compiler.cache import CacheFolder
 from torchtrt_compiler.cache import key as key_module
 from torchtrt_reference.graphs.plan import decode
@@ -276,38 +279,66 @@ def test_an_engine_that_cannot_be_refitted_is_built_again(tmp_path):
     assert outcomes == [False, True, False, False, True]
 
 
-def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch):
-    """Another version of TensorRT, another GPU, another version of a pack, and the same version with other code."""
-    for version in ("8.6.0", "10.16.1", "11.4.0"):
-        with torchtrt.use_tensorrt(f"reference@{version}"):
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+def test_the_key_covers_tensorrt_and_the_gpu(tmp_path, machine, version):
+    """An engine of another version or for another GPU is another one."""
+    machine.has_tensorrt(version)
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+        assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
+    for capability in ((8, 0), (9, 0)):
+        machine.has_gpu(capability, "NVIDIA GPU")
+        with torchtrt.use_tensorrt("real"):
             assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
             assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
-    monkeypatch.setattr(key_module.selection, "describe_gpu", lambda: "NVIDIA H200 (9.0)")
-    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
-    monkeypatch.undo()
-    monkeypatch.setattr(key_module, "_fingerprint", lambda package: package)
-    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
-    assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
-    monkeypatch.setattr(
-        key_module, "_fingerprint", lambda package: package + "!" * ("aten_core" in package)
-    )
-    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+    machine.has_gpu((8, 0), "NVIDIA GPU")
+    with torchtrt.use_tensorrt("real"):
+        assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))  # both are kept
+    other = next(number for number in ("10.16.1", "11.4.0") if number != version)
+    with torchtrt.use_tensorrt(f"reference@{other}"):
+        assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
+COMPILE = """
+import sys, torch, torchtrt
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+compiled = torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1, engine_cache=sys.argv[1])
+print([block.cached for block in compiled.report.blocks])
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A cache with the engine that the program builds."""
+    folder = tmp_path_factory.mktemp("cache")
+    done = run_python("-c", COMPILE, folder, check=True)
+    assert "[False]\n" == done.stdout
+    return folder
 
 
 @pytest.mark.parametrize(
-    "changed", ["torchtrt", "torchtrt_blocks", "torchtrt_kernels", "torchtrt_compiler.building"]
+    ("package", "changed"),
+    [
+        ("torchtrt", "__init__.py"),
+        ("torchtrt_blocks", "__init__.py"),
+        ("torchtrt_compiler", "building/__init__.py"),
+        ("torchtrt_converters_aten_core", "__init__.py"),
+        ("torchtrt_compiler", "__init__.py"),
+    ],
 )
-def test_the_key_covers_the_code_that_makes_networks(changed, tmp_path, monkeypatch):
-    """Also of the distributions that converters call."""
-    monkeypatch.setattr(key_module, "_fingerprint", lambda package: package)
-    assert [False, True] == [
-        *hits(compiled(BASE, tmp_path, [VARYING])),
-        *hits(compiled(BASE, tmp_path, [VARYING])),
-    ]
-    monkeypatch.setattr(
-        key_module, "_fingerprint", lambda package: package + "!" * (package == changed)
-    )
-    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+def test_the_key_covers_the_code_that_makes_networks(filled, tmp_path, package, changed):
+    """Also where the version is the same: packs in development, and the packages that converters call."""
+    source = Path(importlib.util.find_spec(package).origin).parent
+    copied = shutil.copytree(source, tmp_path / "changed" / package)
+    with (copied / changed).open("a") as file:
+        file.write("# changed\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "changed")}
+
+    done = run_python("-c", COMPILE, filled, env=environment, check=True)
+
+    makes_networks = (package, changed) != ("torchtrt_compiler", "__init__.py")
+    assert f"[{not makes_networks}]\n" == done.stdout
 
 
 def test_the_fingerprint_of_a_package_changes_with_its_code(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import contextvars
 import json
 import os
 import signal
@@ -11,7 +11,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import platformdirs
 import pytest
 import torch
 from filelock import Timeout
@@ -24,14 +23,14 @@ from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, CacheWarning, SettingsError
 from torchtrt_cli import main
-from torchtrt_compiler.building import engine as building
-from torchtrt_compiler.cache import CacheFolder, folder, timings
+from torchtrt_compiler.cache import CacheFolder
+from torchtrt_testing.faults import watched_tensorrt
 
 
 def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
     """The setting comes first; without both nothing is kept."""
     default, named, given_folder = tmp_path / "default", tmp_path / "named", tmp_path / "given"
-    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: default / name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(default))
 
     def used(setting, variable):
         if variable is None:
@@ -56,30 +55,30 @@ def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
         torchtrt.compile(BASE, [VARYING], engine_cache=3)
 
 
-def test_processes_that_compile_one_model_divide_its_engines(tmp_path, monkeypatch):
+def test_processes_that_compile_one_model_divide_its_engines(tmp_path):
     """Each engine is built once, and none waits for an engine while another one needs to be built."""
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(6))).eval()
     builds = []
     both = threading.Barrier(2)
-    build = building.build_plan
-
-    def observed(*args):
-        if len(builds) < 2:
-            builds.append(threading.get_ident())
-            both.wait(timeout=60)  # in the first build of each
-        else:
-            builds.append(threading.get_ident())
-        return build(*args)
-
-    monkeypatch.setattr(building, "build_plan", observed)
     limit = 4 * (8 * 8 + 8)
 
-    def compile_in_a_thread(_):
-        return compiled(model, tmp_path, [torch.ones(2, 8)], max_engine_bytes=limit)
+    def compile_in_a_thread(context):
+        settings = {"max_engine_bytes": limit}
+        return context.run(compiled, model, tmp_path, [torch.ones(2, 8)], **settings)
 
-    with ThreadPoolExecutor(2) as executor:
-        first, second = executor.map(compile_in_a_thread, range(2))
+    with watched_tensorrt() as tensorrt, ThreadPoolExecutor(2) as executor:
+
+        class Builder(tensorrt.module.Builder):
+            def __init__(self, logger):
+                super().__init__(logger)
+                builds.append(threading.get_ident())
+                if len(builds) <= 2:
+                    both.wait(timeout=60)  # in the first build of each
+
+        tensorrt.module.Builder = Builder
+        contexts = [contextvars.copy_context() for _ in range(2)]
+        first, second = executor.map(compile_in_a_thread, contexts)
     assert len(builds) == 6
     assert len(set(builds)) == 2
     built = [not (a and b) for a, b in zip(hits(first), hits(second), strict=True)]
@@ -195,29 +194,22 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
     assert 2 == names.count("written.tmp")
 
 
-def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):
+def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path):
     """The next compilation is free to try."""
-    import torchtrt_compiler.building.engine
-
-    def fail(*_):
-        raise BuildError("no")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(torchtrt_compiler.building.engine, "build_plan", fail)
-        with pytest.raises(BuildError):
-            compiled(nn.Sequential(nn.Linear(4, 4)), tmp_path, [VARYING])
+    with watched_tensorrt(refuses=lambda build: "no"), pytest.raises(BuildError):
+        compiled(BASE, tmp_path, [VARYING])
     assert [] == CacheFolder(tmp_path).entries()
     assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
 
 
-def test_a_lock_that_a_build_waits_for_is_not_the_lock_of_the_engine(tmp_path, monkeypatch):
+def test_a_lock_that_a_build_waits_for_is_not_the_lock_of_the_engine(tmp_path):
     """Its error reaches the caller, and nobody takes the engine for one that another process builds."""
 
-    def wait_for_something(*_):
+    def wait_for_something(build):
         raise Timeout("something.lock")
 
-    monkeypatch.setattr(building, "build_plan", wait_for_something)
-    with pytest.raises(Timeout, match="something"):
+    waits = watched_tensorrt(refuses=wait_for_something)
+    with waits, pytest.raises(Timeout, match="something"):
         torchtrt.compile(BASE, [VARYING], min_block_size=1, engine_cache=tmp_path)
 
 
@@ -247,31 +239,31 @@ def test_files_that_changed_places_are_built_again(tmp_path):
         torch.testing.assert_close(again(x), model(x))
 
 
-@pytest.mark.parametrize("kind", ["unreadable", "pipe", "folder"])
-def test_an_engine_that_cannot_be_read_is_left_alone(tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize("kind", ["another user's", "link to itself", "pipe", "folder"])
+def test_an_engine_that_cannot_be_read_is_left_alone(tmp_path, kind):
     """Another user may own it; one warning has the file, and what to do."""
     compiled(BASE, tmp_path, [VARYING])
     (path,) = tmp_path.glob("engines/*.engine")
-    if kind == "unreadable":  # also for the user of the tests, who may be root
-        original = folder.open_regular
-
-        def refuse(opened):
-            if opened == path:
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-            return original(opened)
-
-        monkeypatch.setattr(folder, "open_regular", refuse)
+    if kind == "another user's":
+        path.chmod(0)
+        if os.access(path, os.R_OK):
+            pytest.skip("root reads everything")
     else:
         path.unlink()
-        (os.mkfifo if kind == "pipe" else os.mkdir)(path)
-    before = path.stat()
+        make = {
+            "pipe": os.mkfifo,
+            "folder": os.mkdir,
+            "link to itself": lambda at: os.symlink(at, at),
+        }
+        make[kind](path)
+    before = path.lstat()
 
     with pytest.warns(CacheWarning, match=f"{path.name}.*remove what is in the way") as warned:
         again = compiled(BASE, tmp_path, [VARYING])
 
     assert 1 == sum(path.name in str(warning.message) for warning in warned)
     assert [False] == hits(again)
-    assert (before.st_ino, before.st_mode) == (path.stat().st_ino, path.stat().st_mode)
+    assert (before.st_ino, before.st_mode) == (path.lstat().st_ino, path.lstat().st_mode)
 
 
 def test_pipes_in_place_of_files_do_not_stop_a_compilation_or_the_command(tmp_path):
@@ -298,22 +290,16 @@ def test_the_umask_decides_who_may_read_the_files(tmp_path):
     assert [0o664] * 2 == [stat.S_IMODE(path.stat().st_mode) for path in files]
 
 
-def test_timings_are_kept_beside_the_engines(tmp_path, monkeypatch):
+def test_timings_are_kept_beside_the_engines(tmp_path):
     """What TensorRT measured once helps the next build, in whatever order processes write it."""
-    caches = []
-    original = timings.TimingCache.use
-    monkeypatch.setattr(
-        timings.TimingCache,
-        "use",
-        lambda self, config: (original(self, config), caches.append(config.get_timing_cache())),
-    )
-    compiled(BASE, tmp_path, [VARYING])
-    (path,) = tmp_path.glob("timings/*.timings")
-    before = path.read_bytes()
-    compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
+    with watched_tensorrt() as tensorrt:
+        compiled(BASE, tmp_path, [VARYING])
+        (path,) = tmp_path.glob("timings/*.timings")
+        before = path.read_bytes()
+        compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
 
-    assert 2 == len(caches)
-    assert before == bytes(caches[1].serialize())
+    _, second = tensorrt.builds
+    assert before == bytes(second.config.get_timing_cache().serialize())
 
 
 def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):

@@ -5,7 +5,6 @@ import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import platformdirs
 import pytest
 import torch
 
@@ -33,7 +32,7 @@ class Igamma(torch.nn.Module):
 @pytest.fixture(autouse=True)
 def own(tmp_path, monkeypatch):
     """The user's own folder, empty; the variable is unset."""
-    monkeypatch.setattr(platformdirs, "user_data_path", lambda name: tmp_path / "data" / name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("TORCHTRT_CATALOGUE", raising=False)
     return tmp_path / "data/torchtrt/catalogue"
 

@@ -1,5 +1,7 @@
 """Engines that compute something else than PyTorch are found while they are built, and their blocks divided."""
 
+import contextlib
+import re
 import warnings
 
 import pytest
@@ -7,18 +9,17 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.doubling import doubling_op
+from tests.support.modules import Function
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import BuildError, ConversionWarning, NoEngineWarning
-from torchtrt.tensorrt import Capability
-from torchtrt.tensorrt.probes import disabling
-from torchtrt_compiler.building import engine_checks
 from torchtrt_compiler.building.engine_checks import sizes_to_compare
-from torchtrt_compiler.trial_calls import ProgramInputs
-from torchtrt_runtime.modules.engine import EngineModule
+from torchtrt_testing.faults import watched_tensorrt
 
-VARYING = torchtrt.Input(min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8))
-OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8))
-NEEDED = frozenset({Capability.SEVERAL_VARYING_SIZES})
+VARYING = torchtrt.Input(
+    min_shape=(1, 2, 8), opt_shape=(3, 4, 8), max_shape=(6, 7, 8), device="cpu"
+)
+OF_ONE = torchtrt.Input(min_shape=(1, 4, 8), opt_shape=(3, 4, 8), max_shape=(6, 4, 8), device="cpu")
 
 
 class Waves(nn.Module):
@@ -28,19 +29,33 @@ class Waves(nn.Module):
         return (x.sin() * 2).cos()
 
 
+def of(execution):
+    """Returns the input and the output of an engine that has one of each."""
+    (x,), (y,) = execution.inputs.values(), execution.outputs.values()
+    return x, y
+
+
+def changed(how):
+    """Returns a TensorRT whose engines compute another output, of their input and the right output."""
+
+    def changes(execution):
+        x, y = of(execution)
+        y.copy_(how(x, y))
+
+    return watched_tensorrt(changes=changes)
+
+
 @pytest.fixture
-def wrong_together(monkeypatch):
-    """Engines with a sine and a cosine are wrong for more than two rows. Returns the shapes of all calls."""
-    forward, shapes = EngineModule.forward, []
+def wrong_together():
+    """Engines with a sine and a cosine are wrong for more than two rows. Returns the shapes of the inputs of calls."""
 
-    def wrong(self, *inputs):
-        results = forward(self, *inputs)
-        shapes.append(tuple(inputs[0].shape))
-        is_wrong = {"sin", "cos"} <= set(self.converted_by) and inputs[0].shape[0] > 2
-        return tuple(result + 1 for result in results) if is_wrong else results
+    def wrong(execution):
+        x, y = of(execution)
+        if {"sin", "cos"} <= set(re.findall(r"aten\.(sin|cos)", " ".join(execution.layers))):
+            y += x.shape[0] > 2
 
-    monkeypatch.setattr(EngineModule, "forward", wrong)
-    return shapes
+    with watched_tensorrt(changes=wrong) as tensorrt:
+        yield tensorrt.executions
 
 
 def compiled(**settings):
@@ -68,7 +83,8 @@ def test_right_engines_stay_whole(wrong_together):
     model = torchtrt.compile(nn.Tanh().eval(), [VARYING], min_block_size=1, verify="engines")
 
     assert not model.report.splits
-    assert [(3, 4, 8), (1, 2, 8), (6, 7, 8), (6, 2, 8), (1, 7, 8)] == wrong_together
+    sizes = [(3, 4, 8), (1, 2, 8), (6, 7, 8), (6, 2, 8), (1, 7, 8)]
+    assert [(size,) for size in sizes] == wrong_together
 
 
 @pytest.mark.parametrize(
@@ -77,14 +93,14 @@ def test_right_engines_stay_whole(wrong_together):
     ids=["default", "off", "one-size"],
 )
 def test_a_tensorrt_that_needs_it_is_compared_where_several_sizes_vary(
-    wrong_together, monkeypatch, settings, is_compared
+    machine, settings, is_compared
 ):
-    """And only there, unless the setting turns it off."""
-    monkeypatch.setattr(engine_checks, "is_real", lambda: True)
-    with disabling(NEEDED):
-        model = compiled(**settings)
-
-    assert is_compared == bool(model.report.splits) == bool(wrong_together)
+    """And only there, unless the setting turns it off. Here a comparison fails, because its inputs are on a CPU."""
+    machine.has_tensorrt("8.6.0")
+    machine.has_gpu((9, 0))
+    fails = pytest.raises(BuildError, match=r"block_0 cannot run: .* the tensors are on cpu")
+    with torchtrt.use_tensorrt("real"), fails if is_compared else contextlib.nullcontext():
+        assert not compiled(**settings).report.splits
 
 
 def test_nothing_is_compared_by_default(wrong_together):
@@ -93,17 +109,15 @@ def test_nothing_is_compared_by_default(wrong_together):
     assert [] == wrong_together
 
 
-def test_a_wrong_engine_of_one_op_stays_in_pytorch(monkeypatch):
+def test_a_wrong_engine_of_one_op_stays_in_pytorch():
     """Or ends the compilation, where nothing may stay there."""
-    forward = EngineModule.forward
-    monkeypatch.setattr(EngineModule, "forward", lambda self, x: (forward(self, x)[0] * 3,))
-
-    with pytest.raises(BuildError, match="computes something else than PyTorch"):
+    tripled = changed(lambda x, y: 3 * y)
+    with tripled, pytest.raises(BuildError, match="computes something else than PyTorch"):
         torchtrt.compile(
             nn.Tanh().eval(), [VARYING], require_full_compilation=True, verify="engines"
         )
     model = Waves().eval()
-    with warnings.catch_warnings(record=True) as caught:
+    with changed(lambda x, y: 3 * y), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         left = torchtrt.compile(
             model, [VARYING], min_block_size=1, torch_executed_on_failure=True, verify="engines"
@@ -114,31 +128,35 @@ def test_a_wrong_engine_of_one_op_stays_in_pytorch(monkeypatch):
     torch.testing.assert_close(left(torch.ones(2, 3, 8)), model(torch.ones(2, 3, 8)))
 
 
-def test_an_engine_that_destroys_the_context_ends_the_compilation(monkeypatch):
+def test_an_engine_that_destroys_the_context_ends_the_compilation():
     """No call of this process could use the GPU afterwards."""
 
-    def crash(self, *inputs):
+    def crash(execution):
         raise torch.AcceleratorError("an illegal memory access was encountered")
 
-    monkeypatch.setattr(EngineModule, "forward", crash)
-    with pytest.raises(BuildError, match="In a new process, compile for fewer or smaller ranges"):
+    ends = pytest.raises(BuildError, match="In a new process, compile for fewer or smaller ranges")
+    with watched_tensorrt(changes=crash), ends:
         compiled(verify="engines")
 
 
-def test_sizes_that_the_model_does_not_take_are_left_out(monkeypatch):
-    """Here PyTorch fails for them, as for lack of memory."""
-    run, calls = ProgramInputs.of, []
+def test_sizes_that_the_model_does_not_take_are_left_out(tmp_path):
+    """The record says why, and the others are compared."""
 
-    def inputs(self, sizes):
-        calls.append(sizes)
-        leaves = run(self, sizes)
-        return [leaves[0][..., :3]] if len(calls) == 2 else leaves
+    def kernel(x):
+        if x.shape[0] < 2:
+            raise RuntimeError("out of memory")
+        return x + x
 
-    monkeypatch.setattr(ProgramInputs, "of", inputs)
-    model = torchtrt.compile(nn.Linear(8, 4).eval(), [VARYING], min_block_size=1, verify="engines")
+    recorded = torchtrt.record_compilation(tmp_path / "record")
+    with doubling_op(kernel) as op, watched_tensorrt() as tensorrt, recorded:
+        model = Function(op).eval()
+        made = torchtrt.compile(model, [VARYING], min_block_size=1, verify="engines")
 
-    assert 5 == len(calls)
-    assert 1 == len(model.report.blocks)
+    assert [((3, 4, 8),), ((6, 7, 8),), ((6, 2, 8),)] == tensorrt.executions
+    assert 1 == len(made.report.blocks)
+    assert not made.report.splits
+    log = (tmp_path / "record" / "compilation.log").read_text()
+    assert log.count("not compared   RuntimeError: out of memory") == 2
 
 
 class Nearest(nn.Module):
@@ -156,31 +174,35 @@ class Nearest(nn.Module):
 
 
 @pytest.mark.parametrize("is_wrong", [False, True], ids=["rounded", "wrong"])
-def test_rounding_that_grows_is_no_mistake(monkeypatch, is_wrong):
+def test_rounding_that_grows_is_no_mistake(is_wrong):
     """PyTorch, with its numbers rounded, shows how much it grows; a larger difference is a mistake."""
-    forward = EngineModule.forward
+    nearest = Nearest().eval()
 
-    def rounded(self, x):
-        results = forward(self, x * 1.0003)
-        return tuple(result * 1e4 for result in results) if is_wrong else results
+    def rounded(execution):
+        (x,) = execution.inputs.values()
+        for output, value in zip(execution.outputs.values(), nearest(x * 1.0003), strict=True):
+            output.copy_(value * (1e4 if is_wrong else 1))
 
-    monkeypatch.setattr(EngineModule, "forward", rounded)
     settings = {"min_block_size": 1, "verify": "engines", "torch_executed_on_failure": True}
-    with warnings.catch_warnings():
+    with watched_tensorrt(changes=rounded), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = torchtrt.compile(Nearest().eval(), [VARYING], **settings)
+        model = torchtrt.compile(nearest, [VARYING], **settings)
 
     assert is_wrong == bool(model.report.splits)
 
 
-@pytest.mark.parametrize("room", [1.0, 0.99], ids=["enough", "too-little"])
-def test_sizes_that_a_computer_has_no_memory_for_are_left_out(wrong_together, monkeypatch, room):
-    """Here the largest ones need an input of 6 x 7 x 8 elements, and an op's result."""
-    monkeypatch.setattr(engine_checks, "_MOST_BYTES", room * 2 * 6 * 7 * 8 * 4)
-    torchtrt.compile(nn.Tanh().eval(), [VARYING], min_block_size=1, verify="engines")
+def test_sizes_that_a_computer_has_no_memory_for_are_left_out(tmp_path):
+    """Here the largest ones need an input of 1,024 x 1,024 x 300 elements, and an op's result."""
+    large = torchtrt.Input(
+        min_shape=(1, 2, 300), opt_shape=(3, 4, 300), max_shape=(1024, 1024, 300)
+    )
+    with watched_tensorrt() as tensorrt, torchtrt.record_compilation(tmp_path / "record"):
+        torchtrt.compile(nn.Tanh().eval(), [large], min_block_size=1, verify="engines")
 
-    assert (room == 1.0) == ((6, 7, 8) in wrong_together)
-    assert {(3, 4, 8), (1, 2, 8), (6, 2, 8), (1, 7, 8)} <= set(wrong_together)
+    others = [(3, 4, 300), (1, 2, 300), (1024, 2, 300), (1, 1024, 300)]
+    assert [(size,) for size in others] == tensorrt.executions
+    log = (tmp_path / "record" / "compilation.log").read_text()
+    assert "not compared   the sizes 1024, 1024 need 2.3 GiB" in log
 
 
 class Reader(nn.Module):
@@ -196,10 +218,13 @@ class Reader(nn.Module):
         return torch.where(flags[:, None], rows, 0.0) * count[:, None]
 
 
-def test_inputs_are_valid_indices_or_resized_examples(monkeypatch):
+def test_inputs_are_valid_indices_or_resized_examples():
     """A row that the table lacks would end the process on a GPU."""
     seen = []
-    monkeypatch.setattr(engine_checks, "_run", lambda _, leaves: seen.append(leaves))
+
+    def note(execution):
+        seen.append([tensor.clone() for tensor in execution.inputs.values()])
+
     examples = [torch.tensor([1, 4]), torch.arange(16.0).reshape(2, 8)]
     size = torch.export.Dim("n", min=1, max=9)
     specs = [
@@ -207,16 +232,17 @@ def test_inputs_are_valid_indices_or_resized_examples(monkeypatch):
         for dtype in (torch.int64, torch.bool, torch.int64)
     ]
     input_ = torchtrt.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(9, 8))
-    torchtrt.compile(
-        Reader().eval(), [specs[0], input_, *specs[1:]], min_block_size=1, verify="engines"
-    )
-    torchtrt.compile(
-        Reader().eval(),
-        [*examples, torch.ones(2, dtype=torch.bool), torch.tensor([3, 5])],
-        dynamic_shapes=({0: size},) * 4,
-        min_block_size=1,
-        verify="engines",
-    )
+    with watched_tensorrt(changes=note):
+        torchtrt.compile(
+            Reader().eval(), [specs[0], input_, *specs[1:]], min_block_size=1, verify="engines"
+        )
+        torchtrt.compile(
+            Reader().eval(),
+            [*examples, torch.ones(2, dtype=torch.bool), torch.tensor([3, 5])],
+            dynamic_shapes=({0: size},) * 4,
+            min_block_size=1,
+            verify="engines",
+        )
 
     generated, resized = seen[2], seen[-1]
     assert {0, 1, 2, 3, 4} >= set(generated[0].tolist()) > {0}

@@ -9,12 +9,9 @@ from torch import nn
 
 import torchtrt
 from tests.support.compiled import assert_same, engines_of
-from torchtrt.errors import BuildError
-from torchtrt_compiler.building import blocks as engines
-from torchtrt_compiler.building import engine as building
-from torchtrt_compiler.building import engine_checks
 from torchtrt_runtime.serialization.archive import Archive
 from torchtrt_runtime.serialization.inspection import inspect_file
+from torchtrt_testing.faults import watched_tensorrt
 
 X = torch.linspace(-1, 2, 24).reshape(3, 8)
 VARYING = torchtrt.Input(min_shape=(1, 8), opt_shape=(3, 8), max_shape=(6, 8))
@@ -40,17 +37,10 @@ def compiled_for(model, *inputs, **settings):
 
 
 @pytest.fixture
-def built(monkeypatch):
-    """The names of the blocks whose engines were built."""
-    names = []
-    build = building.build_plan
-
-    def counted(builder, interpreted, *args):
-        names.append(interpreted)
-        return build(builder, interpreted, *args)
-
-    monkeypatch.setattr(building, "build_plan", counted)
-    return names
+def built():
+    """The builds of engines."""
+    with watched_tensorrt() as tensorrt:
+        yield tensorrt.builds
 
 
 @pytest.mark.parametrize("layer_calls", [X, VARYING], ids=["fixed", "varying"])
@@ -173,60 +163,55 @@ def test_random_numbers_of_equal_blocks_differ():
         assert engine.calls == 1 or not any("rand" in name for name in engine.converted_by)
 
 
-def test_equal_blocks_that_cannot_be_built_are_divided_together(monkeypatch):
+def large(build):
+    """Returns why TensorRT refuses a network of more than three ops."""
+    ops = {layer.rpartition("/")[0] for layer in build.layers if layer.startswith("aten")}
+    return "too large" if len(ops) > 3 else ""
+
+
+def test_equal_blocks_that_cannot_be_built_are_divided_together():
     """Each of them becomes the same two engines."""
-    attempts = []
-    build = engines.build_engine
-
-    def refusing(name, block, *args):
-        count = sum(node.op == "call_function" for node in block.graph.nodes)
-        attempts.append(count)
-        if count > 3:
-            raise BuildError("too large")
-        return build(name, block, *args)
-
-    monkeypatch.setattr(engines, "build_engine", refusing)
     model = Tied()
-    compiled = compiled_for(model, X)
+    with watched_tensorrt(refuses=large) as tensorrt:
+        compiled = compiled_for(model, X)
 
     assert_same(compiled, model, X)
     rows = compiled.report.blocks
     assert sum(row.calls for row in rows) > len(rows)
-    assert sum(count > 3 for count in attempts) == len(compiled.report.splits)
+    refused = [build for build in tensorrt.builds if large(build)]
+    assert len(refused) == len(compiled.report.splits) > 0
 
 
-def test_equal_blocks_of_a_single_op_stay_in_pytorch_together(monkeypatch):
+def test_equal_blocks_of_a_single_op_stay_in_pytorch_together():
     """If TensorRT builds no engine of it."""
-    build = engines.build_engine
 
-    def refusing(name, block, *args):
-        if any("layer_norm" in str(node.target) for node in block.graph.nodes):
-            raise BuildError("no norms")
-        return build(name, block, *args)
+    def norm(build):
+        return "no norms" if any("layer_norm" in layer for layer in build.layers) else ""
 
-    monkeypatch.setattr(engines, "build_engine", refusing)
     model = Tied()
-    compiled = compiled_for(model, X, torch_executed_on_failure=False)
+    with watched_tensorrt(refuses=norm):
+        compiled = compiled_for(model, X, torch_executed_on_failure=False)
 
     assert_same(compiled, model, X)
     assert "no norms" in str(compiled.report.in_torch)
 
 
-def test_each_call_of_a_compared_engine_is_checked(monkeypatch):
+def test_each_call_of_a_compared_engine_is_checked():
     """Its results are compared with PyTorch's wherever it runs."""
-    compared = []
-    difference = engine_checks.difference_beyond_rounding
+    calls = []
 
-    def noted(actual, expected, rounded):
-        compared.append(expected)
-        return difference(actual, expected, rounded)
+    def wrong_third(execution):
+        calls.append(execution.layers)
+        if len(calls) == 3:
+            assert calls[1] == calls[2]  # the same engine, called again
+            next(iter(execution.outputs.values())).add_(1)
 
-    monkeypatch.setattr(engine_checks, "difference_beyond_rounding", noted)
     model = Tied()
-    compiled = compiled_for(model, X, verify="engines")
+    with watched_tensorrt(changes=wrong_third):
+        compiled = compiled_for(model, X, verify="engines")
 
     assert_same(compiled, model, X)
-    assert len(compared) == 4
+    assert "computes something else than PyTorch" in compiled.report.splits[0]
 
 
 def test_a_profile_counts_each_call():

@@ -11,7 +11,7 @@ import torch
 import torchtrt
 from torchtrt.errors import BuildError
 from torchtrt_compiler import offloading
-from torchtrt_compiler.building import blocks as engines
+from torchtrt_testing.faults import watched_tensorrt
 
 X = torch.rand(3, 16)
 
@@ -40,15 +40,14 @@ def while_building(monkeypatch):
     """Lets the CPU stand for a GPU, and calls a function before each build; returns where to put it."""
     monkeypatch.setattr(offloading, "OFFLOADED", frozenset({"cpu"}))
     watching = []
-    build = engines.build_engine
 
-    def watched(*args):
+    def call(build):
         for callback in watching:
             callback()
-        return build(*args)
+        return ""
 
-    monkeypatch.setattr(engines, "build_engine", watched)
-    return watching
+    with watched_tensorrt(refuses=call):
+        yield watching
 
 
 def compiled_of(model, **settings):

@@ -7,6 +7,7 @@ import torchtrt
 from torchtrt import trt
 from torchtrt.tensorrt import shims
 from torchtrt_compiler.building.precisions import allow_precisions
+from torchtrt_testing.faults import watched_tensorrt
 
 
 def test_each_side_of_a_cast_is_computed_in_its_own_precision():
@@ -45,7 +46,7 @@ def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
         assert [trt.float16, trt.float32] == [product.precision for product in products]
 
 
-def test_what_does_not_build_in_float16_may_be_float32(monkeypatch):
+def test_what_does_not_build_in_float16_may_be_float32():
     """Myelin of TensorRT 8.6 compiles some networks in one of the two alone; products stay as they are."""
 
     class Model(torch.nn.Module):
@@ -53,16 +54,16 @@ def test_what_does_not_build_in_float16_may_be_float32(monkeypatch):
             return torch.relu(x @ x + 1)
 
     precisions = []
+    with torchtrt.use_tensorrt("reference@8.6.0"), watched_tensorrt() as tensorrt:
 
-    def build(builder, network, config):
-        held = [layer for layer in network if layer.precision_is_set]
-        precisions.append([layer.precision for layer in held])
-        is_built = [layer.type.name for layer in held] == ["MATRIX_MULTIPLY"]
-        return real(builder, network, config) if is_built else None
+        class Builder(tensorrt.module.Builder):
+            def build_serialized_network(self, network, config):
+                held = [layer for layer in network if layer.precision_is_set]
+                precisions.append([layer.precision for layer in held])
+                is_built = [layer.type.name for layer in held] == ["MATRIX_MULTIPLY"]
+                return super().build_serialized_network(network, config) if is_built else None
 
-    with torchtrt.use_tensorrt("reference@8.6.0"):
-        real = trt.Builder.build_serialized_network
-        monkeypatch.setattr(trt.Builder, "build_serialized_network", build)
+        tensorrt.module.Builder = Builder
         x = torch.rand(3, 3, dtype=torch.float16)
         compiled = torchtrt.compile(Model().eval(), [x], require_full_compilation=True)
         torch.testing.assert_close(compiled(x), Model()(x))

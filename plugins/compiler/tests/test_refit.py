@@ -17,8 +17,8 @@ from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compil
 from tests.support.shards import some
 from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import EngineError, InputError, RefitError, VerificationError
-from torchtrt_compiler import pipeline
-from torchtrt_compiler.building import engine as building
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
+from torchtrt_testing.faults import watched_tensorrt
 
 # PyTorch's own, where what it calls a tree is copied.
 pytestmark = pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")
@@ -292,23 +292,25 @@ def test_refitting_in_place_keeps_what_is_no_weight():
     agree(new, model)
 
 
-def test_refitting_neither_lowers_nor_builds(monkeypatch):
+def test_refitting_neither_lowers_nor_builds():
     """That is what makes it faster than compiling."""
     torch.manual_seed(0)
     old, new = (nn.Sequential(nn.Linear(8, 8), nn.GELU()).eval() for _ in range(2))
     x = torch.rand(2, 8)
-    done = []
-    for module, name in ((pipeline, "lower"), (building, "build_plan")):
-        call = getattr(module, name)
-        monkeypatch.setattr(
-            module, name, lambda *args, _call=call, _name=name: done.append(_name) or _call(*args)
-        )
+    lowered, pack = [], ConverterPack("counting")
 
-    model = torchtrt.compile(old, [x], immutable_weights=False, min_block_size=1)
-    assert ["lower", "build_plan"] == done
-    model = torchtrt.refit_module_weights(model, new)
+    @pack.lowering_pass()
+    def count(graph_module, settings):
+        lowered.append(graph_module)
+        return graph_module
 
-    assert ["lower", "build_plan"] == done
+    with use_packs(), watched_tensorrt() as tensorrt:
+        add_pack(pack, PackInfo("counting", "their-counting", "1.2", "/packs"))
+        model = torchtrt.compile(old, [x], immutable_weights=False, min_block_size=1)
+        assert (1, 1) == (len(lowered), len(tensorrt.builds))
+        model = torchtrt.refit_module_weights(model, new)
+
+    assert (1, 1) == (len(lowered), len(tensorrt.builds))
     torch.testing.assert_close(model(x), new(x), rtol=1e-4, atol=1e-4)
 
 

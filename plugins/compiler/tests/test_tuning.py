@@ -1,7 +1,6 @@
 """What stays in PyTorch where that is faster, by measured times that are given here."""
 
 import copy
-import functools
 import itertools
 import weakref
 
@@ -10,10 +9,14 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import BuildError, SettingsError
-from torchtrt_compiler import api
+from tests.support.doubling import doubling_op
+from tests.support.modules import Function
+from torchtrt.errors import SettingsError
 from torchtrt_compiler.measuring import tuning
+from torchtrt_compiler.measuring.tuning import Measuring, measuring_by
+from torchtrt_compiler.trial_calls import Clock
 from torchtrt_runtime.modules.execution import PlainExecutor
+from torchtrt_testing.faults import watched_tensorrt
 
 aten = torch.ops.aten
 LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
@@ -40,18 +43,42 @@ def in_torch(compiled):
     return {row.op for row in compiled.report.in_torch}
 
 
-@pytest.fixture
-def times(monkeypatch):
-    """Milliseconds by what stays in PyTorch, where each op takes longer than those before it."""
-    times_of, ticks = {}, itertools.count(1)
+class Ticks(Clock):
+    """Gives what it measures a time each, in milliseconds."""
 
-    def measured(compiled, leaves, _=None):
+    def __init__(self, times):
+        super().__init__(torch.device("cpu"))
+        self.times = iter(times)
+
+    def measure(self, function):
+        return function(), next(self.times)
+
+
+def longer():
+    """A clock for which each op takes longer than those before it, so that the linear layer takes longest."""
+    clock = Ticks(itertools.count(1))
+    return {"clock": lambda leaves: clock}
+
+
+def on_a_gpu(call, tries=0):
+    """Returns how a search measures that tries Inductor as on a GPU, and no op alone, or the linear layer."""
+    return measuring_by(Measuring(call, **longer(), is_on_gpu=lambda leaves: True, tries=tries))
+
+
+class Times(dict):
+    """Milliseconds by what stays in PyTorch."""
+
+    def call(self, compiled, leaves, _=None):
         assert [leaf.shape[0] for leaf in leaves] == [32]
-        return times_of[frozenset(in_torch(compiled))]
+        return self[frozenset(in_torch(compiled))]
 
-    monkeypatch.setattr(tuning, "milliseconds", measured)
-    monkeypatch.setattr(tuning.Clock, "measure", lambda _, function: (function(), next(ticks)))
-    return times_of
+
+@pytest.fixture
+def times():
+    """Milliseconds by what stays in PyTorch, where each op takes longer than those before it."""
+    times_of = Times()
+    with measuring_by(Measuring(times_of.call, **longer())):
+        yield times_of
 
 
 def tuned(model=None, **settings):
@@ -59,13 +86,20 @@ def tuned(model=None, **settings):
     return torchtrt.compile(model or Model().eval(), [X], min_block_size=1, tune=True, **settings)
 
 
-def test_the_calls_of_the_search_are_dropped(times, monkeypatch):
+def test_the_calls_of_the_search_are_dropped():
     """They had inputs of their own: CUDA graphs would copy those of the calls that follow."""
     dropped = []
-    monkeypatch.setattr(PlainExecutor, "drop_calls", lambda self: dropped.append(self))
-    times[frozenset()] = 1
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
-    assert dropped == [tuned().executor]
+
+    class Keeping(PlainExecutor):
+        def drop_calls(self):
+            dropped.append(self)
+
+    def measured(compiled, *_):
+        compiled.executor = Keeping()
+        return 1
+
+    with measuring_by(Measuring(measured, tries=0)):
+        assert dropped == [tuned().executor]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +128,7 @@ def test_what_makes_the_model_faster_stays_in_pytorch(times, linear, convolution
     assert [line.endswith(", kept") for line in others] == [LINEAR in kept, CONVOLUTION in kept]
 
 
-def test_the_fastest_so_far_is_measured_again_beside_each_attempt(monkeypatch):
+def test_the_fastest_so_far_is_measured_again_beside_each_attempt():
     """What else the machine does changes from one minute to the next, and so does how fast recordings run."""
     seen = []
 
@@ -102,15 +136,14 @@ def test_the_fastest_so_far_is_measured_again_beside_each_attempt(monkeypatch):
         seen.append(LINEAR in in_torch(compiled))
         return {0: 10, 1: 4, 2: 3}.get(len(seen) - 1, 9)
 
-    monkeypatch.setattr(tuning, "milliseconds", measured)
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
-    compiled = tuned()
+    with measuring_by(Measuring(measured, **longer(), tries=1)):
+        compiled = tuned()
     assert seen == [False, True, False]
     assert compiled.report.tried[1].endswith("4 ms beside 3 ms, not kept")
     assert not in_torch(compiled)
 
 
-def test_what_is_not_measured_again_took_what_it_took_before(monkeypatch):
+def test_what_is_not_measured_again_took_what_it_took_before():
     """It is no failure of the attempt."""
     seen = []
 
@@ -120,9 +153,8 @@ def test_what_is_not_measured_again_took_what_it_took_before(monkeypatch):
             raise RuntimeError("out of memory")
         return 10 - len(seen)
 
-    monkeypatch.setattr(tuning, "milliseconds", measured)
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
-    assert tuned().report.tried[1].endswith("8 ms beside 9 ms, kept")
+    with measuring_by(Measuring(measured, **longer(), tries=1)):
+        assert tuned().report.tried[1].endswith("8 ms beside 9 ms, kept")
 
 
 def test_ops_that_the_caller_leaves_in_pytorch_stay_there(times):
@@ -155,7 +187,7 @@ def test_an_attempt_without_engines_is_no_warning(times):
         (9, (9, 9, 9), "with aten.linear.default in PyTorch"),
     ],
 )
-def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, kept):
+def test_on_a_gpu_the_compiler_of_pytorch_is_tried(parts, alone, kept):
     """On what is left to PyTorch, and on everything, which is then left as it was exported."""
 
     def measured(compiled, leaves, _=None):
@@ -165,10 +197,8 @@ def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, ke
         left = in_torch(compiled)
         return parts if compiled.settings.inductor else 4 if LINEAR in left else 10
 
-    monkeypatch.setattr(tuning, "milliseconds", measured)
-    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
-    compiled = tuned(torch_executed_ops={"aten.sigmoid"})
+    with on_a_gpu(measured, tries=1):
+        compiled = tuned(torch_executed_ops={"aten.sigmoid"})
     lines = compiled.report.tried
     assert len(lines) == 6
     assert [line for line in lines if line.endswith(", kept")][-1].startswith(f"{kept}: ")
@@ -177,31 +207,22 @@ def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, ke
     assert compiled.report.in_torch
 
 
-def test_on_a_gpu_what_is_most_of_a_model_is_not_tried_alone(times, monkeypatch):
+def test_on_a_gpu_what_is_most_of_a_model_is_not_tried_alone():
     """It is tried with all of the model, without a build."""
-    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
-    monkeypatch.setattr(tuning._Search, "try_inductor", lambda self: None)
-    monkeypatch.setattr(tuning, "MOST", 0.15)
-    times[frozenset()], times[frozenset({CONVOLUTION})] = 10, 10
-    tried = tuned().report.tried
+    times_of = Times({frozenset(): 10, frozenset({CONVOLUTION}): 10})
+    as_on_gpu = {"is_on_gpu": lambda leaves: True, "most": 0.15, "all_in_torch": {}}
+    with measuring_by(Measuring(times_of.call, **longer(), **as_on_gpu)):
+        tried = tuned().report.tried
     assert [LINEAR in line for line in tried] == [False, False]
     assert CONVOLUTION in tried[1]
 
 
-@pytest.fixture
-def on_a_gpu(monkeypatch):
-    """Inductor is tried as on a GPU, and no op is left to PyTorch by itself."""
-    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
-    monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
-
-
-@pytest.mark.usefixtures("on_a_gpu")
-def test_one_op_in_pytorch_is_nothing_to_compile(monkeypatch):
+def test_one_op_in_pytorch_is_nothing_to_compile():
     """An attempt would be the same model again, faster or slower by chance."""
-    monkeypatch.setattr(tuning, "milliseconds", lambda *_: 1)
-    assert len(tuned(torch_executed_ops={"aten.linear"}).report.tried) == 1 + 3
-    assert len(tuned(torch_executed_ops={"aten.linear", "aten.sigmoid"}).report.tried) == 1 + 4
-    assert len(tuned(nn.ReLU().eval()).report.tried) == 1 + 1
+    with on_a_gpu(lambda *_: 1):
+        assert len(tuned(torch_executed_ops={"aten.linear"}).report.tried) == 1 + 3
+        assert len(tuned(torch_executed_ops={"aten.linear", "aten.sigmoid"}).report.tried) == 1 + 4
+        assert len(tuned(nn.ReLU().eval()).report.tried) == 1 + 1
 
 
 def test_what_compiling_warns_of_is_said_once(times):
@@ -222,30 +243,25 @@ def test_what_compiling_warns_of_is_said_once(times):
 
 
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")  # of cuda_graphs, on a CPU
-@pytest.mark.usefixtures("on_a_gpu")
-def test_what_inductor_cannot_compile_is_not_kept_however_fast(monkeypatch, recwarn):
+@pytest.mark.usefixtures("no_compiler")
+def test_what_inductor_cannot_compile_is_not_kept_however_fast(recwarn):
     """The report says why, and no warning does: nothing of it is left in the model."""
-
-    def broken(graph_module, inputs, **_):
-        raise RuntimeError("no compiler is installed")
 
     def measured(compiled, leaves, _=None):
         compiled(*leaves)
         return 1 if compiled.settings.inductor else 10
 
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
-    monkeypatch.setattr(tuning, "milliseconds", measured)
-    compiled = tuned(cuda_graphs=True)
+    with on_a_gpu(measured):
+        compiled = tuned(cuda_graphs=True)
     assert compiled.report.blocks
     assert not compiled.settings.inductor
     fails = [line for line in compiled.report.tried if "fails" in line]
     assert len(fails) == 2
-    assert all("no compiler is installed" in line for line in fails)
+    assert all("compiler" in line.lower() for line in fails)
     assert not [warning for warning in recwarn if "inductor" in str(warning.message)]
 
 
-@pytest.mark.usefixtures("on_a_gpu")
-def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
+def test_all_in_pytorch_computes_as_autocast_asks():
     """Otherwise it is slower than it needs to be, and another model."""
     seen = []
 
@@ -254,11 +270,11 @@ def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
             seen.append(compiled)
         return 9 - seen.index(compiled)
 
-    monkeypatch.setattr(tuning, "milliseconds", measured)
     model = Model().eval()
     with torch.autocast("cpu", torch.bfloat16):
         expected = model(X).float()
-    compiled = tuned(model, autocast=torch.bfloat16)
+    with on_a_gpu(measured):
+        compiled = tuned(model, autocast=torch.bfloat16)
     assert len(seen) == 4
     assert seen[-1] is compiled
     for tried in seen[1:]:
@@ -281,16 +297,15 @@ def test_the_report_says_who_left_an_op_in_pytorch(times):
     assert advice
 
 
-@pytest.mark.usefixtures("on_a_gpu")
-def test_what_would_be_in_pytorch_anyway_has_its_reason(monkeypatch):
+def test_what_would_be_in_pytorch_anyway_has_its_reason():
     """Nobody gets it into an engine by compiling without tuning."""
 
     class Values(nn.Module):
         def forward(self, x):
             return torch.linalg.svdvals(torch.softmax(x, -1))
 
-    monkeypatch.setattr(tuning, "milliseconds", lambda compiled, *_: len(compiled.report.blocks))
-    compiled = torchtrt.compile(Values().eval(), [X], min_block_size=1, tune=True)
+    with on_a_gpu(lambda compiled, *_: len(compiled.report.blocks)):
+        compiled = tuned(Values().eval())
     assert not compiled.report.blocks
     reasons = {entry.op: (entry.reason, entry.codes) for entry in compiled.report.in_torch}
     assert "tune=True" in reasons.pop("aten.softmax.int")[0]
@@ -318,10 +333,10 @@ def test_tuning_and_full_compilation_exclude_each_other():
         tuned(require_full_compilation=True)
 
 
-def test_a_dry_run_measures_nothing(monkeypatch):
+def test_a_dry_run_measures_nothing():
     """It has no engines."""
-    monkeypatch.setattr(tuning, "milliseconds", None)
-    assert tuned(dryrun=True).report.tried == []
+    with measuring_by(Measuring(lambda *_: pytest.fail("measured"))):
+        assert tuned(dryrun=True).report.tried == []
 
 
 class Counter(nn.Module):
@@ -390,13 +405,13 @@ def test_measuring_draws_nothing_of_the_callers_random_numbers():
         assert torch.rand(4).equal(expected)
 
 
-def test_calls_are_measured_with_the_tensors_that_are_given(monkeypatch):
+def test_calls_are_measured_with_the_tensors_that_are_given():
     """Where they have the sizes to optimize for: an index that is made up may be out of range."""
     seen = []
-    measured = tuning.milliseconds
-    monkeypatch.setattr(
-        tuning, "milliseconds", lambda *both: seen.append(both[1]) or measured(*both)
-    )
+
+    def measured(compiled, leaves, processes):
+        seen.append(leaves)
+        return tuning.milliseconds(compiled, leaves, processes)
 
     class Lookup(nn.Module):
         def __init__(self):
@@ -408,44 +423,37 @@ def test_calls_are_measured_with_the_tensors_that_are_given(monkeypatch):
 
     indices, x = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 3, 8)
     model = Lookup().eval()
-    compiled = torchtrt.compile(
-        model, [torchtrt.Input(shape=(2, 3, 8)), indices], min_block_size=1, tune=True
-    )
+    with measuring_by(Measuring(measured)):
+        compiled = torchtrt.compile(
+            model, [torchtrt.Input(shape=(2, 3, 8)), indices], min_block_size=1, tune=True
+        )
     assert all(leaves[1].equal(indices) for leaves in seen)
     assert all(leaves[1] is not indices for leaves in seen)
     assert 2 * len(compiled.report.tried) - 1 == len(seen) > 1
     torch.testing.assert_close(compiled(x, indices), model(x, indices))
 
 
-def test_an_attempt_that_fails_is_passed_over(times, monkeypatch):
+def test_an_attempt_that_fails_is_passed_over(times):
     """The others are made, and the report says what happened."""
     times[frozenset()] = 10
     times[frozenset({CONVOLUTION})] = 4
-    build = api.compile
 
-    def failing(*args, **settings):
-        if LINEAR in map(str, settings.get("torch_executed_ops", ())):
-            raise BuildError("no room\nfor it")
-        return build(*args, **settings)
+    def without_linear(build):
+        return "" if any(LINEAR in name for name in build.layers) else "no room\nfor it"
 
-    monkeypatch.setattr(api, "compile", failing)
-    compiled = tuned(Model().eval())
+    with watched_tensorrt(refuses=without_linear):
+        compiled = tuned(Model().eval())
     assert in_torch(compiled) == {CONVOLUTION}
-    assert compiled.report.tried[1] == f"with {LINEAR} in PyTorch: fails, no room"
+    failure = compiled.report.tried[1]
+    assert failure.startswith(f"with {LINEAR} in PyTorch: fails, ")
+    assert "could not build" in failure
 
 
-def test_a_model_that_pytorch_alone_cannot_run_stays_as_it_is(monkeypatch):
+def test_a_model_that_pytorch_alone_cannot_run_stays_as_it_is():
     """As one with an op that has a converter only."""
-
-    def run_node(self, n):
-        raise NotImplementedError(
-            f"Could not run '{n.target}' with arguments from the 'CPU' backend."
-        )
-
-    monkeypatch.setattr(tuning._OpClock, "run_node", run_node)
-    model = Model().eval()
-    compiled = tuned(model)
-    torch.testing.assert_close(compiled(X), model(X))
+    with doubling_op() as op:
+        compiled = tuned(Function(lambda x: op(x).relu()).eval())
+    torch.testing.assert_close(compiled(X), (2 * X).relu())
     _, reason = compiled.report.tried
     assert reason.startswith("nothing else, because that fails: Could not run ")
 
@@ -482,18 +490,10 @@ def test_results_of_measured_calls_are_dropped():
     assert max(most) <= 2
 
 
-def test_a_pause_while_an_op_is_timed_changes_no_candidate(monkeypatch):
+def test_a_pause_while_an_op_is_timed_changes_no_candidate():
     """The least time of several runs counts: a busy machine would else hide the ops that take long."""
-    ticks = itertools.count()
+    clock = Ticks(1000.0 if number % 11 == 10 else 1.0 for number in itertools.count())
+    with measuring_by(Measuring(lambda *_: 1, clock=lambda leaves: clock)):
+        tried = tuned().report.tried
 
-    def measured(_, function):
-        tick = next(ticks)
-        return function(), 1000.0 if tick % 11 == 10 else 1.0
-
-    compiled = torchtrt.compile(Model().eval(), [X], min_block_size=1, dryrun=True)
-    monkeypatch.setattr(tuning.Clock, "measure", measured)
-
-    shares = tuning._shares(compiled, [X])
-
-    assert 1 < len(shares)
-    assert len(set(shares.values())) == 1
+    assert [CONVOLUTION in line or LINEAR in line for line in tried] == [False, True, True]

@@ -1,5 +1,6 @@
 """``verify="reference"`` compares the networks with eager PyTorch."""
 
+import dataclasses
 import math
 
 import pytest
@@ -9,12 +10,14 @@ import torchtrt
 import torchtrt_rtx
 from tests.support.modules import Function
 from torchtrt.errors import SettingsError, TensorRTUnavailableError, VerificationError
+from torchtrt.packs import use_packs
+from torchtrt.packs.state import current_packs
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.probes import answering_for
-from torchtrt_compiler import comparison, verification
 from torchtrt_compiler.comparison import largest_difference
 from torchtrt_compiler.verification import closest_reference
+from torchtrt_testing.faults import watched_tensorrt
 
 REFERENCE = "reference@11.4.0"
 needs_wheels = pytest.mark.skipif(
@@ -61,16 +64,17 @@ def test_a_loaded_model_keeps_the_rows(tmp_path):
     assert model.report.verified == torchtrt.load(tmp_path / "model.ttrt").report.verified
 
 
-def test_a_wrong_network_is_an_error_that_names_output_sizes_and_difference(monkeypatch):
-    """A converter that is wrong by 1 for each element."""
+def test_a_wrong_network_is_an_error_that_names_output_sizes_and_difference():
+    """A TensorRT that is wrong by 1 for each element."""
 
-    def off_by_one(actual, expected, rate):
-        return largest_difference(actual + 1, expected, rate)
+    def off_by_one(execution):
+        (output,) = execution.outputs.values()
+        output += 1
 
-    monkeypatch.setattr(comparison, "largest_difference", off_by_one)
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
 
-    with torchtrt.use_tensorrt(REFERENCE), pytest.raises(VerificationError) as caught:
+    wrong = watched_tensorrt(changes=off_by_one)
+    with torchtrt.use_tensorrt(REFERENCE), wrong, pytest.raises(VerificationError) as caught:
         compiled(model, [VARYING])
 
     (first, *_) = str(caught.value).splitlines()
@@ -158,18 +162,24 @@ def test_integers_are_equal_or_differ():
     ("in_use", "expected"),
     [("8.6.0", "8.6.0"), ("10.3.0", "10.16.1"), ("11.4.0", "11.4.0"), ("12.0.1", "11.4.0")],
 )
-def test_the_reference_of_the_closest_interface_is_used(monkeypatch, in_use, expected):
+def test_the_reference_of_the_closest_interface_is_used(machine, in_use, expected):
     """A major version is further away than any minor one."""
-    monkeypatch.setattr(verification.selection, "version", lambda: in_use)
+    machine.has_tensorrt(in_use)
 
-    assert expected == closest_reference()
+    with torchtrt.use_tensorrt("real"):
+        assert expected == closest_reference()
 
 
-def test_without_the_reference_the_error_says_what_to_install(monkeypatch):
+def test_without_the_reference_the_error_says_what_to_install():
     """Before exporting."""
-    monkeypatch.setattr(verification, "installed", lambda group: {})
-
-    with pytest.raises(TensorRTUnavailableError, match="pip install torchtrt-reference"):
+    packs = current_packs()
+    others = tuple(other for other in packs.others if other.info.name != "reference")
+    refused = pytest.raises(TensorRTUnavailableError, match="pip install torchtrt-reference")
+    with (
+        torchtrt.use_tensorrt(REFERENCE),
+        use_packs(dataclasses.replace(packs, others=others)),
+        refused,
+    ):
         compiled(torch.nn.Tanh(), [torch.rand(2)])
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from tests.support.processes import run_python
-from torchtrt.errors import ExportError, InputError, NoEngineWarning
-from torchtrt_dynamo import backend
+from torchtrt.errors import InputError, NoEngineWarning
+from torchtrt_testing.faults import watched_tensorrt
 
 OPTIONS = {"min_block_size": 1}
 
@@ -30,6 +30,46 @@ def compiled(model, **arguments):
 def assert_near(actual, expected):
     """Compares tensors, to float32's usual tolerance."""
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+class Builds(list):
+    """For each engine that was to be built, the fewest and the most rows of its first input.
+
+    Attributes:
+        accepts_ranges: Whether more than one number of rows can be compiled for.
+        changes: What ``watched_tensorrt`` takes.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.accepts_ranges = True
+        self.changes = lambda execution: None
+        self.profiles = []
+
+    def refuses(self, build):
+        input_ = build.network.get_input(0)
+        varies = input_.shape[0] == -1
+        least, _, most = self.profiles[-1].get_shape(input_.name) if varies else [input_.shape] * 3
+        self.append((least[0], most[0]))
+        if varies and not self.accepts_ranges:
+            raise InputError("no range")
+        return ""
+
+
+@pytest.fixture
+def builds():
+    """The engines that were built, by their rows."""
+    made = Builds()
+    watched = watched_tensorrt(made.refuses, lambda execution: made.changes(execution))
+    with watched as tensorrt:
+
+        class Builder(tensorrt.module.Builder):
+            def create_optimization_profile(self):
+                made.profiles.append(super().create_optimization_profile())
+                return made.profiles[-1]
+
+        tensorrt.module.Builder = Builder
+        yield made
 
 
 class Running(nn.Module):
@@ -89,14 +129,9 @@ def test_weights_that_change_are_seen(change):
 
 
 @pytest.mark.parametrize(("immutable", "built"), [(None, 2), (False, 1), (True, 4)])
-def test_weights_that_change_are_refitted(immutable, built, monkeypatch):
+def test_weights_that_change_are_refitted(immutable, built, builds):
     """From the first change on, or from the second: engines for constant weights are faster."""
     torch.manual_seed(0)
-    builds = []
-    compile_model = backend.compile_model
-    monkeypatch.setattr(
-        backend, "compile_model", lambda *a, **k: builds.append(k) or compile_model(*a, **k)
-    )
     model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
     settings = {} if immutable is None else {"immutable_weights": immutable}
     fast = torch.compile(model, backend="torchtrt", options={**OPTIONS, **settings})
@@ -329,20 +364,6 @@ def test_a_missing_distribution_is_named(missing):
     )
 
 
-@pytest.fixture
-def builds(monkeypatch):
-    """The number of programs that the backend has compiled, as a list of their inputs."""
-    compiled_for = []
-    compile_model = backend.compile_model
-
-    def record(model, inputs, **settings):
-        compiled_for.append(inputs)
-        return compile_model(model, inputs, **settings)
-
-    monkeypatch.setattr(backend, "compile_model", record)
-    return compiled_for
-
-
 def test_sizes_without_bounds_get_ranges_around_those_of_the_calls(builds):
     """The number of builds grows with the logarithm of the sizes; no call computes with other sizes than its own."""
     torch.manual_seed(0)
@@ -354,9 +375,7 @@ def test_sizes_without_bounds_get_ranges_around_those_of_the_calls(builds):
             x = torch.rand(rows, 3)
             assert_near(fast(x), model(x))
 
-    assert builds[0][0].shape == (5, 3)
-    ranges = [(input_.min_shape[0], input_.max_shape[0]) for (input_,) in builds[1:]]
-    assert [(4, 8), (4, 16), (4, 32), (2, 32), (2, 64)] == ranges
+    assert [(5, 5), (4, 8), (4, 16), (4, 32), (2, 32), (2, 64)] == builds
 
 
 def test_several_sizes_without_bounds_vary_together_and_alone(builds):
@@ -383,50 +402,33 @@ def test_several_sizes_without_bounds_vary_together_and_alone(builds):
     assert len(builds) <= 5
 
 
-def test_sizes_that_cannot_vary_in_one_program_are_built_one_by_one(builds, monkeypatch):
+def test_sizes_that_cannot_vary_in_one_program_are_built_one_by_one(builds):
     """As where a range cannot be compiled."""
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval()
-    compile_model = backend.compile_model
-
-    def refuse_ranges(graph, inputs, **settings):
-        if not isinstance(inputs[0], torch.Tensor):
-            raise ExportError("no range")
-        return compile_model(graph, inputs, **settings)
-
-    monkeypatch.setattr(backend, "compile_model", refuse_ranges)
+    builds.accepts_ranges = False
     fast = torch.compile(model, backend="torchtrt", options=OPTIONS, dynamic=True)
     with torch.no_grad():
         for rows in (5, 6, 7, 6, 5):
             x = torch.rand(rows, 3)
             assert_near(fast(x), model(x))
-    assert [inputs[0].shape[0] for inputs in builds] == [5, 6, 7]
+    assert [least for least, most in builds if least == most] == [5, 6, 7]
 
 
-def test_a_size_in_a_range_that_the_engines_refuse_has_engines_of_its_own(builds, monkeypatch):
+def test_a_size_in_a_range_that_the_engines_refuse_has_engines_of_its_own(builds):
     """As one for which the model computes something else. Later calls with it take these engines."""
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval()
-    compile_model = backend.compile_model
 
-    def refuse_seven(graph, inputs, **settings):
-        program = compile_model(graph, inputs, **settings)
-        run_graph = program.run_graph
-        if not isinstance(inputs[0], torch.Tensor):
+    def refuse_seven(execution):
+        if (7, 7) not in builds and next(iter(execution.inputs.values())).shape[0] == 7:
+            raise InputError("not 7")
 
-            def run(leaves):
-                if len(leaves[0]) == 7:
-                    raise InputError("not 7")
-                return run_graph(leaves)
-
-            program.run_graph = run
-        return program
-
-    monkeypatch.setattr(backend, "compile_model", refuse_seven)
+    builds.changes = refuse_seven
     fast = compiled(model, dynamic=True)
     with torch.no_grad():
         for rows in (5, 6, 7, 8, 7, 6):
             x = torch.rand(rows, 3)
             assert_near(fast(x), model(x))
-    assert len(builds) == 3
+    assert [(5, 5), (4, 8), (7, 7)] == builds
 
 
 def test_a_size_that_pytorch_does_not_know_may_become_zero():

@@ -186,9 +186,9 @@ def test_the_doctor_names_it():
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (12, 0), (12, 1)])
-def test_a_supported_gpu_runs_engines(monkeypatch, capability):
+def test_a_supported_gpu_runs_engines(machine, capability):
     """NVIDIA's list: these, and all from 12.0 on."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    machine.has_gpu(capability)
 
     assert torchtrt_rtx.device_objection(torch.device("cuda", 0)) == ""
 
@@ -197,33 +197,32 @@ def test_a_supported_gpu_runs_engines(monkeypatch, capability):
 @pytest.mark.parametrize(
     ("capability", "is_installed", "expected"),
     [
-        (None, False, "reference"),
-        ((9, 0), False, "reference"),
-        ((12, 0), False, "rtx"),
-        ((8, 9), False, "rtx"),
-        ((8, 9), True, "real"),
+        (None, False, "reference@"),
+        ((9, 0), False, "reference@"),
+        ((12, 0), False, "rtx@"),
+        ((8, 9), False, "rtx@"),
+        ((8, 9), True, "TensorRT 10.9.0"),
     ],
 )
-def test_without_a_choice_an_rtx_gpu_gets_it(monkeypatch, capability, is_installed, expected):
+def test_without_a_choice_an_rtx_gpu_gets_it(machine, capability, is_installed, expected):
     """Unless the package ``tensorrt`` is installed; an H100 gets the reference."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA Something")
-    monkeypatch.setattr(
-        selection.importlib.util, "find_spec", lambda name: object() if is_installed else None
-    )
-    monkeypatch.setattr(selection, "_load_real", lambda: "real")
-    monkeypatch.setattr(selection, "_load_installed", lambda name, version: name)
+    if is_installed:
+        machine.has_tensorrt("10.9.0")
+    else:
+        machine.lacks("tensorrt")
+    if capability is None:
+        machine.has_no_gpu()
+    else:
+        machine.has_gpu(capability)
 
-    assert expected == selection.load("auto")
+    with torchtrt.use_tensorrt("auto"):
+        assert selection.describe().startswith(expected)
 
 
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (10, 0)])
-def test_another_gpu_is_named_with_those_that_run_engines(monkeypatch, capability):
+def test_another_gpu_is_named_with_those_that_run_engines(machine, capability):
     """The runtime refuses an H200, for example."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA Something")
+    machine.has_gpu(capability)
 
     objection = torchtrt_rtx.device_objection(torch.device("cuda", 0))
 
@@ -231,22 +230,18 @@ def test_another_gpu_is_named_with_those_that_run_engines(monkeypatch, capabilit
     assert f"NVIDIA Something ({capability[0]}.{capability[1]})" in objection
 
 
-def test_capabilities_that_need_a_gpu_are_available_where_there_is_one(monkeypatch):
+def test_capabilities_that_need_a_gpu_are_available_where_there_is_one(machine):
     """A capability that TensorRT for RTX lacks stays unavailable."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    machine.has_gpu((8, 9))
 
     needing = ("REFIT", "STRIPPED_PLANS")
     assert [torchtrt_rtx.capability_objection(name) for name in needing] == [None, None]
     assert "lean runtime" in torchtrt_rtx.capability_objection("VERSION_COMPATIBILITY")
 
 
-def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):
+def test_without_its_wheels_the_error_says_what_to_install(machine):
     """This distribution installs without them, because NVIDIA has them for few platforms."""
-
-    def missing(name):
-        raise ModuleNotFoundError(f"No module named {name!r}")
-
-    monkeypatch.setattr(torchtrt_rtx.importlib, "import_module", missing)
+    machine.lacks("tensorrt_rtx_bindings")
 
     with pytest.raises(TensorRTUnavailableError, match=r'pip install "torchtrt-rtx\[tensorrt\]"'):
         torchtrt_rtx.load()

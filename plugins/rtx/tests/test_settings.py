@@ -12,10 +12,10 @@ import torchtrt
 import torchtrt_rtx
 from tests.support.stores import Store
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
-from torchtrt.tensorrt import trt
 from torchtrt_cli import main
 from torchtrt_runtime import EngineModule, RuntimeSettings
 from torchtrt_runtime.runtime_settings import KernelCache, kernels_key
+from torchtrt_testing.faults import watched_tensorrt
 
 needs_wheels = pytest.mark.skipif(
     not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
@@ -39,30 +39,10 @@ def engine_of(model):
 
 
 @pytest.fixture
-def configured(monkeypatch):
-    """Collects the builder configurations that engines are built with."""
-    configurations = []
-    real = trt.Builder
-
-    with torchtrt.use_tensorrt("rtx") as module:
-        build = module.Builder.build_serialized_network
-
-        def recorded(builder, network, config):
-            targets = [
-                config.get_compute_capability(index).name
-                for index in range(config.num_compute_capabilities)
-            ]
-            flags = [
-                name
-                for name, flag in module.BuilderFlag.__members__.items()
-                if config.get_flag(flag)
-            ]
-            configurations.append((targets, flags))
-            return build(builder, network, config)
-
-        monkeypatch.setattr(module.Builder, "build_serialized_network", recorded)
-        yield configurations
-    assert real is not None
+def builds(rtx):
+    """The builds of TensorRT for RTX."""
+    with watched_tensorrt() as tensorrt:
+        yield tensorrt.builds
 
 
 @needs_wheels
@@ -76,13 +56,13 @@ def configured(monkeypatch):
         ("all", ALL, ["SM75", "SM80", "SM86", "SM89", "SM120", "SM121"]),
     ],
 )
-def test_an_engine_is_built_for_the_gpus_that_are_asked_for(
-    configured, targets, wanted, set_targets
-):
+def test_an_engine_is_built_for_the_gpus_that_are_asked_for(builds, targets, wanted, set_targets):
     """The builder gets them, and the report and the engine name them."""
     model = compiled(target_compute_capabilities=targets)
 
-    assert [set_targets] == [target for target, _ in configured]
+    (config,) = (build.config for build in builds)
+    count = config.num_compute_capabilities
+    assert set_targets == [config.get_compute_capability(index).name for index in range(count)]
     assert (
         wanted == model.report.compute_capabilities == list(engine_of(model).compute_capabilities)
     )
@@ -97,10 +77,9 @@ def test_the_current_gpu_is_none_where_there_is_none(rtx):
 
 
 @needs_wheels
-def test_the_current_gpu_is_named_by_its_compute_capability(rtx, monkeypatch):
+def test_the_current_gpu_is_named_by_its_compute_capability(rtx, machine):
     """The file lists the GPUs that run it, wherever it was built."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 9))
+    machine.has_gpu((8, 9))
 
     report = torchtrt.explain(
         torch.nn.ReLU().eval(),
@@ -143,11 +122,10 @@ def test_a_dtype_that_a_gpu_lacks_is_told_in_the_builders_words(rtx):
         ("12.0", (12, 1), False),
     ],
 )
-def test_an_engine_runs_on_its_gpus_only(rtx, monkeypatch, targets, capability, runs):
+def test_an_engine_runs_on_its_gpus_only(rtx, machine, targets, capability, runs):
     """A call on another one names both."""
     engine = engine_of(compiled(target_compute_capabilities=targets))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "NVIDIA Something")
+    machine.has_gpu(capability)
 
     objection = torchtrt_rtx.device_objection(torch.device("cuda", 0), engine.compute_capabilities)
 
@@ -167,12 +145,12 @@ def test_an_engine_runs_on_its_gpus_only(rtx, monkeypatch, targets, capability, 
         ({"cuda_graphs": "runtime"}, False),
     ],
 )
-def test_what_a_stream_captures_allocates_nothing(configured, settings, is_set):
+def test_what_a_stream_captures_allocates_nothing(builds, rtx, settings, is_set):
     """NVIDIA's documentation: stream capture needs the flag. The runtime's own capture does not."""
     compiled(**settings)
 
-    ((_, flags),) = configured
-    assert is_set is ("REQUIRE_USER_ALLOCATION" in flags)
+    (config,) = (build.config for build in builds)
+    assert is_set is config.get_flag(rtx.BuilderFlag.REQUIRE_USER_ALLOCATION)
 
 
 SETTINGS = {
@@ -436,7 +414,7 @@ def test_an_error_of_an_object_that_keeps_kernels_is_a_warning_that_names_it():
 
 
 @needs_wheels
-def test_an_engine_that_allocates_is_not_captured(rtx, monkeypatch):
+def test_an_engine_that_allocates_is_not_captured(rtx):
     """The error names the setting."""
     model = compiled()
     engine = engine_of(model)

@@ -11,8 +11,10 @@ import torch
 
 import torchtrt
 from plugins.runtime.tests.recording import Tape
+from tests.support.compilers import compilations, no_compiler
 from tests.support.processes import run_python
-from torchtrt_runtime.executors import cuda_graphs
+
+__all__ = ["compilations", "every_tensorrt", "fresh", "no_compiler", "seeded", "tape"]
 
 VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 
@@ -47,8 +49,6 @@ def seeded() -> None:
 
 
 @pytest.fixture
-def tape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts captured graphs from 0, and lets the tape stand for PyTorch's streams."""
-    monkeypatch.setattr(Tape, "made", 0)
-    for name, value in (("_device_in_use", -1), ("_stream_in_use", 0), ("_is_capturing", False)):
-        monkeypatch.setattr(cuda_graphs, name, lambda *_, value=value: value)
+def tape() -> None:
+    """Counts captured graphs from 0."""
+    Tape.made = 0

@@ -21,6 +21,14 @@ class Tape:
         self.lock, self.entries, self.latest = threading.Lock(), OrderedDict(), None
 
     @staticmethod
+    def is_current():
+        return True
+
+    @staticmethod
+    def wait():
+        pass
+
+    @staticmethod
     def place_of(leaves):
         return "a stream" if all(isinstance(leaf, torch.Tensor) for leaf in leaves) else None
 

@@ -9,33 +9,40 @@ import torchtrt
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
-from torchtrt_runtime.modules.engine import LoadedEngine
+from torchtrt_testing.faults import watched_tensorrt
 
 X = torch.rand(2, 3)
 NO_ROOM = "Requested amount of GPU memory (1024 bytes) could not be allocated."
 """What TensorRT 8.6 logs."""
 
 
-@pytest.fixture
 def compiled():
-    """A model that has not run yet."""
+    """Returns a model that has not run yet."""
     return torchtrt.compile(torch.nn.Linear(3, 3).eval(), (X,), min_block_size=1)
 
 
-def test_no_room_for_an_engine(compiled, monkeypatch):
+def test_no_room_for_an_engine():
     """TensorRT makes no context and logs why."""
 
     class Engine:
+        streamable_weights_size = 0
+
         def create_execution_context(self):
             logger().log(trt.ILogger.ERROR, NO_ROOM)
 
-    engine = compiled.graph_module.block_0
-    monkeypatch.setattr(engine, "deserialize", lambda device: LoadedEngine(None, Engine()))
+    with watched_tensorrt() as tensorrt:
+
+        class Runtime(tensorrt.module.Runtime):
+            def deserialize_cuda_engine(self, plan):
+                return Engine()
+
+        tensorrt.module.Runtime = Runtime
+        model = compiled()
 
     with pytest.raises(
         EngineError, match=r"could not load .*1024 bytes.* no memory left .*nvidia-smi"
     ):
-        compiled(X)
+        model(X)
 
 
 @pytest.mark.parametrize(
@@ -46,25 +53,19 @@ def test_no_room_for_an_engine(compiled, monkeypatch):
         ("Cuda Runtime (out of memory)", "no memory left"),
     ],
 )
-def test_an_engine_that_fails_while_it_runs(compiled, monkeypatch, log, remedy):
+def test_an_engine_that_fails_while_it_runs(log, remedy):
     """The error has the log of the failed call, and what to do; afterwards nothing is left of it."""
-    expected = compiled(X)
-    ((execution,),) = compiled.graph_module.block_0._idle.values()
 
-    class Context:
-        def __getattr__(self, name):
-            return getattr(context, name)
+    def fails_second(execution):
+        return log if len(tensorrt.executions) == 2 else None
 
-        def execute_async_v3(self, stream):
-            logger().log(trt.ILogger.ERROR, log)
-            return False
-
-    context = execution.context
-    monkeypatch.setattr(execution, "context", Context())
+    with watched_tensorrt(changes=fails_second) as tensorrt:
+        model = compiled()
+    expected = model(X)
 
     with pytest.raises(EngineError, match=remedy):
-        compiled(X)
-    torch.testing.assert_close(compiled(X), expected)
+        model(X)
+    torch.testing.assert_close(model(X), expected)
 
 
 @pytest.mark.parametrize("library", ["lean", "dispatch", "builder_resource"])

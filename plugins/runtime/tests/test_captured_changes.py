@@ -55,20 +55,20 @@ def test_new_weights_drop_what_was_captured():
 
 
 @pytest.mark.parametrize("version", ["10.16.1", "11.4.0"])
-def test_calls_are_captured_again_where_the_budget_of_weights_changes(version, monkeypatch):
+def test_calls_are_captured_again_where_the_budget_of_weights_changes(version):
     """TensorRT lets no call be captured that streams weights; with all weights on the GPU, the next calls are."""
     with torchtrt.use_tensorrt(f"reference@{version}"):
         model, compiled = compiled_model(enable_weight_streaming=True)
     weights = torchtrt.weight_streaming(compiled)
-    capture = Tape.capture_graph
 
-    def capture_what_does_not_stream(function):
-        if weights.device_budget < weights.total_device_budget:
-            raise RuntimeError("operation not permitted when stream is capturing")
-        return capture(function)
+    class Streaming(Tape):
+        @staticmethod
+        def capture_graph(function):
+            if weights.device_budget < weights.total_device_budget:
+                raise RuntimeError("operation not permitted when stream is capturing")
+            return Tape.capture_graph(function)
 
-    monkeypatch.setattr(Tape, "capture_graph", staticmethod(capture_what_does_not_stream))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    compiled.executor = CudaGraphs(capture=Streaming)
     inputs = torch.randn(2, 4), torch.randn(3)
     numbers = []
     for budget in (weights.total_device_budget, 16, weights.total_device_budget):

@@ -1,7 +1,7 @@
 """Folders of saved files are checked while they are read, once, and in any order."""
 
-import collections
 import contextlib
+import io
 import os
 
 import pytest
@@ -9,16 +9,15 @@ import torch
 
 import torchtrt
 from torchtrt.errors import UnreadableFileError, UnwritableFileError
-from torchtrt_runtime.serialization import checked_file
+from torchtrt_runtime.serialization.checked_file import CheckedFile, checksums_of
 from torchtrt_runtime.serialization.folders import NewFolder, read_description
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """A compiled model, tensors and bytes, in blocks of 100 bytes."""
-    monkeypatch.setattr(checked_file, "BLOCK", 100)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
-    new = NewFolder(tmp_path / "all.json")
+    new = NewFolder(tmp_path / "all.json", 100)
     with new.part("a.pt2") as path:
         torchtrt.save(torchtrt.compile(model, [torch.ones(2, 4)], min_block_size=1), path)
     with new.part("b.pt") as path:
@@ -91,29 +90,29 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(folder):
         read_description(folder / "all.json", 1, "")
 
 
-def test_a_large_model_is_read_once(tmp_path, monkeypatch):
-    """Of each file as many bytes as it has, and a few blocks again, between which archives go to and fro."""
-    monkeypatch.setattr(checked_file, "BLOCK", 1 << 12)
-    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(30))).eval()
-    new = NewFolder(tmp_path / "all.json")
-    with new.part("a.pt2") as path:
-        torchtrt.save(torchtrt.compile(model, [torch.ones(2, 64)]), path)
-    new.describe({}, 1)
-    count = collections.Counter()
-    read_on = checked_file._read
+class Counting(io.FileIO):
+    """A file that counts the bytes that are read."""
 
-    def counting(opened, size):
-        content = read_on(opened, size)
-        count[opened.tell()] += 1
+    count = 0
+
+    def read(self, size=-1, /):
+        content = super().read(size)
+        self.count += len(content)
         return content
 
-    monkeypatch.setattr(checked_file, "_read", counting)
-    with read_description(tmp_path / "all.json", 1, "").open("a.pt2") as file:
-        torchtrt.load(file)
 
-    size = (tmp_path / "a.pt2").stat().st_size
+def test_a_large_model_is_read_once(tmp_path):
+    """Of each file as many bytes as it has, and a few blocks again, between which archives go to and fro."""
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(30))).eval()
+    path = tmp_path / "a.pt2"
+    torchtrt.save(torchtrt.compile(model, [torch.ones(2, 64)]), path)
+    with Counting(path) as opened, CheckedFile(opened, checksums_of(path, 1 << 12)) as file:
+        torchtrt.load(file)
+        file.check_rest()
+
+    size = path.stat().st_size
     assert size > 400_000
-    assert count.total() < 1.2 * size / (1 << 12)
+    assert size <= opened.count < 1.2 * size
 
 
 @pytest.mark.parametrize("turns", ["aabb", "abab", "abba"])

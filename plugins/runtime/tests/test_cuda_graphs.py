@@ -1,7 +1,6 @@
 """Recorded calls give what plain ones give. Recording is played here by a tape, which works without a GPU."""
 
 import copy
-import functools
 import pickle
 import warnings
 
@@ -195,9 +194,8 @@ def test_a_result_that_is_an_input_is_not_captured():
 
 
 @pytest.mark.parametrize("with_inductor", [False, True])
-def test_where_pytorch_runs_a_part_all_strides_are_told_apart(monkeypatch, with_inductor):
+def test_where_pytorch_runs_a_part_all_strides_are_told_apart(compilations, with_inductor):
     """What ops return may follow strides along a size of 1, and what was compiled for others compiles again."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
 
     class Larger(nn.Module):
         def forward(self, x):
@@ -309,15 +307,16 @@ def test_what_cannot_be_captured_says_why_and_runs():
     assert not Tape.made
 
 
-def test_a_failure_to_capture_is_a_warning_with_its_reason(monkeypatch):
+def test_a_failure_to_capture_is_a_warning_with_its_reason():
     """The model runs as without."""
 
-    def fail(function):
-        raise RuntimeError("operation not permitted when stream is capturing")
+    class Failing(Tape):
+        @staticmethod
+        def capture_graph(function):
+            raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Tape, "capture_graph", staticmethod(fail))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     model, compiled = compiled_model()
+    compiled.executor = CudaGraphs(capture=Failing)
     inputs = torch.randn(2, 4), torch.randn(3)
     check(compiled, model, *inputs)
     with pytest.warns(UserWarning, match="not permitted when stream is capturing"):
@@ -380,9 +379,8 @@ def test_other_values_are_refused(wrong):
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
-def test_what_inductor_compiles_is_captured(monkeypatch, overwrites):
+def test_what_inductor_compiles_is_captured(compilations, overwrites):
     """With the engines around it, for each shape, and anew with other weights."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
 
     def make():
         layers = nn.Linear(6, 8), nn.LayerNorm(8), nn.Softplus(), nn.Linear(8, 4)

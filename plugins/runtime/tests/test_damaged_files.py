@@ -25,7 +25,6 @@ from torchtrt.errors import (
     TorchTRTError,
     UnreadableFileError,
 )
-from torchtrt.tensorrt import selection
 
 X = torch.rand(3, 3)
 
@@ -139,7 +138,7 @@ def test_a_damaged_plan_is_found_by_pytorchs_way_of_loading_too(saved, tmp_path)
         torchtrt.load(short)
 
 
-def test_another_tensorrt_is_an_error_that_names_both(saved, tmp_path, monkeypatch):
+def test_another_tensorrt_is_an_error_that_names_both(saved, tmp_path, machine):
     """One that is not installed, a version that it lacks, and the real one of another version."""
     for built_by, message in (
         ("reference@9.9.9", "built by reference@9.9.9, .* no version '9.9.9'.* 8.6.0"),
@@ -152,40 +151,33 @@ def test_another_tensorrt_is_an_error_that_names_both(saved, tmp_path, monkeypat
             with pytest.raises(EngineMismatchError, match=message):
                 load(path)
 
-    class Real:
-        __version__ = "10.9.0"
-
-    monkeypatch.setattr(selection, "_load_real", Real)
+    machine.has_tensorrt("10.9.0")
     with pytest.raises(
         EngineMismatchError, match=r"built by TensorRT 10\.0\.1, and this is TensorRT 10\.9\.0"
     ):
         torchtrt.load(path)
 
 
-def test_another_gpu_is_an_error_that_names_both(saved, tmp_path, monkeypatch):
+def test_another_gpu_is_an_error_that_names_both(saved, tmp_path, machine):
     """Engines run where they were built: on the compute capability that the file names."""
-
-    class Real:
-        __version__ = "10.0.1"
 
     def change_program(data):
         data = edited(rb"reference@10\.16\.1", "TensorRT 10.0.1")(data)
         return data.replace(rb"\"gpu\": \"", rb"\"gpu\": \"NVIDIA H200 (9.0)")
 
     path = rewritten(saved[0], tmp_path / "model.pt2", model__json=change_program)
-    monkeypatch.setattr(selection, "_load_real", Real)
+    machine.has_tensorrt("10.0.1")
+    machine.has_no_gpu()
     with pytest.raises(
         EngineMismatchError, match=r"built for an NVIDIA H200 \(9\.0\), and PyTorch finds no GPU"
     ):
         torchtrt.load(path)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
+    machine.has_gpu((8, 0), "NVIDIA A100")
     with pytest.raises(
         EngineMismatchError, match=r"H200 \(9\.0\), and this is an NVIDIA A100 \(8\.0\)"
     ):
         torchtrt.load(path)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    machine.has_gpu((9, 0), "NVIDIA H200")
     engines = engines_of(torchtrt.load(path))
     assert {"NVIDIA H200 (9.0)"} == {engine.gpu for engine in engines}
 

@@ -1,7 +1,6 @@
 """What stays in PyTorch, compiled: the same values, whatever becomes of the model meanwhile."""
 
 import copy
-import functools
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import torchtrt
 from torchtrt.errors import SettingsError
 from torchtrt_compiler.exporting.export import TRACING
-from torchtrt_runtime.executors import inductor as torch_parts
+from torchtrt_runtime.executors.inductor import InductorFallback
 
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")
 """One list of ops is for several models."""
@@ -30,8 +29,11 @@ class Model(nn.Module):
 
     def forward(self, x):
         y = torch.relu(self.first(x))
+        return torch.sigmoid(self.second(self.between(y))), y.transpose(0, 1)
+
+    def between(self, y):
         left, right = (self.norm(y) * 2 + y).split(4, -1)
-        return torch.sigmoid(self.second(torch.cat((right, left), -1))), y.transpose(0, 1)
+        return torch.cat((right, left), -1)
 
 
 class Twice(nn.Module):
@@ -42,22 +44,8 @@ class Twice(nn.Module):
         return y * 2 + y
 
 
-@pytest.fixture
-def compilations(monkeypatch):
-    """The ops of each part that was compiled: traced as by ``torch.compile``, without a compiler of C++ or a GPU."""
-    parts, really = [], torch.compile
-
-    def compile_part(part, **settings):
-        calls = [node for node in part.graph.nodes if node.op == "call_function"]
-        parts.append({str(node.target) for node in calls})
-        return really(part, backend="aot_eager", **settings)
-
-    monkeypatch.setattr(torch, "compile", compile_part)
-    return parts
-
-
 X = torch.rand(3, 6)
-really_compile = torch.compile
+SIZES = 4, 7, 1, 64, 4
 
 
 def compiled(model=None, inputs=(X,), **settings):
@@ -104,10 +92,14 @@ def test_other_sizes(compilations):
     model = Model().eval()
     rows = torchtrt.Input(min_shape=(1, 6), opt_shape=(4, 6), max_shape=(64, 6))
     fast = compiled(model, [rows])
-    for count in (4, 7, 1, 64, 4):
+    for count in SIZES:
         x = torch.rand(count, 6)
         torch.testing.assert_close(fast(x), model(x))
-    assert len(compilations) == 1
+    ours = len(compilations)
+    between = torch.compile(model.between)
+    for count in SIZES:
+        between(torch.rand(count, 8))
+    assert ours == len(compilations) - ours < len(SIZES) - 1
 
 
 def test_what_is_not_compiled(compilations):
@@ -187,20 +179,13 @@ def test_copies_and_files_compile_their_own(compilations, tmp_path):
         assert len(compilations) == before + 1
 
 
-def test_what_cannot_be_compiled_runs_op_by_op(monkeypatch):
-    """With a warning that says why, once."""
-    failed = []
-
-    def broken(graph_module, inputs):
-        failed.append(graph_module)
-        raise RuntimeError("no compiler is installed")
-
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
+@pytest.mark.usefixtures("no_compiler")
+def test_what_cannot_be_compiled_runs_op_by_op():
+    """With a warning that says why, once for all segments."""
     model, x = nn.Sequential(Model(), Twice()).eval(), torch.rand(3, 6)
     fast = compiled(model)
-    with pytest.warns(UserWarning, match="no compiler is installed") as warned:
+    with pytest.warns(UserWarning, match="InvalidCxxCompiler") as warned:
         torch.testing.assert_close(fast(x), model(x))
-    assert len(failed) == 2
     assert [warning.filename for warning in warned] == [__file__]
     torch.testing.assert_close(fast(x), model(x))
 
@@ -216,11 +201,11 @@ def test_threads_compile_together(compilations):
     assert len(compilations) == 1
 
 
-def test_shapes_are_forgotten(compilations, monkeypatch):
+def test_shapes_are_forgotten(compilations):
     """Nothing grows with the number of shapes."""
-    monkeypatch.setattr(torch_parts, "_SHAPES", 2)
     rows = torchtrt.Input(min_shape=(1, 6), opt_shape=(4, 6), max_shape=(64, 6))
     fast = compiled(None, [rows])
+    fast.executor = InductorFallback(shapes=2)
     for count in range(2, 9):
         fast(torch.rand(count, 6))
         assert len(fast.executor._called_keys) <= 2
@@ -293,7 +278,7 @@ def test_others_may_trace_meanwhile(compilations, is_warm):
         tracing.join()
 
 
-def test_others_may_compile_meanwhile(compilations, monkeypatch):
+def test_others_may_compile_meanwhile(compilations):
     """A backend of theirs may compile a model by torchtrt: a first call waits for it, and not the other way."""
     model, x = Model().eval(), torch.rand(3, 6)
     fast = compiled(model)
@@ -312,35 +297,27 @@ def test_others_may_compile_meanwhile(compilations, monkeypatch):
         is_called.set()
         results.append(fast(x))
 
-    theirs = really_compile(lambda value: value * 2 + 1, backend=backend)
+    theirs = torch.compile(lambda value: value * 2 + 1, backend=backend)
     results: list[object] = []
     threads = [threading.Thread(target=theirs, args=(x,)), threading.Thread(target=call)]
     threads[0].start()
     is_compiling.wait(60)
-    with_stretches = torch_parts._with_stretches
-
-    def built(*args):
-        assert has_lock  # not while they compile: PyTorch would never compile what is made then
-        return with_stretches(*args)
-
-    monkeypatch.setattr(torch_parts, "_with_stretches", built)
     threads[1].start()
     for thread in threads:
         thread.join()
     assert has_lock == [True]
     torch.testing.assert_close(results, [model(x)])
+    assert (
+        len(compilations) == 1
+    )  # PyTorch would never compile a part that is made while they compile
 
 
-def test_warnings_as_errors_come_once(monkeypatch):
+@pytest.mark.usefixtures("no_compiler")
+def test_warnings_as_errors_come_once():
     """The next call runs op by op."""
-
-    def broken(graph_module, inputs):
-        raise RuntimeError("no compiler is installed")
-
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
     model, x = Model().eval(), torch.rand(3, 6)
     fast = compiled(model)
-    with pytest.raises(UserWarning, match="no compiler is installed"):
+    with pytest.raises(UserWarning, match="InvalidCxxCompiler"):
         fast(x)
     torch.testing.assert_close(fast(x), model(x))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -17,9 +18,9 @@ from torchtrt.errors import (
     SettingsError,
     SettingsWarning,
 )
-from torchtrt.tensorrt import selection
 from torchtrt_cli import main
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
+from torchtrt_testing.faults import watched_tensorrt
 
 X = torch.rand(3, 8)
 SETTINGS = {
@@ -48,56 +49,47 @@ def compiled(model, **settings):
     return torchtrt.compile(model, [X], **settings)
 
 
-def configured(monkeypatch, **settings):
+def configured(**settings):
     """Returns the configuration that the last engine of a model was built with."""
-    configs = []
-    builder = torchtrt.trt.Builder
-    create = builder.create_builder_config
-
-    def remember(self):
-        configs.append(create(self))
-        return configs[-1]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(builder, "create_builder_config", remember)
-        model = Model().eval()
+    model = Model().eval()
+    with watched_tensorrt() as tensorrt:
         torch.testing.assert_close(compiled(model, **settings)(X), model(X))
-    return configs[-1]
+    return tensorrt.builds[-1].config
 
 
 @pytest.mark.parametrize(
     ("setting", "flag"),
     [("sparse_weights", "SPARSE_WEIGHTS"), ("version_compatible", "VERSION_COMPATIBLE")],
 )
-def test_a_setting_sets_its_flag(every_tensorrt, monkeypatch, setting, flag):
+def test_a_setting_sets_its_flag(every_tensorrt, setting, flag):
     """And nothing else does."""
     for value in (False, True):
-        config = configured(monkeypatch, **{setting: value})
+        config = configured(**{setting: value})
         assert value is config.get_flag(getattr(torchtrt.trt.BuilderFlag, flag))
 
 
-def test_levels_and_numbers_are_set(every_tensorrt, monkeypatch):
+def test_levels_and_numbers_are_set(every_tensorrt):
     """The level of compatibility, and the number of streams; TensorRT's own without the settings."""
     level = torchtrt.trt.HardwareCompatibilityLevel
-    config = configured(monkeypatch)
+    config = configured()
     assert (level.NONE, -1) == (config.hardware_compatibility_level, config.max_aux_streams)
-    config = configured(monkeypatch, hardware_compatible=True, max_aux_streams=0)
+    config = configured(hardware_compatible=True, max_aux_streams=0)
     assert (level.AMPERE_PLUS, 0) == (config.hardware_compatibility_level, config.max_aux_streams)
 
 
 TILING = {"tiling_optimization_level": "moderate", "l2_limit_for_tiling": 1 << 20}
 
 
-def test_tiling_is_set_where_tensorrt_has_it(every_tensorrt, monkeypatch):
+def test_tiling_is_set_where_tensorrt_has_it(every_tensorrt):
     """TensorRT's own without the settings; 8.6 lacks it, and each setting says so."""
     if every_tensorrt == "reference@8.6.0":
         for name, value in TILING.items():
             with pytest.raises(SettingsError, match=rf"setting {name}=.* needs tiling .* 10\.8 on"):
-                configured(monkeypatch, **{name: value})
+                configured(**{name: value})
         return
     levels = torchtrt.trt.TilingOptimizationLevel
     for settings, expected in (({}, (levels.NONE, -1)), (TILING, (levels.MODERATE, 1 << 20))):
-        config = configured(monkeypatch, **settings)
+        config = configured(**settings)
         assert expected == (config.tiling_optimization_level, config.l2_limit_for_tiling)
 
 
@@ -108,36 +100,45 @@ POOLS = {
 }
 
 
-def test_engines_for_a_dla_are_built_and_loaded_for_it(every_tensorrt, monkeypatch, tmp_path):
+@contextlib.contextmanager
+def two_dlas():
+    """Lets the TensorRT in use find two DLAs, and yields the core of each runtime that loads an engine."""
+    cores = []
+    with watched_tensorrt() as tensorrt:
+
+        class Runtime(tensorrt.module.Runtime):
+            num_DLA_cores = 2
+
+            def deserialize_cuda_engine(self, plan):
+                cores.append(self.DLA_core)
+                return super().deserialize_cuda_engine(plan)
+
+        tensorrt.module.Runtime = Runtime
+        yield cores
+
+
+def test_engines_for_a_dla_are_built_and_loaded_for_it(every_tensorrt, tmp_path):
     """The reference has none, and runs the plan all the same."""
     trt = torchtrt.trt
-    config = configured(monkeypatch)
+    config = configured()
     assert config.default_device_type == trt.DeviceType.GPU
     assert not config.get_flag(trt.BuilderFlag.GPU_FALLBACK)
-    cores = []
-    deserialize = trt.Runtime.deserialize_cuda_engine
-
-    def remember(self, plan):
-        cores.append(self.DLA_core)
-        return deserialize(self, plan)
-
-    monkeypatch.setattr(trt.Runtime, "num_DLA_cores", 2)
-    monkeypatch.setattr(trt.Runtime, "deserialize_cuda_engine", remember)
     limits = {name: limit for name, (_, limit) in POOLS.items()}
-    config = configured(monkeypatch, dla_core=1, allow_gpu_fallback=True, **limits)
+    with two_dlas():
+        config = configured(dla_core=1, allow_gpu_fallback=True, **limits)
     assert config.default_device_type == trt.DeviceType.DLA
     assert config.DLA_core == 1
     assert config.get_flag(trt.BuilderFlag.GPU_FALLBACK)
     for pool, limit in POOLS.values():
         assert config.get_memory_pool_limit(getattr(trt.MemoryPoolType, pool)) == limit
-    assert set(cores) == {1}
 
-    torchtrt.save(compiled(Model().eval(), dla_core=1), tmp_path / "model.pt2")
-    loaded = torchtrt.load(tmp_path / "model.pt2")
-    cores.clear()
-    loaded(X)
-    with torchtrt.runtime_settings(loaded, dla_core=0):
-        loaded(X)
+    model = Model().eval()
+    with two_dlas() as cores:
+        torchtrt.save(compiled(model, dla_core=1), tmp_path / "model.pt2")
+        loaded = torchtrt.load(tmp_path / "model.pt2")
+        torch.testing.assert_close(loaded(X), model(X))
+        with torchtrt.runtime_settings(loaded, dla_core=0):
+            loaded(X)
     assert cores == [1, 1, 0, 0]
 
 
@@ -151,24 +152,24 @@ def test_settings_of_a_dla_without_one_are_warned_of():
         compiled(Model().eval(), dla_sram_size=1 << 20)
 
 
-def test_an_engine_capability_is_set(every_tensorrt, monkeypatch):
+def test_an_engine_capability_is_set(every_tensorrt):
     """As a text, or as TensorRT's own."""
     capabilities = torchtrt.trt.EngineCapability
-    assert configured(monkeypatch).engine_capability == capabilities.STANDARD
+    assert configured().engine_capability == capabilities.STANDARD
     for value in ("safety", capabilities.SAFETY):
-        config = configured(monkeypatch, engine_capability=value)
+        config = configured(engine_capability=value)
         assert config.engine_capability == capabilities.SAFETY
 
 
-def test_engines_for_windows_are_built_where_tensorrt_can(every_tensorrt, monkeypatch):
+def test_engines_for_windows_are_built_where_tensorrt_can(every_tensorrt):
     windows = {"enable_cross_compile_for_windows": True}
     if every_tensorrt == "reference@8.6.0":
         with pytest.raises(SettingsError, match=r"needs cross-compilation .* 10\.2 on"):
-            configured(monkeypatch, **windows)
+            configured(**windows)
         return
     platforms = torchtrt.trt.RuntimePlatform
-    assert configured(monkeypatch).runtime_platform == platforms.SAME_AS_BUILD
-    assert configured(monkeypatch, **windows).runtime_platform == platforms.WINDOWS_AMD64
+    assert configured().runtime_platform == platforms.SAME_AS_BUILD
+    assert configured(**windows).runtime_platform == platforms.WINDOWS_AMD64
     for other in ({"tune": True}, {"verify": "engines"}, {"immutable_weights": False}):
         with pytest.raises(SettingsError, match="engines that do not run here"):
             torchtrt.CompilationSettings(**windows, **other)
@@ -251,18 +252,6 @@ def test_files_say_it_and_run(every_tensorrt, tmp_path, capsys):
     assert "every GPU from Ampere on" in text
 
 
-def real(monkeypatch, version, capability):
-    """Puts a real TensorRT and a GPU in place."""
-
-    class Real:
-        __version__ = version
-
-    monkeypatch.setattr(selection, "_load_real", Real)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
-
-
 H200 = "NVIDIA H200 (9.0)"
 
 
@@ -277,9 +266,10 @@ H200 = "NVIDIA H200 (9.0)"
         ("11.4.0", (8, 9), ("version", "hardware")),
     ],
 )
-def test_an_engine_loads_where_it_runs(monkeypatch, version, capability, compatible):
+def test_an_engine_loads_where_it_runs(machine, version, capability, compatible):
     """In the version and on the GPU that it is for, and where it is compatible."""
-    real(monkeypatch, version, capability)
+    machine.has_tensorrt(version)
+    machine.has_gpu(capability)
     tensorrt = tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
 
     assert version == tensorrt.__version__
@@ -298,10 +288,11 @@ def test_an_engine_loads_where_it_runs(monkeypatch, version, capability, compati
     ],
 )
 def test_an_engine_is_refused_where_it_does_not_run(
-    monkeypatch, version, capability, compatible, message
+    machine, version, capability, compatible, message
 ):
     """With the rule that it breaks."""
-    real(monkeypatch, version, capability)
+    machine.has_tensorrt(version)
+    machine.has_gpu(capability)
     with pytest.raises(EngineMismatchError, match=message):
         tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
 

@@ -12,8 +12,9 @@ import torchtrt
 from plugins.runtime.tests.recording import Model, Tape, check
 from torchtrt.errors import InputError, SettingsError
 from torchtrt.settings import OF_CALLS
-from torchtrt_runtime import RuntimeSettings
+from torchtrt_runtime import CompiledModule, RuntimeSettings
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
+from torchtrt_runtime.modules.execution import PlainExecutor
 
 pytestmark = pytest.mark.usefixtures("tape")
 ON_TAPE = RuntimeSettings(cuda_graphs=True)
@@ -26,15 +27,16 @@ def model():
 
 
 @pytest.fixture
-def compiled(model, monkeypatch):
+def compiled(model):
     """The model, compiled without CUDA graphs; those that are switched on are on the tape."""
-    monkeypatch.setattr("torchtrt_runtime.executors.choice.CudaGraphs", on_tape)
-    return torchtrt.compile(model, [torch.randn(2, 4), torch.randn(3)], min_block_size=1)
+    made = torchtrt.compile(model, [torch.randn(2, 4), torch.randn(3)], min_block_size=1)
+    return CompiledModule(made.graph_module, made.interface, made.report, made.settings, on_tape)
 
 
-def on_tape(overwrites, inner):
+def on_tape(settings, cuda_graphs, inner):
     """Returns the executor that captures on the tape."""
-    return CudaGraphs(overwrites, Tape, inner)
+    inner = inner or PlainExecutor()
+    return CudaGraphs(cuda_graphs == "overwrite", Tape, inner) if cuda_graphs else inner
 
 
 def captured_by(compiled, model):
@@ -68,9 +70,9 @@ def test_cuda_graphs_are_switched_on_after_loading(compiled, model, tmp_path):
     loaded = torchtrt.load(tmp_path / "model.pt2")
     plan = torchtrt.engine_module(tmp_path / "model.plan")
     for module in (loaded, plan):
+        assert not isinstance(module.executor, CudaGraphs)
         module.runtime_settings = ON_TAPE
-        assert 1 == captured_by(module, model)
-    for module in (copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+    for module in (loaded, plan, copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
         assert ON_TAPE == module.runtime_settings
         assert isinstance(module.executor, CudaGraphs)
 

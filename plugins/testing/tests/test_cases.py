@@ -118,11 +118,12 @@ def test_the_parameters_are_what_use_tensorrt_takes(tensorrt):
         assert_close(run_compiled(compiled, torch.ones(3)), torch.ones(3).tanh())
 
 
-def test_where_the_real_tensorrt_is_in_use_tests_run_on_it_under_a_mark(monkeypatch):
+def test_where_the_real_tensorrt_is_in_use_tests_run_on_it_under_a_mark(machine):
     """So that ``pytest -m tensorrt`` chooses them."""
-    monkeypatch.setattr("torchtrt_testing.versions.is_real", lambda: True)
+    machine.has_tensorrt("10.9.0")
 
-    (parameter,) = tensorrts()
+    with torchtrt.use_tensorrt("real"):
+        (parameter,) = tensorrts()
 
     assert (("real",), ["tensorrt"]) == (parameter.values, [mark.name for mark in parameter.marks])
 

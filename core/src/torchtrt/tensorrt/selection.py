@@ -14,6 +14,8 @@ chooses one. The module may also have
 - ``capability_objection(name)``, which declares what the implementation can do here: for the name of a
   ``torchtrt.capability.Capability`` it returns ``""`` if the implementation has it, the reason if it lacks it, and
   ``None`` if the names in its module decide.
+
+A module that wraps a TensorRT names it as ``__wrapped__``, as functions do, and counts as that one.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import inspect
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -102,6 +105,8 @@ def load(spec: str) -> Any:
         raise TensorRTUnavailableError(
             f"use_tensorrt() takes the name of a TensorRT, such as 'reference@10.16.1', not {spec!r}."
         )
+    if _chosen.get() is not None and spec == describe():
+        return _chosen.get()  # also where it wraps the one of this name
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
         name = _automatic()
@@ -192,7 +197,12 @@ def implementation(module: Any = None) -> ModuleType | None:
     Args:
         module: The TensorRT; the one in use if omitted.
     """
-    return _loaded.get(id(module or current()), ("", None))[1]
+    return _origin(module or current())[1]
+
+
+def _origin(module: Any) -> tuple[str, ModuleType | None]:
+    """Returns the name and the entry point's module of a TensorRT, or of the one that it wraps."""
+    return _loaded.get(id(inspect.unwrap(module)), ("", None))
 
 
 def default_compute_capabilities() -> tuple[str, ...]:
@@ -240,6 +250,6 @@ def describe_gpu() -> str:
 
 def describe() -> str:
     """Returns the name of the TensorRT in use: ``"reference@11.4.0"``, ``"rtx@1.7.1.116"``, ``"TensorRT 10.16.1"``."""
-    name, _ = _loaded.get(id(current()), ("", None))
+    name, _ = _origin(current())
     own_version = current().__version__
     return f"{name}@{own_version}" if name else f"TensorRT {own_version}"

@@ -17,8 +17,9 @@ from tests.support.compiled import engines_of
 from tests.support.modules import Function
 from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt_cli import main
-from torchtrt_runtime import EngineModule, RuntimeSettings
+from torchtrt_runtime import RuntimeSettings
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
+from torchtrt_testing.faults import watched_tensorrt
 
 RANGES = [((1, 1, 4), (2, 1, 4), (8, 1, 4)), ((1, 16, 4), (2, 20, 4), (4, 32, 4))]
 FITTING = [(1, 1), (4, 32), (8, 1), (1, 16), (3, 20), (5, 1), (2, 31), (2, 31)]
@@ -148,10 +149,10 @@ def test_a_profile_that_the_model_does_not_have_is_refused():
     assert RuntimeSettings() == made.runtime_settings
 
 
-def test_sizes_between_the_ranges_are_refused_before_anything_runs(monkeypatch):
+def test_sizes_between_the_ranges_are_refused_before_anything_runs():
     """The error lists the ranges; so it does where each size fits, and not all together."""
-    _, made = compiled(SeveralBlocks)
-    monkeypatch.setattr(EngineModule, "forward", lambda *_: pytest.fail("something ran"))
+    with watched_tensorrt() as tensorrt:
+        _, made = compiled(SeveralBlocks)
     for shape, message in (
         ((2, 8), "dimension 1 of input 'x' is 8, but the model was compiled for 1 or 16 to 32"),
         ((9, 1), "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 8 or 1 to 4"),
@@ -163,6 +164,7 @@ def test_sizes_between_the_ranges_are_refused_before_anything_runs(monkeypatch):
     ):
         with pytest.raises(InputError, match=message):
             made(torch.randn(*shape, 4))
+    assert [] == tensorrt.executions
 
 
 def test_an_engine_itself_refuses_what_no_profile_takes():

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt_reference import VERSIONS
+from torchtrt_testing.faults import watched_tensorrt
 
 ops = torch.ops.quantized_decomposed
 INT8 = (-128, 127, torch.int8)
@@ -217,16 +217,8 @@ def test_results_may_have_another_dtype(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_products_of_int8_have_no_casts_for_sums_in_float32(version, monkeypatch):
+def test_products_of_int8_have_no_casts_for_sums_in_float32(version):
     """Between a Dequantize layer and a product, they would keep TensorRT from computing in int8."""
-    networks, run = [], TRTInterpreter.run
-
-    def noting(interpreter):
-        result = run(interpreter)
-        networks.append(result.network)
-        return result
-
-    monkeypatch.setattr(TRTInterpreter, "run", noting)
 
     def function(model, x):
         quantized = ops.quantize_per_tensor(x, 0.05, 0, *INT8)
@@ -234,11 +226,11 @@ def test_products_of_int8_have_no_casts_for_sums_in_float32(version, monkeypatch
         left = ops.dequantize_per_tensor(quantized, 0.05, 0, *INT8, **kept)
         return left @ left.transpose(0, 1)
 
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(f"reference@{version}"), watched_tensorrt() as tensorrt:
         torchtrt.compile(Function(function).eval(), [WIDE], min_block_size=1, use_fp32_acc=True)
 
-    (network,) = networks
-    kinds = {network.get_layer(index).type.name for index in range(network.num_layers)}
+    (build,) = tensorrt.builds
+    kinds = {layer.type.name for layer in build.network}
     assert "MATRIX_MULTIPLY" in kinds
     assert "CAST" not in kinds
 

@@ -15,7 +15,7 @@ from torchtrt.errors import (
     RefitError,
 )
 from torchtrt.tensorrt import Capability
-from torchtrt_compiler.measuring import tuning
+from torchtrt_compiler.measuring.tuning import Measuring, measuring_by
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 from torchtrt_runtime.modules.engine import EngineModule
 
@@ -133,13 +133,13 @@ def test_guidance_has_a_cache_for_negative_prompts(compiled_pair):
     assert plain.tolist() != guided.tolist()
 
 
-def test_a_tuned_model_generates_as_eager_does(monkeypatch):
+def test_a_tuned_model_generates_as_eager_does():
     """The step and the prompt are tuned apart, and may leave different ops to PyTorch."""
-    monkeypatch.setattr(tuning, "TRIES", 1)
-    monkeypatch.setattr(tuning, "GAIN", -100.0)  # what is tried is kept, whatever it takes
     model = model_of(transformers.LlamaConfig(**ONE))
     sizes = {"max_batch_size": 2, "max_length": 40, "opt_length": 16}
-    compiled = compile_for_generation(model, **sizes, tune=True, **REAL)
+    kept_anyway = Measuring(tries=1, gain=-100.0)  # whatever it takes
+    with measuring_by(kept_anyway):
+        compiled = compile_for_generation(model, **sizes, tune=True, **REAL)
 
     for part in (compiled.step, compiled.prefill):
         tried = part.report.tried

@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +135,7 @@ def _fastest(
         _leaves(best, inputs, kwarg_inputs),
         best,
         best.interface.processes,
+        _measuring.get(),
     )
     search.run()
     search.best.executor.drop_calls()  # with inputs of the search
@@ -175,6 +177,7 @@ class _Search:
         leaves: The inputs to measure with, flattened.
         best: The fastest so far.
         processes: The processes that search together; None for one.
+        measuring: How it measures, and how much it tries.
         milliseconds: What a call of it took when it was measured last.
         tried: What each attempt took.
     """
@@ -184,6 +187,7 @@ class _Search:
     leaves: Sequence[Any]
     best: CompiledModule
     processes: Processes | None
+    measuring: Measuring
     milliseconds: float = math.inf
     tried: list[str] = field(default_factory=list)
 
@@ -200,16 +204,26 @@ class _Search:
         for op in candidates:
             kept = self.best.settings.torch_executed_ops
             self.attempt(f"with {qualified_name(op)} in PyTorch", torch_executed_ops=kept | {op})
-        if _are_on_a_gpu(self.leaves):
+        if self.measuring.is_on_gpu(self.leaves):
             self.try_inductor()
         if self.processes is not None and not self.best.settings.async_tensor_parallel:
             self.try_dividing_rows()
 
     def candidates(self) -> list[Any]:
         """Returns the ops of engines that PyTorch takes longest for."""
-        most = MOST if _are_on_a_gpu(self.leaves) else 1.0
         with self.together("the times of ops"):
-            return _candidates(self.compile_with(dryrun=True), self.leaves, most, self.processes)
+            shares = _shares(self.compile_with(dryrun=True), self.leaves, self.measuring.clock)
+            return self.worth_a_try(shares)
+
+    def worth_a_try(self, shares: Mapping[Any, float]) -> list[Any]:
+        """Returns the ops that take longest, the longest first; ``shares`` has the part of all time of each."""
+        most = self.measuring.most if self.measuring.is_on_gpu(self.leaves) else 1.0
+        ops = {qualified_name(op): op for op in shares}
+        own = {name: shares[op] for name, op in ops.items()}
+        agreed_shares = agreed(self.processes, "the times of ops", own, _longest_of_both)
+        names = [name for name, share in agreed_shares.items() if SHARE <= share <= most]
+        names.sort(key=lambda name: (-agreed_shares[name], name))
+        return [ops[name] for name in names if _is_kernel(ops[name])][: self.measuring.tries]
 
     def together(self, about: str) -> contextlib.AbstractContextManager[None]:
         """Lets what fails in one process fail in all."""
@@ -218,7 +232,7 @@ class _Search:
     def measured(self, compiled: CompiledModule) -> float:
         """Returns the milliseconds of a call in the slowest process."""
         with self.together("a call"):
-            return milliseconds(compiled, self.leaves, self.processes)
+            return self.measuring.call(compiled, self.leaves, self.processes)
 
     def holds(self, about: str, statement: bool) -> bool:
         """Returns whether a statement holds in all processes."""
@@ -233,7 +247,7 @@ class _Search:
             what = "with what stays in PyTorch so far compiled by Inductor"
             self.attempt(what, torch_executed_ops=kept, inductor=True)
         ops = kept | ops_of(self.export(), settings)
-        for inductor, how in ALL_IN_TORCH.items():
+        for inductor, how in self.measuring.all_in_torch.items():
             what = f"with all in PyTorch{how}"
             compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
             is_last = compiled is not None and not has_stretches(compiled.graph_module)
@@ -271,7 +285,7 @@ class _Search:
             self.milliseconds = self.measured(self.best)
         except _FAILURES as error:  # it ran before
             _raise_unless_shared(error)
-        is_better = needed < (1 - GAIN) * self.milliseconds
+        is_better = needed < (1 - self.measuring.gain) * self.milliseconds
         outcome = "kept" if is_better else "not kept"
         self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
         if is_better:
@@ -290,7 +304,7 @@ class _Search:
         """
         with self.together("a call"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
-            needed = milliseconds(compiled, self.leaves, self.processes)
+            needed = self.measuring.call(compiled, self.leaves, self.processes)
             if counts_failures and compiled.executor.failures:
                 raise RuntimeError(compiled.executor.failures[0])
         return needed
@@ -316,10 +330,6 @@ def _reason(error: Exception) -> str:
     """
     _raise_unless_shared(error)
     return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
-
-
-def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
 
 
 def _leaves(
@@ -366,26 +376,55 @@ def milliseconds(
     return agreed(processes, "a round of calls", fastest, max)
 
 
-def _candidates(
-    partitioned: CompiledModule, leaves: Sequence[Any], most: float, processes: Processes | None
-) -> list[Any]:
-    """Returns the ops of engines that PyTorch takes longest for, up to a part of the whole, the longest first."""
-    shares = _shares(partitioned, leaves)
-    ops = {qualified_name(op): op for op in shares}
-    own = {name: shares[op] for name, op in ops.items()}
-    agreed_shares = agreed(processes, "the times of ops", own, _longest_of_both)
-    names = [name for name, share in agreed_shares.items() if SHARE <= share <= most]
-    names.sort(key=lambda name: (-agreed_shares[name], name))
-    return [ops[name] for name in names if _is_kernel(ops[name])][:TRIES]
+def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
 
 
-def _shares(partitioned: CompiledModule, leaves: Sequence[Any]) -> dict[Any, float]:
+@dataclass(frozen=True)
+class Measuring:
+    """How a search measures, and how much it tries. Benchmarks try less, and tests give times.
+
+    Attributes:
+        call: Returns the milliseconds of a call with flattened inputs.
+        clock: Returns the clock for calls with flattened inputs.
+        is_on_gpu: Returns whether calls with flattened inputs run on a GPU, where more is tried.
+        tries: The number of ops that are tried.
+        most: The part of all time beyond which an op is not tried alone on a GPU.
+        gain: The part of a call's time that must be gained.
+        all_in_torch: How a model without engines is tried, as in ``ALL_IN_TORCH``.
+    """
+
+    call: Callable[[CompiledModule, Sequence[Any], Processes | None], float] = milliseconds
+    clock: Callable[[Sequence[Any]], Clock] = Clock.of
+    is_on_gpu: Callable[[Sequence[Any]], bool] = _are_on_a_gpu
+    tries: int = TRIES
+    most: float = MOST
+    gain: float = GAIN
+    all_in_torch: Mapping[bool | str, str] = field(default_factory=lambda: ALL_IN_TORCH)
+
+
+_measuring: ContextVar[Measuring] = ContextVar("torchtrt_measuring", default=Measuring())  # noqa: B039
+
+
+@contextlib.contextmanager
+def measuring_by(measuring: Measuring) -> Iterator[None]:
+    """Lets searches inside a ``with`` block, in this thread (or task), measure in another way."""
+    token = _measuring.set(measuring)
+    try:
+        yield
+    finally:
+        _measuring.reset(token)
+
+
+def _shares(
+    partitioned: CompiledModule, leaves: Sequence[Any], clock_of: Callable[[Sequence[Any]], Clock]
+) -> dict[Any, float]:
     """Returns the part of the time of all ops of engines that PyTorch takes for each op."""
     runs: list[dict[Any, float]] = []
     with torch.no_grad(), unchanged(partitioned.graph_module, leaves) as restore:
         for _ in range(1 + RUNS):
             restore()
-            clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
+            clock = _OpClock(partitioned.graph_module, clock_of(leaves), {}, is_engine=False)
             clock.run(*leaves)
             runs.append(clock.times)
     # What is loaded on a first call, and a pause in one of them, is not what calls take.

@@ -108,6 +108,18 @@ class StreamCapture:
             return None
         return index, _stream_in_use(index)
 
+    def is_current(self) -> bool:
+        """Returns whether the caller's stream is the one in use, and nothing is captured in it."""
+        index, stream = self.stream_key
+        return bool(
+            _device_in_use() == index and _stream_in_use(index) == stream and not _is_capturing()
+        )
+
+    @staticmethod
+    def wait() -> None:
+        """Waits for the GPU, which ends a capture that failed."""
+        torch.cuda.synchronize()
+
     def run(self, function: Callable[[], Any], leaves: Sequence[Any]) -> Any:
         """Calls a function on the stream that captured graphs are made on, which makes everything ready for one."""
         current = torch.cuda.current_stream()
@@ -192,8 +204,7 @@ class CudaGraphs:
         capture = self._latest
         if capture is None or capture.source.graph_module is not graph_module:
             return None
-        index, stream = capture.stream_key
-        if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
+        if not capture.is_current():
             return None
         for leaf in leaves:
             if getattr(leaf, "is_nested", False):
@@ -302,7 +313,7 @@ class CudaGraphs:
                 capture, lambda read: self.inner(graph_module, read), leaves, moved
             )
         except RuntimeError as error:
-            torch.cuda.synchronize()
+            capture.wait()
             raise _NotCapturedError(f"it cannot be captured: {error}") from error
         if captured.returns_inputs:
             raise _NotCapturedError("a result is an input, or a view of one")

@@ -40,6 +40,7 @@ class InductorFallback:
 
     Args:
         mode: The mode of ``torch.compile``.
+        shapes: The maximum number of combinations of shapes that are remembered as compiled.
 
     Attributes:
         failures: Why Inductor could not compile what it could not, each reason once.
@@ -47,17 +48,17 @@ class InductorFallback:
 
     captures = False
 
-    def __init__(self, mode: str | None = None) -> None:
-        self._mode = mode
+    def __init__(self, mode: str | None = None, shapes: int = _SHAPES) -> None:
+        self._mode, self._shapes = mode, shapes
         self.failures: list[str] = []
         self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
         self._called_keys: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> InductorFallback:
-        return InductorFallback(self._mode)
+        return InductorFallback(self._mode, self._shapes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return InductorFallback, (self._mode,)
+        return InductorFallback, (self._mode, self._shapes)
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
@@ -72,7 +73,7 @@ class InductorFallback:
         with compile_lock():
             run = self._updated(graph_module)
             outputs = run(graph_module, *leaves)
-            if len(self._called_keys) >= _SHAPES:
+            if len(self._called_keys) >= self._shapes:
                 self._called_keys = set()
             self._called_keys.add(key)
         return outputs  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ IN_ENGINE = "its engine exchanges the tensor."
 _library = torch.library.Library(NAMESPACE, "DEF")
 _library.define("shift(Tensor input, int distance, str group_name) -> Tensor")
 _lock = threading.Lock()
-_memories: weakref.WeakKeyDictionary[Any, dict[torch.device, _Buffers | None]]
+_memories: weakref.WeakKeyDictionary[Any, dict[torch.device, Buffers | None]]
 _memories = weakref.WeakKeyDictionary()
 """The buffers of each process group, for each GPU that this process has used in it; None where there are none."""
 
@@ -79,7 +80,7 @@ def _all_to_all(tensor: Tensor, distance: int, group: Any) -> Tensor:
     return result.view(-1).view(tensor.dtype).view(tensor.shape)
 
 
-def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
+def _buffers_of(group: Any, device: torch.device) -> Buffers | None:
     """Returns the buffers that GPUs of a group can write to; None where they cannot. All processes ask together."""
     if device.type != "cuda":
         return None
@@ -87,12 +88,24 @@ def _buffers_of(group: Any, device: torch.device) -> _Buffers | None:
         by_device = _memories.setdefault(group, {})
         if device not in by_device:
             by_device[device] = (
-                _Buffers(group, device) if has_shared_buffers(group, device) else None
+                Buffers(group, device) if has_shared_buffers(group, device) else None
             )
         return by_device[device]
 
 
-class _Buffers:
+class Gpu:
+    """The streams, recordings and shared memory of a GPU: all of it by which a shift is a copy."""
+
+    is_capturing = staticmethod(is_capturing)
+    register_work = staticmethod(register_work)
+    shared_buffer = SharedBuffer
+    stream = staticmethod(partial(torch.cuda.Stream, priority=-1))
+    stream_in_use = staticmethod(torch.cuda.current_stream)
+    using = staticmethod(torch.cuda.stream)
+    event = torch.cuda.Event
+
+
+class Buffers:
     """Buffers of a GPU that the others of its process group can write to, one for each size.
 
     A shift writes to the buffer of another process, which copies the contents elsewhere. All copies run in one stream,
@@ -102,31 +115,33 @@ class _Buffers:
     Args:
         group: The process group.
         device: This process's GPU.
+        gpu: What the copies need of it; a test gives another one.
     """
 
-    def __init__(self, group: Any, device: torch.device) -> None:
+    def __init__(self, group: Any, device: torch.device, gpu: Any = Gpu) -> None:
         self._group = weakref.ref(group)
         self._device = device
+        self._gpu = gpu
         self._buffers: dict[int, SharedBuffer] = {}
-        self._stream = torch.cuda.Stream(device, priority=-1)
+        self._stream = gpu.stream(device)
 
     def shift(self, tensor: Tensor, distance: int) -> Tensor:
         """Begins to copy a tensor to another process, and what arrives from the opposite side."""
         buffer = self._buffer(tensor.nbytes)
         received = torch.empty_like(tensor)
-        now = torch.cuda.current_stream(self._device)
-        with torch.cuda.stream(self._stream):
+        now = self._gpu.stream_in_use(self._device)
+        with self._gpu.using(self._stream):
             # Behind an earlier exchange of a CUDA graph, the stream is part of the graph already.
-            if not is_capturing():
+            if not self._gpu.is_capturing():
                 self._stream.wait_stream(now)
             buffer.wait_for_all(0)  # have read what they received last
             self._stream.wait_stream(now)
             buffer.of_neighbour(-distance).copy_(_bytes(tensor))
             buffer.wait_for_all(1)  # have written
             _bytes(received).copy_(buffer.own)
-            end = torch.cuda.Event()
+            end = self._gpu.event()
             end.record(self._stream)
-        register_work(received, _Copy(end, tensor))
+        self._gpu.register_work(received, _Copy(end, tensor))
         return received
 
     def _buffer(self, size: int) -> SharedBuffer:
@@ -137,13 +152,13 @@ class _Buffers:
         """
         with _lock:
             if size not in self._buffers:
-                if is_capturing():
+                if self._gpu.is_capturing():
                     raise EngineError(
                         f"An exchange of {size:,} bytes needs a buffer that all GPUs of the process group can write "
                         "to. None can be made while a CUDA graph is recorded. Call the model once before, outside of "
                         "the recording."
                     )
-                self._buffers[size] = SharedBuffer(size, self._device, self._group())
+                self._buffers[size] = self._gpu.shared_buffer(size, self._device, self._group())
             return self._buffers[size]
 
 

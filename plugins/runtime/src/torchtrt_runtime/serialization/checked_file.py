@@ -16,13 +16,13 @@ _KEPT = 2
 """How many blocks stay in memory: readers of archives go to and fro between two places."""
 
 
-def checksums_of(file: Path) -> dict[str, Any]:
-    """Returns the size of a file, and the checksums of its blocks, as JSON has them."""
+def checksums_of(file: Path, block: int = BLOCK) -> dict[str, Any]:
+    """Returns the size of a file, and the checksums of its blocks of so many bytes, as JSON has them."""
     with file.open("rb", buffering=0) as opened:
         blocks = []
-        while content := _read(opened, BLOCK):
+        while content := _read(opened, block):
             blocks.append(_checksum(content))
-        return {"bytes": opened.tell(), "block": BLOCK, "sha256": blocks}
+        return {"bytes": opened.tell(), "block": block, "sha256": blocks}
 
 
 class CheckedFile(io.RawIOBase):

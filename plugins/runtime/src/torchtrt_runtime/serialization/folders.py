@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from torchtrt.errors import InputError, UnreadableFileError, UnwritableFileError, kind_of
-from torchtrt_runtime.serialization.checked_file import CheckedFile, checksums_of
+from torchtrt_runtime.serialization.checked_file import BLOCK, CheckedFile, checksums_of
 from torchtrt_runtime.serialization.files import check_path, complete_file
 
 
@@ -64,16 +64,17 @@ class NewFolder:
 
     Args:
         file: The description. Its folder is made if there is none.
+        block: The bytes of a block that has a checksum.
 
     Raises:
         UnwritableFileError: The folder cannot be created, or an older description cannot be removed.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, block: int = BLOCK) -> None:
         make_folder(file.parent)
         remove_file(file)
         self.path = file.parent
-        self._file = file
+        self._file, self._block = file, block
         self._files: dict[str, Mapping[str, Any]] = {}
 
     @contextmanager
@@ -85,7 +86,7 @@ class NewFolder:
         """
         with complete_file(self.path / name) as path:
             yield path
-            self._files[name] = checksums_of(path)
+            self._files[name] = checksums_of(path, self._block)
 
     def add(self, name: str, checksums: Mapping[str, Any] | None = None) -> None:
         """Adds a file that is there, perhaps in a folder inside of this one.
@@ -94,7 +95,8 @@ class NewFolder:
             name: Its name.
             checksums: What ``describe`` returned, if the file is the description of a folder.
         """
-        self._files[name] = checksums_of(self.path / name) if checksums is None else checksums
+        own = checksums_of(self.path / name, self._block) if checksums is None else checksums
+        self._files[name] = own
 
     def describe(self, content: Mapping[str, Any], form: int) -> Mapping[str, Any]:
         """Writes the description, with checksums of each file and of itself, and returns its own.
@@ -110,7 +112,7 @@ class NewFolder:
         text = json.dumps({**whole, "checksum": _checksum_of(whole)}, indent=2)
         with complete_file(self._file) as path:
             path.write_text(text, encoding="utf-8")
-            return checksums_of(path)
+            return checksums_of(path, self._block)
 
 
 class SavedFolder:
