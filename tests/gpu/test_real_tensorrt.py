@@ -262,7 +262,7 @@ def test_generating_replays_what_was_recorded(monkeypatch):
     unrecorded = []
     run = compiled.step.executor.inner
     monkeypatch.setattr(
-        compiled.step.executor, "plain", lambda *args: unrecorded.append(args) or run(*args)
+        compiled.step.executor, "inner", lambda *args: unrecorded.append(args) or run(*args)
     )
 
     for length in (8, 20, 8):
