@@ -25,7 +25,7 @@ SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
 
 
 def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
-    """Returns whether a value is an integer in a range, by default one that TensorRT holds. ``True`` is none."""
+    """Returns whether a value is an integer in a range, by default one that TensorRT holds, and no ``bool``."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 

@@ -274,7 +274,7 @@ def without(model, name):
         (
             lambda model: {**model.state_dict(), "third": torch.rand(3)},
             RefitError,
-            "'third' is none of the model's",
+            "'third' is no weight of the model",
         ),
         (
             lambda model: {**model.state_dict(), "tied.weight": torch.rand(64, 64)},

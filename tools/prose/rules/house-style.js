@@ -6,6 +6,7 @@ const options = require("./house-style.json");
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}'_.-]*/gu;
 const HEADLESS = /^(What|Who|Whose|Whom)\s/;
 const BARE_WHETHER = /^Whether\s/;
+const IS_NONE = /(?<!\bthere )\b(is|are) none\b/;
 const SPEAKING = /^(Says|Tells|Knows|Wants|Takes note)\s/;
 
 module.exports = function (context) {
@@ -42,6 +43,10 @@ module.exports = function (context) {
       const question = raw.trimEnd().endsWith("?");
       if (!question && (HEADLESS.test(raw) || (!ofPython && BARE_WHETHER.test(raw)))) {
         say(node, `"${words[0]} ..." as a subject; name the thing.`, start);
+      }
+      const none = IS_NONE.exec(raw);
+      if (none) {
+        say(node, `"${none[0]}": write "is not", or name what it is.`, start + none.index);
       }
       if (ofPython && SPEAKING.test(raw)) {
         say(node, `"${words[0]} ..."; functions return, raise, record, set or print.`, start);

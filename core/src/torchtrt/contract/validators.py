@@ -45,7 +45,7 @@ def to_rejection(answer: object) -> Reject | None:
     ``True`` and ``None`` accept; ``False``, a ``Reject`` and a string, which is the reason, reject.
 
     Raises:
-        TypeError: The answer is none of these.
+        TypeError: The answer is something else.
     """
     if answer is True or answer is None:
         return None

@@ -51,7 +51,7 @@ def get_trt_tensor(
         dtype: The dtype to have. Without it a constant keeps its own, and a Python number becomes int32 or float32.
 
     Raises:
-        ConversionError: ``value`` is none of these.
+        ConversionError: ``value`` is something else.
     """
     if not name:
         return ctx.tensor(value, dtype)

@@ -152,7 +152,7 @@ def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Size:
         symbol: From a symbol to what stands for it.
 
     Raises:
-        InexpressibleError: It has a function or a number that is none of a size.
+        InexpressibleError: It has a function or a number that no size has.
     """
     if isinstance(expression, int):
         return int(expression)
@@ -178,7 +178,7 @@ def check_size(data: Any) -> None:
     """Checks data that was read, before anything is made of it or computed with it.
 
     Raises:
-        UnreadableFileError: It is none of the forms of a size, or its number is too large for any.
+        UnreadableFileError: It has no form of a size, or its number is too large for any.
     """
     _bits_in(data, 0)
     if _factors_in(data) > _MOST_FACTORS:
@@ -203,7 +203,7 @@ def _bits_in(data: Any, depth: int) -> int:
     """Returns how many bits the number of a size can have.
 
     Raises:
-        UnreadableFileError: The data is none of the forms of a size, or the number is too large for any.
+        UnreadableFileError: The data has no form of a size, or the number is too large for any.
     """
     match data:
         case int():

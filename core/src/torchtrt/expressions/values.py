@@ -29,7 +29,7 @@ class CompiledExpression(NamedTuple):
         """Returns an expression that can be evaluated.
 
         Raises:
-            InexpressibleError: It has a function that is none of sizes.
+            InexpressibleError: It has a function that sizes do not have.
         """
         symbols = tuple(sorted(expression.free_symbols, key=str))
         return cls(expression, symbols, to_json(expression, lambda symbol: symbol))

@@ -103,7 +103,7 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[Problem]:
-    """Yields a problem for each variable that looks like one of ours and is none, with the closest name that is."""
+    """Yields a problem for each variable that looks like one of ours and is not, with the closest name that is."""
     name_by_sorted_words = {_in_order(name): name for name in sorted(_KNOWN)}
     for name in sorted(environ):
         if name.startswith(_PREFIX) and name not in _KNOWN:

@@ -145,7 +145,7 @@ def _read(
     except UnicodeDecodeError as error:
         raw = error.object.replace(b"\0", b"")
         if not (is_pack or any(group.encode() in raw for group in _GROUPS)):
-            return  # It is broken, but it is none of ours.
+            return  # It is broken, but not one of ours.
         raise
     text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
     if f"{PROJECT}." not in text.replace("\0", ""):

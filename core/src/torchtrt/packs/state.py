@@ -97,7 +97,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         try:
             warn_caller(str(problem), PackWarning)
         except PackWarning as warning:
-            # Where warnings are errors this one is none: the program may need nothing of the broken pack.
+            # Where warnings are errors this one is not: the program may need nothing of the broken pack.
             print(f"PackWarning: {warning}", file=sys.stderr)
     return _state.packs
 

@@ -42,7 +42,7 @@ KERNELS = (
 
 
 def unlike_attention(node: Node) -> str | None:
-    """Returns a reason if a further output of a kernel is read, or if its mask is none; else ``None``."""
+    """Returns a reason if a further output of a kernel is read, or if its mask is not a mask; else ``None``."""
     mask = value_of(mask_of(arguments_of(node)))
     if mask is not None and mask.dtype is torch.bool:
         return "the kernels of attention add masks, and this one holds booleans"

@@ -187,7 +187,7 @@ class Formula:
             kind: The name of a ``trt.UnaryOperation``, such as ``"SQRT"``.
 
         Raises:
-            ConversionError: The function is of floating-point tensors, and this is none.
+            ConversionError: The function takes floating-point tensors only, and this tensor has another dtype.
         """
         self._require(
             self.dtype.is_floating_point or kind in _OF_ANY_DTYPE,

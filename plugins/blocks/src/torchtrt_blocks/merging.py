@@ -25,7 +25,7 @@ def neutral(kind: str, dtype: torch.dtype) -> float:
 def merge(
     ctx: ConversionContext, kind: str, first: NetworkTensor, second: NetworkTensor
 ) -> NetworkTensor:
-    """Returns two network tensors of one dtype and rank combined; NaN where either is none.
+    """Returns two network tensors of one dtype and rank combined; NaN where either is NaN.
 
     Args:
         ctx: The conversion context.
@@ -47,5 +47,5 @@ def _log_sum(ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor
     larger = Formula(ctx, merge(ctx, "MAX", first, second))
     distance = abs(Formula(ctx, first) - Formula(ctx, second))
     total = larger + (-distance).exp().log1p()
-    # Equal infinities have no difference; nor has a number that is none.
+    # Equal infinities have no difference; nor has NaN.
     return (distance == distance).where(total, larger).tensor

@@ -237,7 +237,7 @@ def _sort_by_counting(
             elementwise.combine(ctx, "EQUAL", operand, operand) for operand in (mine, theirs)
         )
         lower, upper = (my_number, their_number) if descending else (their_number, my_number)
-        # The upper is none and the lower is: neither of the comparisons holds then.
+        # The upper is NaN and the lower is not, or the other way round: neither of the comparisons holds then.
         beyond = elementwise.combine(ctx, "AND", lower, _none(ctx, upper))
         before = elementwise.combine(ctx, "OR", before, beyond)
         either = elementwise.combine(ctx, "OR", my_number, their_number)

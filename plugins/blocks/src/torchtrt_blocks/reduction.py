@@ -35,7 +35,7 @@ def reduce(
 def extreme(
     ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
 ) -> NetworkTensor:
-    """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: NaN where one element is none.
+    """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: NaN where one element is NaN.
 
     TensorRT's own passes over elements that are not numbers.
 
@@ -65,7 +65,7 @@ def all_dims(tensor: NetworkTensor | torch.Tensor, dims: int | Sequence[int] | N
 def any_true(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
 ) -> NetworkTensor:
-    """Returns a bool tensor: whether any element is not zero; of no elements, none is.
+    """Returns a bool tensor: whether any element is not zero; False for no elements.
 
     Args:
         ctx: The conversion context.

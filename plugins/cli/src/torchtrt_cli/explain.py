@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     for flag, value in flags.items():
         if value:
             raise UnsupportedProgramError(
-                f"{flag} is for a model, a file that ends in .pt2, and {subject} is none."
+                f"{flag} is for a model, a file that ends in .pt2, and {subject} is not."
             )
     return explain_op(subject, arguments.json)
 

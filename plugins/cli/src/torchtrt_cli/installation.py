@@ -158,7 +158,7 @@ def _readable() -> Iterable[Distribution]:
         try:
             if distribution.metadata["Name"] and distribution.version:
                 distributions.append(distribution)
-        except Exception:  # it is none that Python could use; the search for packs reports it
+        except Exception:  # Python could not use it; the search for packs reports it
             continue
     return distributions
 

@@ -128,7 +128,7 @@ def read(path: Path) -> Lock:
     """Returns the lock in a file.
 
     Raises:
-        TorchTRTError: There is none, or it is none.
+        TorchTRTError: There is no such file, or it is not a lock.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -49,7 +49,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _parsed(text: str, kind: str) -> Any:
-    """Returns a text as a value of a type, or as it is where it is none: the check of the setting then refuses it."""
+    """Returns a text as a value of a type, or unchanged: the setting's check then refuses it."""
     if "None" in kind and text.lower() == "none":
         return None
     if "bool" in kind and text.lower() in SWITCHES:

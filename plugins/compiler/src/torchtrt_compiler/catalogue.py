@@ -82,7 +82,7 @@ class Catalogue:
         """Returns the catalogue that a file contains.
 
         Raises:
-            CatalogueError: The text is none.
+            CatalogueError: The text is no catalogue.
         """
         try:
             return cls(tuple(map(_checked, json.loads(text)["packs"])))
@@ -275,7 +275,7 @@ def _distribution(name: str) -> str:
     """Returns the name of a pack's distribution in its one spelling.
 
     Raises:
-        CatalogueError: It is none.
+        CatalogueError: It is no name of a pack.
     """
     pack = normalize(name)
     distribution = PACKS.distribution_name(pack)

@@ -163,7 +163,7 @@ class ModelState:
             self.facts[path] = text, 0
         else:
             self._add_object(path, value, text)
-        # A module in a container is none of the model's own.
+        # A module in a container is not a child of the model.
         depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
             if not _is_label(name, labels):

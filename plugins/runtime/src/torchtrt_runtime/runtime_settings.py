@@ -31,7 +31,7 @@ _SETTINGS = {
     "share_execution_memory": "share_execution_memory",
     "dla_core": "dla_core",
 }
-"""The setting of a compilation that each field is. The other fields are none."""
+"""The setting of a compilation that each field is. The other fields are not settings of a compilation."""
 
 
 @dataclass(frozen=True)

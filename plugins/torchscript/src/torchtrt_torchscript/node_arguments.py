@@ -75,7 +75,7 @@ class Argument:
         return _is_tensor(self._value)
 
     def is_int(self) -> bool:
-        """Returns whether it is an ``int``; a ``bool`` is none."""
+        """Returns whether it is an ``int``; a ``bool`` is not."""
         return _is_int(self._value)
 
     def is_double(self) -> bool:

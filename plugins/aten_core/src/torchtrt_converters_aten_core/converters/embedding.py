@@ -28,7 +28,7 @@ BAGS = {
     aten._embedding_bag.default: False,
     aten._embedding_bag_forward_only.default: False,
 }
-"""For each op whether a negative ``padding_idx`` counts from the end; elsewhere it is none."""
+"""For each op whether a negative ``padding_idx`` counts from the end; elsewhere it means that there is no padding."""
 _MODES = ("sum", "mean", "amax")
 
 

@@ -120,7 +120,7 @@ def round_to(self: Tensor, *, decimals: int) -> Tensor:
 
 @pack.decomposition(aten.angle.default)
 def angle(self: Tensor) -> Tensor:
-    """Returns pi for negative numbers, 0 for others, and NaN for those that are none."""
+    """Returns pi for negative numbers, 0 for others, and NaN for NaN."""
     if not self.dtype.is_floating_point:
         return torch.where(self < 0, math.pi, 0.0)
     return torch.where(self != self, self, torch.where(self < 0, math.pi, 0.0).to(self.dtype))

@@ -144,7 +144,7 @@ def quantile(
     *,
     interpolation: str = "linear",
 ) -> Tensor:
-    """Returns quantiles; NaN where an element is none."""
+    """Returns quantiles; NaN where an element is NaN."""
     return _quantile(self, q, dim, keepdim, interpolation, skip_nan=False)
 
 

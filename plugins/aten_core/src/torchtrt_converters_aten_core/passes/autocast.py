@@ -67,7 +67,7 @@ BATCH_NORMALIZATIONS = frozenset(
 """Their statistics and weights are float32 beside an input of lower precision, in PyTorch too."""
 
 TAKING_INDICES = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
-"""Ops whose integer operands choose elements, and are none themselves."""
+"""Ops whose integer operands choose elements, and do not enter the result."""
 
 pack.autocast_rule(
     AutocastRule.PROMOTE,
@@ -254,7 +254,7 @@ class _Autocast:
         return all(self.fits(constant, is_promoting) for constant in self.constants(node))
 
     def objection(self, node: Node) -> str:
-        """Returns why a node's magnitudes or sums are none of the lower precision; ``""`` if they are."""
+        """Returns why the lower precision does not fit a node's magnitudes or sums; ``""`` if it does."""
         length = sum_length(node)
         if length > self.longest:
             return f"sums {length:,.0f} terms, more than autocast_max_depth_of_reduction={self.longest}"

@@ -145,7 +145,7 @@ def _unlike(
 
 
 def _factors(node: Any) -> list[tuple[Node, Node]]:
-    """Returns the factors of a product in both orders; nothing where a node is none."""
+    """Returns the factors of a product in both orders; nothing where a node is no product."""
     if not isinstance(node, Node) or node.target is not aten.mul.Tensor:
         return []
     first, second = node.args

@@ -54,7 +54,7 @@ def _checked(setting: str, names: Sequence[str], tensors: Sequence[str]) -> tupl
         return tuple(names)
     raise SettingsError(
         f"{setting} has {len(names)} names, and the engine has {len(tensors)} of these tensors: "
-        f"{', '.join(tensors)}. Give a name for each, in this order. (Inputs that the model does not read are none.)"
+        f"{', '.join(tensors)}. Give a name for each, in this order. (Omit inputs that the model does not read.)"
     )
 
 

@@ -81,8 +81,8 @@ def _none_taken(
     minimum, maximum = ranges.get(symbol, (0, None))
     low, high = size.linear.size(minimum), None if maximum is None else size.linear.size(maximum)
     return InputError(
-        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.where}, which is none of the "
-        "sizes that you asked for. Declare sizes that it takes, or export the model with another range."
+        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.where}, and you asked for "
+        "none of these sizes. Declare sizes that it takes, or export the model with another range."
     )
 
 

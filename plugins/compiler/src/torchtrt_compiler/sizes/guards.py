@@ -19,7 +19,7 @@ def guards_of(exported: ExportedProgram, numbers: Collection[Any] = frozenset())
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
     text in a file. The symbols of a program from a file have guards too: those that opening it added.
-    A guard that holds for all sizes of 2 or more is none of the program's. ``torch.export`` takes no size for less,
+    A guard that holds for all sizes of 2 or more is not the program's. ``torch.export`` takes no size for less,
     and ``torch.export.save`` writes this down. Of a number it assumes nothing.
 
     Args:

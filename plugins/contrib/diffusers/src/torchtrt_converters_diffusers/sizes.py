@@ -38,7 +38,7 @@ def as_range(value: Any, argument: str) -> Range:
     """Returns the range that a user gave: a number, ``(least, most)`` or ``(least, usual, most)``.
 
     Raises:
-        InputError: It is none.
+        InputError: It is no such size.
     """
     bounds: Any = (value,) * 3 if isinstance(value, Integral) else value
     is_sequence = isinstance(bounds, tuple | list)

@@ -22,7 +22,7 @@ def widened(self: Tensor) -> Tensor:
 
 
 def as_result(value: Tensor, self: Tensor) -> Tensor:
-    """Returns a function's value in the op's dtype: NaN of what is none, which limits may have lost."""
+    """Returns a function's value in the op's dtype: NaN for NaN, which limits may have lost."""
     if not self.dtype.is_floating_point:
         return value
     return torch.where(self != self, self, value.to(self.dtype))

@@ -93,7 +93,7 @@ class dtype(enum.Enum):
 
     @classmethod
     def try_from(cls, value: Any, use_default: Any = False) -> dtype | None:
-        """Returns the dtype for one of another library, or ``None`` for what is none."""
+        """Returns the dtype for one of another library, or ``None`` for what is no dtype."""
         try:
             return cls._from(value, use_default)
         except (TypeError, ValueError):

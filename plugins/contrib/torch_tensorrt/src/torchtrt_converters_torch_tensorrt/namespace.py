@@ -63,7 +63,7 @@ class NamedRegistry(ConverterRegistry):
 
 
 class Decompositions(dict[Any, Any]):
-    """The table of decompositions as modules edit it: none is kept from being used by a missing entry.
+    """The table of decompositions as modules edit it: a missing entry keeps none from being used.
 
     Here an op whose converter accepts it is never decomposed, so that there is nothing to remove.
     """

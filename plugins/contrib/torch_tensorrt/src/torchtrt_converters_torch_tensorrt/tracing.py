@@ -289,7 +289,7 @@ class _Knowledge:
 
     def _new_symbol(self, hint: int, most: Any) -> torch.SymInt:
         """Returns a new symbolic size with a hint, whose name no size of the model has."""
-        while True:  # until its name is none of the model's
+        while True:  # until the model has no such name
             self._count += 1
             source = ConstantSource(f"torch_tensorrt_{self._count}")
             symbol: Any = self.shapes.create_symbol(

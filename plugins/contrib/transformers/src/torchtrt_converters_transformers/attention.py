@@ -87,7 +87,7 @@ class StepCache(Cache):
         past: Keys and values in turn, layer by layer; none where nothing is cached.
         past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
         start: How many places of the cache are in use, ``(1,)``.
-        max_length: The maximum number of tokens of a sequence: windows of as many are none.
+        max_length: The maximum number of tokens of a sequence: windows of as many do not limit anything.
         dtype: The dtype of the cache, to which new keys and values are rounded. None stands for the model's.
         scales: The scales of each layer's cache. Without any, all are 1.
         whole: Give layers the places in use, and keys and values of the whole cache. They compute positions or biases

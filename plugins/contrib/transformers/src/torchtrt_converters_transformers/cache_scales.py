@@ -136,7 +136,7 @@ def _number(module: Any, name: str) -> Scale:
     """Returns a scale of an attention of compressed-tensors.
 
     Raises:
-        Refusal: There is none, or it is no scale.
+        Refusal: There is none, or it is not a scale.
     """
     scale = getattr(module, name, None)
     if scale is None:

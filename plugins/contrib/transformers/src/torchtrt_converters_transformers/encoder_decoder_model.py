@@ -155,7 +155,7 @@ class CompiledEncoderDecoder(CompiledClass):
         """Saves engines and configurations into a folder; ``CompiledEncoderDecoder.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, or the model's class is none of transformers.
+            InputError: Other options are given, or the model's class is not one of transformers.
         """
         check_saved_whole(others)
         name = class_of(self)

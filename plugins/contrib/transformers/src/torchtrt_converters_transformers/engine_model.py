@@ -189,7 +189,7 @@ def mask_of_new_tokens(
     """Returns which of the new tokens count: booleans ``(batch, new)``.
 
     Args:
-        mask: ``(batch, cached + new)``, zero where a token is padding; None where none is.
+        mask: ``(batch, cached + new)``, zero where a token is padding; None without padding.
         like: What is read, ``(batch, new, ...)``.
         start: How many tokens are cached.
         name: What errors call the mask.

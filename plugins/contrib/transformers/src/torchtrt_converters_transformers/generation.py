@@ -147,7 +147,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
 
         Args:
             input_ids: ``(batch, new)`` integers.
-            attention_mask: ``(batch, cached + new)``, zero where a token is padding; None where none is.
+            attention_mask: ``(batch, cached + new)``, zero where a token is padding; None without padding.
             position_ids: ``(batch or 1, new)``; behind those that are cached if omitted.
             past_key_values: A cache of this model; an empty one if omitted.
             use_cache: Not False.

@@ -144,7 +144,7 @@ def class_of(model: object) -> str:
     """Returns the name of the class of transformers that a compiled model has, by which it is found again.
 
     Raises:
-        InputError: It is none of transformers.
+        InputError: It is no class of transformers.
     """
     kind = next(
         base

@@ -201,7 +201,7 @@ class CompiledVisionLanguage(CompiledClass):
         """Saves engines, configurations and what PyTorch runs; ``CompiledVisionLanguage.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, or the model's class is none of transformers.
+            InputError: Other options are given, or the model's class is not one of transformers.
         """
         check_saved_whole(others)
         name = class_of(self)

@@ -424,7 +424,7 @@ class ExecutionContext(ContextMemory, Implementation):
         return self._debug_listener
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
-        """Switches the reporting of a debug tensor; False, with the reason logged, if it is none."""
+        """Switches the reporting of a debug tensor; False, with the reason logged, if it is no debug tensor."""
         if not self._engine.is_debug_tensor(name):
             return self._error(f"the engine has no debug tensor named {name!r}")
         self._debug_states[name] = flag

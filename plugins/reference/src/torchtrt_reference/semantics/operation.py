@@ -103,7 +103,7 @@ class Call:
         """Checks the rank of an input, if it is known.
 
         Raises:
-            RefusedError: The rank is none of ``ranks``.
+            RefusedError: The rank is not in ``ranks``.
         """
         fact = self.optional(index)
         self.require(fact is None or fact.rank in ranks, rule)
@@ -242,7 +242,7 @@ class Operation:
         """Sets an attribute of a layer; subclasses add TensorRT's side effects.
 
         Raises:
-            RefusedError: The value is none that TensorRT takes; the layer keeps the old one, and the error is logged.
+            RefusedError: TensorRT does not take the value; the layer keeps the old one, and the error is logged.
         """
         layer._attributes[attribute] = value
 

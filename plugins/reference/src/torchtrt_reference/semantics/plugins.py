@@ -73,7 +73,7 @@ class LaunchRecord:
         scalars = [evaluate(size, shapes) for size in self.scalars]
         for scalar in scalars:
             if not -(2**31) <= scalar < 2**31:
-                message = f"the kernel {self.name} takes integers of 32 bits, and {scalar} is none"
+                message = f"the kernel {self.name} takes integers of 32 bits, and {scalar} has more"
                 raise RefusedError(message)
         return numbers, scalars
 

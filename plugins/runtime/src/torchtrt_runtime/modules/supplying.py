@@ -133,7 +133,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
 
     Raises:
         MissingDistributionError: The distribution safetensors is not installed.
-        UnreadableFileError: There is no such file, or it is none.
+        UnreadableFileError: There is no such file, or it has no weights.
     """
     try:
         from safetensors import SafetensorError

@@ -62,7 +62,7 @@ def engine_module(
             --versionCompatible`` does. The description has it for plans of ``export_engine``.
 
     Raises:
-        UnreadableFileError: There is no such file, or the description is none, or contradicts the engine.
+        UnreadableFileError: There is no such file, or the description has another form, or contradicts the engine.
         EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
         EngineError: TensorRT cannot load the plan, or no module can run such an engine: the message has the reason.
     """

@@ -165,7 +165,7 @@ def failing_together(
     Args:
         processes: The processes; None for a model without collectives.
         about: What the body does.
-        survived: The errors after which a process goes on. A ``ProcessGroupError`` is none of them.
+        survived: The errors after which a process goes on. A ``ProcessGroupError`` is not among them.
 
     Raises:
         SharedFailureError: The body raised an error that is survived, in this process or in another one. Or another

@@ -239,7 +239,7 @@ class Archive:
     """A ``.pt2`` file, opened. Each read is checked against the file's checksums.
 
     Raises:
-        UnreadableFileError: The file is none, or is damaged.
+        UnreadableFileError: The file is no archive, or is damaged.
     """
 
     def __init__(self, file: File) -> None:

@@ -134,7 +134,7 @@ def parse_description(text: str) -> dict[str, Any]:
     """Returns a description from JSON.
 
     Raises:
-        UnreadableFileError: It is none.
+        UnreadableFileError: The text is no description.
     """
     try:
         data = json.loads(text)
@@ -238,7 +238,7 @@ def tensorrt_for(built_by: str, gpu: str, what: str, compatible: Sequence[str] =
         compatible: Where else it runs, as ``EngineModule`` has it.
 
     Raises:
-        EngineMismatchError: The TensorRT or the GPU here is none that runs it.
+        EngineMismatchError: The TensorRT or the GPU here does not run it.
     """
     is_real = built_by.startswith(_REAL)
     try:

@@ -93,7 +93,7 @@ def output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]]
     """Returns each output's dtype and its sizes: data, or a name for a size that depends on data.
 
     Raises:
-        UnreadableFileError: The description is none.
+        UnreadableFileError: The text is no description.
     """
     return tuple(
         (
@@ -109,7 +109,7 @@ def input_bounds(description: str) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Returns for each input the smallest and the largest size of each dimension, over all ranges.
 
     Raises:
-        UnreadableFileError: The description is none.
+        UnreadableFileError: The text is no description.
     """
     inputs = parse_description(description)["inputs"]
     return tuple(tuple(zip(input_["min"], input_["max"], strict=True)) for input_ in inputs)

@@ -372,7 +372,7 @@ def from_program(
         plans: The plans of its engines, by name.
 
     Raises:
-        UnreadableFileError: The program is none that ``to_program`` makes.
+        UnreadableFileError: ``to_program`` makes no such program.
         EngineMismatchError: An engine is for a TensorRT or a GPU that is not here.
     """
     root = torch.nn.Module()

@@ -50,7 +50,7 @@ def check_symbol(name: str) -> None:
     """Checks the name of a symbol.
 
     Raises:
-        UnreadableFileError: It is none of PyTorch's.
+        UnreadableFileError: PyTorch has no such expression.
     """
     if not SYMBOL.fullmatch(name):
         raise _refused(name)

@@ -33,7 +33,7 @@ def make_readable(program: dict[str, Any]) -> None:
         program: The program, as JSON has it.
 
     Raises:
-        UnsupportedProgramError: A size is none that a file may have.
+        UnsupportedProgramError: A file may not have a size.
     """
     sizes = _Sizes(program)
     if any(map(_has_unread, sizes.values())) or sizes.unbound():
@@ -187,7 +187,7 @@ def _entries(
         is_outer: Whether the part is outside of branches and loops.
 
     Raises:
-        UnsupportedProgramError: A size is none that a file may have.
+        UnsupportedProgramError: A file may not have a size.
     """
     if isinstance(data, list):
         for part in data:

@@ -153,7 +153,7 @@ def _reasons_not_to_save() -> Iterator[None]:
     """Raises an error in the block as one of the model.
 
     Raises:
-        UnsupportedProgramError: The block raised an error that is none of torchtrt's, or that the file cannot be read.
+        UnsupportedProgramError: The block raised an error of another library, or that the file cannot be read.
     """
     try:
         yield
@@ -247,7 +247,7 @@ def faults_in(metadata: Mapping[str, Any]) -> Iterator[None]:
     """Raises an error in the block as one of the file.
 
     Raises:
-        UnreadableFileError: The block raised an error that is none of torchtrt's.
+        UnreadableFileError: The block raised an error of another library.
     """
     try:
         yield
@@ -268,7 +268,7 @@ def read_metadata(archive: Archive) -> dict[str, Any]:
     """Returns a saved model's metadata.
 
     Raises:
-        UnreadableFileError: It is none, or of another form.
+        UnreadableFileError: It is not a saved model, or of another form.
     """
     metadata = archive.metadata()
     if metadata.get("format") != FORMAT:

@@ -130,7 +130,7 @@ class NewWeights:
     def _check(self) -> None:
         """Raises a ``RefitError`` that lists each new weight that does not fit, and each that is missing."""
         model, new = self.model, self.new
-        wrong = [f"{name!r} is none of the model's" for name in new if name not in model.weights]
+        wrong = [f"{name!r} is no weight of the model" for name in new if name not in model.weights]
         for name, form in model.weights.items():
             if name in new:
                 expected, actual = f"{form.dtype} {form.shape}", form_of(new[name])

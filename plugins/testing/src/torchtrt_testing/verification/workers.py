@@ -327,7 +327,7 @@ def outcomes(
 
 
 def rows_of(path: Path) -> list[Row]:
-    """Returns the rows of a file with one JSON object a line; an unfinished last line is none."""
+    """Returns the rows of a file with one JSON object a line; an unfinished last line is no row."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:

@@ -24,7 +24,7 @@ _INPUTS = {("int", 8): ("INT8", 127.5), ("float", 8): ("FP8", FP8_LIMIT)}
 
 
 def replacement(path: str, module: nn.Module) -> PackedLinear | None:
-    """Returns the layer that replaces a module, or ``None`` if it is none of compressed-tensors."""
+    """Returns the layer that replaces a module, or ``None`` if it is not from compressed-tensors."""
     scheme = getattr(module, "quantization_scheme", None)
     if scheme is None or _is_attention(module):
         return None

@@ -148,7 +148,7 @@ def bessel_y1(self: Tensor) -> Tensor:
 
 
 def _right_of_zero(x: Tensor, value: Tensor, sign: int) -> Tensor:
-    """Returns a function with a pole of a sign at 0 that is none below."""
+    """Returns a function with a pole of a sign at 0, and NaN below."""
     value = torch.where(x == 0, sign * math.inf, value)
     return torch.where(x < 0, math.nan, value)
 
