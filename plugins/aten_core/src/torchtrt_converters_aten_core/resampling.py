@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from torchtrt_blocks import sizes
+from torchtrt_converters_aten_core.weighted_sums import Taps
 
 aten = torch.ops.aten
 
@@ -67,18 +67,6 @@ def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: flo
     if kind is NEAREST and factor > 2 and int(least * factor) == 2 * least:
         return f"PyTorch repeats what doubles its size, and the factor {factor} doubles a size of {least}"
     return None
-
-
-class Taps(NamedTuple):
-    """The elements along a dimension that each new element is the sum of.
-
-    Attributes:
-        positions: Where they are, ``(count, new size)``, int32. One beyond the last element stands for the last.
-        weights: Their weights, ``(count, new size)``, float32.
-    """
-
-    positions: torch.Tensor
-    weights: torch.Tensor
 
 
 _CUBIC_COEFFICIENT = -0.75

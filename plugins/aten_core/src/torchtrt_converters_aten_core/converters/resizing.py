@@ -18,9 +18,10 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, indexing, matmul, shape, sizes, types
+from torchtrt_blocks import indexing, shape, sizes, types
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.resampling import KINDS, Kind, Taps, taps_of, unlike_formula
+from torchtrt_converters_aten_core.resampling import KINDS, LINEAR, Kind, taps_of, unlike_formula
+from torchtrt_converters_aten_core.weighted_sums import Taps, sum_of_taps, taps_in
 
 aten = torch.ops.aten
 
@@ -60,79 +61,6 @@ def _resize(
     if mode == "CUBIC":
         layer.cubic_coeff = -0.75
     return layer.get_output(0)
-
-
-def _sum_of_taps(
-    ctx: ConversionContext,
-    tensor: NetworkTensor,
-    taps: Taps,
-    dim: int,
-    lengths: tuple[Size, Size] | None = None,
-) -> NetworkTensor:
-    """Returns sums of elements along a dimension, computed in float32; one element is taken as it is.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A floating-point network tensor.
-        taps: The elements.
-        dim: The dimension.
-        lengths: Its old and its new size where they vary; the new one is at most that of the taps.
-    """
-    dtype = ctx.dtype_of(tensor)
-    is_sum = not bool((taps.weights == 1).all())
-    inner = types.accumulation_dtype(dtype) if is_sum else dtype
-    wide = types.cast(ctx, tensor, inner)
-    beside = len(tensor.shape) - dim - 1
-    last: Any = None if lengths is None else sizes.combine(ctx, "SUB", lengths[0], 1)
-    total: NetworkTensor | None = None
-    for positions, weights in zip(taps.positions, taps.weights, strict=True):
-        indices, column = ctx.tensor(positions), weights.reshape(-1, *[1] * beside)
-        factors: Any = column
-        if lengths is not None:
-            _, extent = lengths
-            taken = shape.slice_by(ctx, indices, [0], [extent], [1])
-            indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
-            if is_sum:
-                start, step = [0] * column.dim(), [1] * column.dim()
-                extents = [extent, *[1] * beside]
-                factors = shape.slice_by(ctx, ctx.tensor(column), start, extents, step)
-        element = indexing.gather(ctx, wide, indices, dim)
-        if is_sum:
-            element = elementwise.arithmetic(ctx, "PROD", element, factors, inner)
-        total = (
-            element if total is None else elementwise.arithmetic(ctx, "SUM", total, element, inner)
-        )
-    assert total is not None
-    return types.cast(ctx, total, dtype)
-
-
-_MOST_TAPS = 4
-"""Sums of more elements than cubic interpolation has are products with a matrix."""
-
-
-def _by_weights(
-    ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
-) -> NetworkTensor:
-    """Returns sums along a dimension, for each new element with its own weights, computed in float32.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A floating-point network tensor.
-        weights: Shape ``(old size, new size)``.
-        dim: The dimension.
-    """
-    count = int((weights != 0).sum(0).max())
-    if count <= _MOST_TAPS:
-        positions = weights.abs().topk(count, 0).indices
-        taps = Taps(positions.to(torch.int32), weights.gather(0, positions))
-        return _sum_of_taps(ctx, tensor, taps, dim)
-    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    inner = types.accumulation_dtype(dtype)
-    wide = types.cast(ctx, tensor, inner)
-    matrix = types.operand(ctx, weights, inner, rank)
-    moved = shape.swap(ctx, wide, dim, -1)
-    product = matmul.multiply(ctx, moved, matrix)
-    return types.cast(ctx, shape.swap(ctx, product, dim, -1), dtype)
 
 
 SMOOTHED = tuple(
@@ -271,12 +199,14 @@ def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> Netwo
     lengths = sizes.sizes_of(ctx, tensor)[2:]
     for axis, (length, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
         if isinstance(length, int) and isinstance(extent, int):
-            tensor = _by_weights(ctx, tensor, _weights(node, axis), axis + 2)
+            tensor = sum_of_taps(ctx, tensor, _taps(node, axis), axis + 2)
+            continue
+        if kind is LINEAR and scale == 1:  # PyTorch reads no neighbors of what keeps its size
             continue
         most = sizes.maximum(extent)
         assert most is not None  # _has_taps
         varying = length, _scaled(ctx, length, scale)
-        tensor = _sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
+        tensor = sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
     return tensor
 
 
@@ -325,36 +255,41 @@ def resize_smoothly(
     tensor = input if self is None else self
     assert tensor is not None  # one of the two names is the op's
     for axis in range(len(tensor.shape) - 2):
-        tensor = _by_weights(ctx, tensor, _weights(types.node_of(ctx), axis), axis + 2)
+        tensor = sum_of_taps(ctx, tensor, _taps(types.node_of(ctx), axis), axis + 2)
     return tensor
 
 
-def _weights(node: Node, axis: int) -> torch.Tensor:
-    """Returns what an op makes of the identity along one spatial dimension: ``(length, extent)``, on the CPU.
+def _taps(node: Node, axis: int) -> Taps:
+    """Returns the elements along one spatial dimension that an op reads for each new one, and their weights.
 
-    It runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. Some of these copy what they
-    are given only if no size changes, so that another dimension changes if one of the model does.
+    The op runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. It makes the weights of
+    the identity, and of NaN in its place the elements that it reads, those without weight among them. Some of its
+    functions copy what they are given only if no size changes. With antialiasing, PyTorch 2.13 repeats the first row of
+    images whose width stays 1. The sizes beside therefore change, or stay 1 or more, as those of the model.
     """
     op = arguments_of(node)
-    image = value_of(_image(op))
-    lengths, extents = list(image.shape[2:]), list(node.meta["val"].shape[2:])
-    count = len(lengths)
-    probed, wanted, factors = [1] * count, [1] * count, [None] * count
-    probed[axis], wanted[axis] = lengths.pop(axis), extents.pop(axis)
+    image, count = value_of(_image(op)), len(node.meta["val"].shape) - 2
+    probed, wanted, factors = [], [], [None] * count
+    for length, extent in zip(image.shape[2:], node.meta["val"].shape[2:], strict=True):
+        stays = sizes.same(length, extent)
+        probed.append(2 if stays and not sizes.same(length, 1) else 1)
+        wanted.append(probed[-1] if stays else 2)
+    probed[axis], wanted[axis] = image.shape[axis + 2], node.meta["val"].shape[axis + 2]
     factors[axis] = _scales(op, count)[axis]
-    beside, others_stay = (axis + 1) % count, sizes.have_same_sizes(lengths, extents)
-    if not others_stay:
-        wanted[beside] = 2
     is_there = image.device.type == "cuda" and torch.cuda.is_available()
-    rows = torch.eye(probed[axis], device=image.device if is_there else "cpu")
+    identity = torch.eye(probed[axis], device=image.device if is_there else "cpu")
+    along = [1] * count
+    along[axis] = -1
     packet = getattr(aten, node.target._schema.name.removeprefix("aten::"))  # type: ignore[union-attr]
     aligned = [op.align_corners] if hasattr(op, "align_corners") else []
-    resampled: torch.Tensor = packet.default(
-        rows.reshape(-1, 1, *probed), wanted, *aligned, *factors
-    )
-    if not others_stay:
-        resampled = resampled.select(beside + 2, 0)
-    return resampled.reshape(len(rows), -1).cpu()
+
+    def resampled(rows: torch.Tensor) -> torch.Tensor:
+        images = rows.reshape(len(rows), 1, *along).expand(-1, 1, *probed).contiguous()
+        result: torch.Tensor = packet.default(images, wanted, *aligned, *factors)
+        return result.movedim(axis + 2, 1).flatten(2)[..., 0].cpu()
+
+    windows = resampled(torch.where(identity == 1, torch.nan, 0.0)).isnan()
+    return taps_in(windows, resampled(identity))
 
 
 _INTERPOLATION = ("LINEAR", "NEAREST", "CUBIC")
