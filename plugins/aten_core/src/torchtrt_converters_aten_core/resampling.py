@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -69,7 +73,85 @@ def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: flo
     return None
 
 
+def nearest(
+    kind: Kind, size: int, extent: int, factor: float | None, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Returns the nearest old element of each new one, ``(extent,)``, int32, by positions in a floating-point dtype.
+
+    See ``compute_scales_value`` and ``nearest_idx`` in PyTorch's ``aten/src/ATen/native/UpSample.h``.
+
+    Args:
+        kind: How the op resamples.
+        size: The old size.
+        extent: The new size.
+        factor: The factor, or ``None`` for the ratio of the sizes.
+        dtype: float32, as in PyTorch, or float64.
+    """
+    ratio = torch.tensor(size, dtype=dtype) / extent
+    step = ratio if factor is None else torch.tensor(1 / factor, dtype=dtype)
+    index = torch.arange(extent, dtype=dtype) + (0.5 if kind is EXACT else 0.0)
+    return (index * step).to(torch.int32).clamp(max=size - 1)
+
+
+_MOST_PAIRS = 1 << 12
+"""For how many pairs of sizes the nearest elements are compared."""
+
+
+def rounds_otherwise(
+    kind: Kind, size: int | torch.SymInt, extent: int | torch.SymInt, factor: float | None
+) -> bool:
+    """Returns whether float32, in which PyTorch computes positions, may round to another element than the exact ratio.
+
+    Args:
+        kind: How the op resamples, by the nearest element.
+        size: The old size, which may vary.
+        extent: The new size, likewise.
+        factor: The factor, or ``None``.
+    """
+    pairs = _pairs(size, extent)
+    return pairs is None or any(
+        not torch.equal(nearest(kind, *pair, factor), nearest(kind, *pair, None, torch.float64))
+        for pair in pairs
+    )
+
+
+def _pairs(
+    size: int | torch.SymInt, extent: int | torch.SymInt
+) -> Iterable[tuple[int, int]] | None:
+    """Returns the values of two sizes; ``None`` where there are many."""
+    symbolic = [number.node for number in (size, extent) if isinstance(number, torch.SymInt)]
+    symbols = sorted(set().union(*(node.expr.free_symbols for node in symbolic)), key=str)
+    ranges = []
+    for symbol in symbols:
+        bounds = symbolic[0].shape_env.bound_sympy(symbol)
+        if not (bounds.lower.is_Integer and bounds.upper.is_Integer):
+            return None
+        ranges.append(range(int(bounds.lower), int(bounds.upper) + 1))
+    if math.prod(map(len, ranges)) > _MOST_PAIRS:
+        return None
+    pairs = set()
+    for combination in itertools.product(*ranges):
+        of_symbols = dict(zip(symbols, combination, strict=True))
+        first, second = (_value(number, of_symbols) for number in (size, extent))
+        if first > 0 and second > 0:
+            pairs.add((first, second))
+    return pairs
+
+
+def _value(number: int | torch.SymInt, of_symbols: Mapping[Any, int]) -> int:
+    # Its package imports SymPy, which takes long.
+    from torchtrt.expressions import values
+
+    if isinstance(number, int):
+        return number
+    return int(values.evaluate(number.node.expr, of_symbols))
+
+
 _CUBIC_COEFFICIENT = -0.75
+
+
+_ANY_SIZE = 1 << 24
+"""A size beyond all positions, where the size itself is not known."""
 
 
 def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
@@ -78,11 +160,10 @@ def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
     See ``area_pixel_compute_source_index`` and ``get_cubic_upsample_coefficients`` in PyTorch's
     ``aten/src/ATen/native/UpSample.h``.
     """
+    if kind.mode == "NEAREST":
+        return Taps(nearest(kind, _ANY_SIZE, extent, factor)[None], torch.ones(1, extent))
     step = torch.tensor(1 / factor, dtype=torch.float32)
     index = torch.arange(extent, dtype=torch.float32)
-    if kind.mode == "NEAREST":
-        nearest = (index + (0.5 if kind is EXACT else 0.0)) * step
-        return Taps(nearest.to(torch.int32)[None], torch.ones(1, extent))
     source = (index + 0.5) * step - 0.5
     if kind is LINEAR:
         source = source.clamp(min=0)

@@ -12,15 +12,25 @@ from torchtrt.conversion import (
     ConversionContext,
     NetworkTensor,
     Size,
+    SymbolicSize,
     add_layer,
     arguments_of,
     value_of,
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import indexing, shape, sizes, types
+from torchtrt_blocks import creation, indexing, shape, sizes, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.resampling import KINDS, LINEAR, Kind, taps_of, unlike_formula
+from torchtrt_converters_aten_core.resampling import (
+    EXACT,
+    KINDS,
+    LINEAR,
+    Kind,
+    rounds_otherwise,
+    taps_of,
+    unlike_formula,
+)
 from torchtrt_converters_aten_core.weighted_sums import Taps, sum_of_taps, taps_in
 
 aten = torch.ops.aten
@@ -116,6 +126,11 @@ def _unlike_layer(node: Node) -> str | None:
             exact = exact and sizes.same(size * int(scale), result)
         if not exact:
             return "PyTorch samples by the scale factor, TensorRT by the ratio of the sizes, and here they differ"
+    if KINDS[node.target].mode == "NEAREST" and any(
+        rounds_otherwise(KINDS[node.target], *row)
+        for row in zip(tensor.shape[2:], results, _scales(op, count), strict=True)
+    ):
+        return "PyTorch rounds positions in float32 to other elements than those of the ratio of the sizes"
     return None
 
 
@@ -150,9 +165,22 @@ def _has_taps(node: Node) -> bool:
     )
 
 
+def _is_nearest_by_sizes(node: Node) -> bool:
+    """Returns whether an op takes the nearest elements by the ratio of the sizes, which the network can compute."""
+    op = arguments_of(node)
+    tensor, count = value_of(_image(op)), len(node.meta["val"].shape) - 2
+    return (
+        KINDS[node.target].mode == "NEAREST"
+        and tensor.dtype.is_floating_point
+        and _scales(op, count) == [None] * count
+    )
+
+
 def _has_no_resize_layer(node: Node) -> str | None:
     reason = _unlike_layer(node)
-    return None if _has_taps(node) else reason and _varying(node) and reason
+    if _has_taps(node) or _is_nearest_by_sizes(node):
+        return None
+    return reason and _varying(node) and reason
 
 
 def _image(op: Any) -> Any:
@@ -175,7 +203,7 @@ def resize(
     assert tensor is not None  # one of the two names is the op's
     node = types.node_of(ctx)
     if _unlike_layer(node) is not None:
-        return _by_taps(ctx, tensor, kind)
+        return _by_taps(ctx, tensor, kind, output_size)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
     extents: list[Size] = []
@@ -190,8 +218,13 @@ def resize(
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
 
-def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> NetworkTensor:
-    """Returns a tensor resampled along one dimension after the other: by PyTorch's weights, or by its factor."""
+def _by_taps(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    kind: Kind,
+    output_size: Sequence[Size] | None,
+) -> NetworkTensor:
+    """Returns a tensor resampled along one dimension after the other: by PyTorch's weights, or by its positions."""
     node = types.node_of(ctx)
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(node), len(extents))
@@ -203,11 +236,29 @@ def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> Netwo
             continue
         if kind is LINEAR and scale == 1:  # PyTorch reads no neighbors of what keeps its size
             continue
+        if scale is None:
+            assert output_size is not None
+            positions = _nearest(ctx, length, output_size[axis], extent, kind)
+            tensor = indexing.gather(ctx, tensor, positions, axis + 2)
+            continue
         most = sizes.maximum(extent)
         assert most is not None  # _has_taps
         varying = length, _scaled(ctx, length, scale)
         tensor = sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
     return tensor
+
+
+def _nearest(
+    ctx: ConversionContext, length: Size, extent: Size, count: SymbolicSize, kind: Kind
+) -> NetworkTensor:
+    """Returns what ``resampling.nearest`` returns, of dynamic sizes."""
+    numbers = creation.arange(ctx, 0, extent, 1, count, torch.int32)
+    index = Formula(ctx, numbers, torch.float32)
+    if kind is EXACT:
+        index = index + 0.5
+    step = Formula(ctx, ctx.tensor(length), torch.float32) / ctx.tensor(extent)
+    last = sizes.combine(ctx, "SUB", length, 1)
+    return (index * step).cast(torch.int32).minimum(last).tensor
 
 
 def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
