@@ -87,6 +87,19 @@ CASES = [
         1.0,
         label="int",
     ),
+    decomposition_case(
+        "aten.isclose.default",
+        TensorSpec(values=[2**31 - 1, 2**30, 1, 16777217, 5], dtype=torch.int32),
+        TensorSpec(values=[1 - 2**31, -(2**30), 1 - 2**31, 16777218, 5], dtype=torch.int32),
+        label="int32-ends",
+    ),
+    decomposition_case(
+        "aten.isclose.default",
+        TensorSpec(values=[1.0, 1.0, INF, INF, 3e38, 0.0]),
+        TensorSpec(values=[INF, -INF, INF, 1.0, -3e38, NAN]),
+        2.0,
+        label="infinite",
+    ),
     decomposition_case("aten.one_hot.default", TensorSpec("batch length", I64, 0, 4), 5),
     decomposition_case("aten.count_nonzero.default", TensorSpec("batch length", I64, 0, 2)),
     decomposition_case(
