@@ -140,6 +140,13 @@ CASES = [
     decomposition_case("aten.meshgrid.indexing", ["batch", "length"], indexing="xy", label="xy"),
     decomposition_case("aten.cdist.default", "batch 3 4", "batch length 4"),
     decomposition_case("aten.cdist.default", "batch 4", "length 4", 1.0, label="order-1"),
+    decomposition_case(
+        "aten.cdist.default",
+        TensorSpec(values=[[1.0, NAN], [1.0, 0.0], [INF, 0.5]]),
+        TensorSpec(values=[[1.0, 1e-30], [INF, 0.0]]),
+        0.0,
+        label="order-0",
+    ),
     decomposition_case("aten.unfold.default", "batch 9", 1, 3, 2),
     decomposition_case("aten.unfold.default", "7 batch", 0, 3, 1, label="first"),
     decomposition_case(
