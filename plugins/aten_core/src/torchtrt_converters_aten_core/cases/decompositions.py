@@ -120,6 +120,14 @@ CASES = [
     ),
     decomposition_case(
         "aten.addbmm.default",
+        TensorSpec("3 4", torch.float16),
+        TensorSpec(values=torch.full((2, 3, 5), 200.0, dtype=torch.float16)),
+        TensorSpec(values=torch.full((2, 5, 4), 100.0, dtype=torch.float16)),
+        alpha=0.125,
+        label="half-large",
+    ),
+    decomposition_case(
+        "aten.addbmm.default",
         TensorSpec("3 4", torch.int32),
         TensorSpec("2 3 5", torch.int32),
         TensorSpec("2 5 4", torch.int32),

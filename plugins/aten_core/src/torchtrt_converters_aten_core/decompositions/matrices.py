@@ -18,11 +18,14 @@ aten = torch.ops.aten
 def addbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones."""
+    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones.
+
+    The sum of the products is one product, of matrices side by side and one below the other.
+    """
     if not self.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
-    total = torch.bmm(batch1, batch2).sum(0, dtype=self.dtype) * alpha
-    return total if beta == 0 else total + self * beta
+    beside, below = batch1.transpose(0, 1).flatten(1), batch2.flatten(0, 1)
+    return torch.addmm(self, beside, below, beta=beta, alpha=alpha)
 
 
 @pack.decomposition(aten.repeat.default)
