@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,43 +108,44 @@ def rounds_otherwise(
         extent: The new size, likewise.
         factor: The factor, or ``None``.
     """
-    pairs = _pairs(size, extent)
-    return pairs is None or any(
-        not torch.equal(nearest(kind, *pair, factor), nearest(kind, *pair, None, torch.float64))
-        for pair in pairs
-    )
-
-
-def _pairs(
-    size: int | torch.SymInt, extent: int | torch.SymInt
-) -> Iterable[tuple[int, int]] | None:
-    """Returns the values of two sizes; ``None`` where there are many."""
     symbolic = [number.node for number in (size, extent) if isinstance(number, torch.SymInt)]
-    symbols = sorted(set().union(*(node.expr.free_symbols for node in symbolic)), key=str)
+    symbols = set().union(*(node.expr.free_symbols for node in symbolic))
     ranges = []
-    for symbol in symbols:
+    for symbol in sorted(symbols, key=str):
         bounds = symbolic[0].shape_env.bound_sympy(symbol)
         if not (bounds.lower.is_Integer and bounds.upper.is_Integer):
-            return None
-        ranges.append(range(int(bounds.lower), int(bounds.upper) + 1))
-    if math.prod(map(len, ranges)) > _MOST_PAIRS:
-        return None
-    pairs = set()
-    for combination in itertools.product(*ranges):
+            return True
+        ranges.append((symbol, range(int(bounds.lower), int(bounds.upper) + 1)))
+    if math.prod(len(values) for _, values in ranges) > _MOST_PAIRS:
+        return True
+    expressions = (
+        number.node.expr if isinstance(number, torch.SymInt) else number
+        for number in (size, extent)
+    )
+    return _rounds_otherwise(kind, *expressions, tuple(ranges), factor)
+
+
+@functools.lru_cache(maxsize=256)  # the compiler asks for each op several times
+def _rounds_otherwise(
+    kind: Kind,
+    size: Any,
+    extent: Any,
+    ranges: tuple[tuple[Any, range], ...],
+    factor: float | None,
+) -> bool:
+    """Returns what ``rounds_otherwise`` does for expressions of sizes, and the values of each of their symbols."""
+    from torchtrt.graphs import size_at  # slow to import
+
+    symbols = [symbol for symbol, _ in ranges]
+    pairs: set[tuple[int, int]] = set()
+    for combination in itertools.product(*(values for _, values in ranges)):
         of_symbols = dict(zip(symbols, combination, strict=True))
-        first, second = (_value(number, of_symbols) for number in (size, extent))
-        if first > 0 and second > 0:
-            pairs.add((first, second))
-    return pairs
-
-
-def _value(number: int | torch.SymInt, of_symbols: Mapping[Any, int]) -> int:
-    # Its package imports SymPy, which takes long.
-    from torchtrt.expressions import values
-
-    if isinstance(number, int):
-        return number
-    return int(values.evaluate(number.node.expr, of_symbols))
+        pairs.add((size_at(size, of_symbols), size_at(extent, of_symbols)))
+    return any(
+        not torch.equal(nearest(kind, *pair, factor), nearest(kind, *pair, None, torch.float64))
+        for pair in pairs
+        if min(pair) > 0
+    )
 
 
 _CUBIC_COEFFICIENT = -0.75

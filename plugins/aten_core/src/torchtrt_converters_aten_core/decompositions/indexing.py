@@ -126,13 +126,11 @@ def slice_scatter(
 
 def _is_empty_of_one_row(size: Any) -> bool:
     """Returns whether a size that is computed from sizes of inputs is 0 where these are 1."""
-    # Its package imports SymPy, which takes long.
-    from torchtrt.expressions import values
+    from torchtrt.graphs import size_at  # slow to import
 
     if isinstance(size, int):
         return size == 0
-    expression = size.node.expr
-    return not values.holds(expression >= 1, dict.fromkeys(expression.free_symbols, 1))
+    return bool(size_at(size, dict.fromkeys(size.node.expr.free_symbols, 1)) < 1)
 
 
 def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
