@@ -57,6 +57,39 @@ def test_windows_beside_nan_are_as_they_are(version):
     assert run_compiled(compiled, image).flatten().tolist()[1:] == [-INF, 5.0]
 
 
+def with_indices(pool, *arguments, **options):
+    """Returns a function that gives maxima and their indices, of windows with several NaN and equal numbers."""
+
+    def function(x):
+        image = torch.where(x > 1.2, NAN, torch.round(x))
+        return pool(image, *arguments, return_indices=True, **options)[:2]
+
+    return function
+
+
+WITH_INDICES = [
+    with_indices(F.max_pool2d, 3, 1, 1),
+    with_indices(F.max_pool2d, 2, dilation=2),
+    with_indices(F.max_pool3d, 2),
+    with_indices(F.adaptive_max_pool2d, (3, 4)),
+]
+RANDOM = with_indices(F.fractional_max_pool2d, 2, 3, _random_samples=torch.full((1, 2, 2), 0.5))
+
+
+@pytest.mark.each_tensorrt
+@pytest.mark.parametrize("function", [*WITH_INDICES, RANDOM])
+def test_the_index_of_nan_is_that_of_the_last(function):
+    """Of equal numbers it is that of the first."""
+    check_where_exact(op_case((), "1 2 6 6", function=function))
+
+
+@pytest.mark.parametrize("function", WITH_INDICES)
+def test_the_index_of_nan_in_a_dynamic_image_is_that_of_the_last(version, function):
+    """As in one whose sizes are fixed."""
+    lengths = {"height": (5, 6, 9), "width": (5, 7, 8)}
+    check_where_exact(op_case((), "1 2 height width", function=function, dimensions=lengths))
+
+
 @pytest.mark.parametrize(
     "before",
     [

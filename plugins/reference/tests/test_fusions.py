@@ -121,6 +121,30 @@ def test_an_attention_that_selects_by_a_mask_is_one_attention(
     torch.testing.assert_close(result[0, :, 1], q[0].mean(-2))
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, 1e30])
+@pytest.mark.parametrize("kind", ["select", "add", "none"])
+def test_an_attention_of_numbers_that_are_not_finite_is_that_of_its_layers(
+    version: str, kind: str, number: float, bench: Any
+) -> None:
+    """A selection hides them, a sum does not, and a row with NaN is NaN."""
+    n = bench(version)
+    q, k, mask = rand(1, 1, 3, 4), rand(1, 1, 3, 4), torch.ones(3, 3).tril().bool()[None, None]
+    k[0, 0, 2, 1] = number
+    bias = torch.where(mask, 0.0, LOWEST)
+    x = n.input(k)
+    scores = matrix_product(n, n.input(q), x, "TRANSPOSE")
+    expected = q @ k.mT
+    if kind == "select":
+        scores = n.net.add_select(n.input(mask), scores, scalar(n, LOWEST)).get_output(0)
+        expected = expected.where(mask, torch.tensor(LOWEST))
+    elif kind == "add":
+        scores = sum_of(n, scores, n.const(bias))
+        expected = expected + bias
+    operations, result = built(n, attend(n, x, scores))
+    assert "scaled_dot_product" in operations
+    torch.testing.assert_close(result, torch.softmax(expected, -1) @ k, equal_nan=True)
+
+
 def test_layers_with_one_mask_share_what_is_made_of_it(version: str, bench: Any) -> None:
     """Equal layers are computed once."""
     n = bench(version)

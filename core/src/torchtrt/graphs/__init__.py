@@ -19,6 +19,7 @@ from torchtrt.graphs.symbols import (
     no_new_assumptions,
     same_for_all_answers,
     shape_env_of,
+    size_at,
     sizes_from_data,
 )
 
@@ -39,6 +40,7 @@ __all__ = [
     "resolution_of",
     "same_for_all_answers",
     "shape_env_of",
+    "size_at",
     "sizes_from_data",
     "storage_of",
     "writes",

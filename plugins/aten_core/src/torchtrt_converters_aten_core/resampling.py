@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
 from torchtrt_blocks import sizes
+from torchtrt_converters_aten_core.weighted_sums import Taps
 
 aten = torch.ops.aten
 
@@ -69,19 +73,86 @@ def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: flo
     return None
 
 
-class Taps(NamedTuple):
-    """The elements along a dimension that each new element is the sum of.
+def nearest(
+    kind: Kind, size: int, extent: int, factor: float | None, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Returns the nearest old element of each new one, ``(extent,)``, int32, by positions in a floating-point dtype.
 
-    Attributes:
-        positions: Where they are, ``(count, new size)``, int32. One beyond the last element stands for the last.
-        weights: Their weights, ``(count, new size)``, float32.
+    See ``compute_scales_value`` and ``nearest_idx`` in PyTorch's ``aten/src/ATen/native/UpSample.h``.
+
+    Args:
+        kind: How the op resamples.
+        size: The old size.
+        extent: The new size.
+        factor: The factor, or ``None`` for the ratio of the sizes.
+        dtype: float32, as in PyTorch, or float64.
     """
+    ratio = torch.tensor(size, dtype=dtype) / extent
+    step = ratio if factor is None else torch.tensor(1 / factor, dtype=dtype)
+    index = torch.arange(extent, dtype=dtype) + (0.5 if kind is EXACT else 0.0)
+    return (index * step).to(torch.int32).clamp(max=size - 1)
 
-    positions: torch.Tensor
-    weights: torch.Tensor
+
+_MOST_PAIRS = 1 << 12
+"""For how many pairs of sizes the nearest elements are compared."""
+
+
+def rounds_otherwise(
+    kind: Kind, size: int | torch.SymInt, extent: int | torch.SymInt, factor: float | None
+) -> bool:
+    """Returns whether float32, in which PyTorch computes positions, may round to another element than the exact ratio.
+
+    Args:
+        kind: How the op resamples, by the nearest element.
+        size: The old size, which may vary.
+        extent: The new size, likewise.
+        factor: The factor, or ``None``.
+    """
+    symbolic = [number.node for number in (size, extent) if isinstance(number, torch.SymInt)]
+    symbols = set().union(*(node.expr.free_symbols for node in symbolic))
+    ranges = []
+    for symbol in sorted(symbols, key=str):
+        bounds = symbolic[0].shape_env.bound_sympy(symbol)
+        if not (bounds.lower.is_Integer and bounds.upper.is_Integer):
+            return True
+        ranges.append((symbol, range(int(bounds.lower), int(bounds.upper) + 1)))
+    if math.prod(len(values) for _, values in ranges) > _MOST_PAIRS:
+        return True
+    expressions = (
+        number.node.expr if isinstance(number, torch.SymInt) else number
+        for number in (size, extent)
+    )
+    return _rounds_otherwise(kind, *expressions, tuple(ranges), factor)
+
+
+@functools.lru_cache(maxsize=256)  # the compiler asks for each op several times
+def _rounds_otherwise(
+    kind: Kind,
+    size: Any,
+    extent: Any,
+    ranges: tuple[tuple[Any, range], ...],
+    factor: float | None,
+) -> bool:
+    """Returns what ``rounds_otherwise`` does for expressions of sizes, and the values of each of their symbols."""
+    from torchtrt.graphs import size_at  # slow to import
+
+    symbols = [symbol for symbol, _ in ranges]
+    pairs: set[tuple[int, int]] = set()
+    for combination in itertools.product(*(values for _, values in ranges)):
+        of_symbols = dict(zip(symbols, combination, strict=True))
+        pairs.add((size_at(size, of_symbols), size_at(extent, of_symbols)))
+    return any(
+        not torch.equal(nearest(kind, *pair, factor), nearest(kind, *pair, None, torch.float64))
+        for pair in pairs
+        if min(pair) > 0
+    )
 
 
 _CUBIC_COEFFICIENT = -0.75
+
+
+_ANY_SIZE = 1 << 24
+"""A size beyond all positions, where the size itself is not known."""
 
 
 def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
@@ -90,11 +161,10 @@ def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
     See ``area_pixel_compute_source_index`` and ``get_cubic_upsample_coefficients`` in PyTorch's
     ``aten/src/ATen/native/UpSample.h``.
     """
+    if kind.mode == "NEAREST":
+        return Taps(nearest(kind, _ANY_SIZE, extent, factor)[None], torch.ones(1, extent))
     step = torch.tensor(1 / factor, dtype=torch.float32)
     index = torch.arange(extent, dtype=torch.float32)
-    if kind.mode == "NEAREST":
-        nearest = (index + (0.5 if kind is EXACT else 0.0)) * step
-        return Taps(nearest.to(torch.int32)[None], torch.ones(1, extent))
     source = (index + 0.5) * step - 0.5
     if kind is LINEAR:
         source = source.clamp(min=0)

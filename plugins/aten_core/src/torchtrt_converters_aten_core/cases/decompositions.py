@@ -87,6 +87,19 @@ CASES = [
         1.0,
         label="int",
     ),
+    decomposition_case(
+        "aten.isclose.default",
+        TensorSpec(values=[2**31 - 1, 2**30, 1, 16777217, 5], dtype=torch.int32),
+        TensorSpec(values=[1 - 2**31, -(2**30), 1 - 2**31, 16777218, 5], dtype=torch.int32),
+        label="int32-ends",
+    ),
+    decomposition_case(
+        "aten.isclose.default",
+        TensorSpec(values=[1.0, 1.0, INF, INF, 3e38, 0.0]),
+        TensorSpec(values=[INF, -INF, INF, 1.0, -3e38, NAN]),
+        2.0,
+        label="infinite",
+    ),
     decomposition_case("aten.one_hot.default", TensorSpec("batch length", I64, 0, 4), 5),
     decomposition_case("aten.count_nonzero.default", TensorSpec("batch length", I64, 0, 2)),
     decomposition_case(
@@ -104,6 +117,14 @@ CASES = [
     decomposition_case("aten.angle.default", TensorSpec("batch 4", I64), label="int"),
     decomposition_case(
         "aten.addbmm.default", "3 4", "batch 3 length", "batch length 4", beta=0.5, alpha=2
+    ),
+    decomposition_case(
+        "aten.addbmm.default",
+        TensorSpec("3 4", torch.float16),
+        TensorSpec(values=torch.full((2, 3, 5), 200.0, dtype=torch.float16)),
+        TensorSpec(values=torch.full((2, 5, 4), 100.0, dtype=torch.float16)),
+        alpha=0.125,
+        label="half-large",
     ),
     decomposition_case(
         "aten.addbmm.default",
@@ -127,6 +148,13 @@ CASES = [
     decomposition_case("aten.meshgrid.indexing", ["batch", "length"], indexing="xy", label="xy"),
     decomposition_case("aten.cdist.default", "batch 3 4", "batch length 4"),
     decomposition_case("aten.cdist.default", "batch 4", "length 4", 1.0, label="order-1"),
+    decomposition_case(
+        "aten.cdist.default",
+        TensorSpec(values=[[1.0, NAN], [1.0, 0.0], [INF, 0.5]]),
+        TensorSpec(values=[[1.0, 1e-30], [INF, 0.0]]),
+        0.0,
+        label="order-0",
+    ),
     decomposition_case("aten.unfold.default", "batch 9", 1, 3, 2),
     decomposition_case("aten.unfold.default", "7 batch", 0, 3, 1, label="first"),
     decomposition_case(

@@ -101,6 +101,11 @@ CASES = [
     decomposition_case(
         "aten.mode.default", TensorSpec(values=[[1.0, 3.0], [1.0, 2.0]]), 0, True, label="keep"
     ),
+    decomposition_case(
+        "aten.mode.default",
+        TensorSpec(values=[[2.0, 2.0, NAN], [3.0, INF, INF], [NAN] * 3]),
+        label="nan",
+    ),
     decomposition_case("aten.msort.default", "6 batch"),
     decomposition_case("aten.histc.default", "batch 9", 4, -2, 2),
     decomposition_case(

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
-F16 = torch.float16
+F16, INF = torch.float16, torch.inf
 ONE, TWO, THREE = "batch 2 5", "batch 2 4 5", "batch 2 3 4 5"
 SHAPES = {1: (ONE, [7]), 2: (TWO, [7, 3]), 3: (THREE, [5, 2, 7])}
 
@@ -151,6 +151,19 @@ CASES = [
         for mode in (0, 1)
         for outside in (0, 1, 2)
         for aligned in (False, True)
+    ],
+    *[
+        decomposition_case(
+            "aten.grid_sampler_3d.default",
+            "1 2 3 4 5",
+            TensorSpec(values=[[[[[0.1, INF, 0.3], [-INF, 0.2, 0.5], [1e30, 0.0, 0.9]]]]]),
+            mode,
+            outside,
+            False,
+            label=f"{mode}{outside}-far",
+        )
+        for mode in (0, 1)
+        for outside in (0, 1)
     ],
     *[
         decomposition_case(f"aten.{name}.vec", image, None, False, factors, label="fraction")

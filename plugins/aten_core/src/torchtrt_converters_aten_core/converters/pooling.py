@@ -21,11 +21,12 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import matmul, shape, types
+from torchtrt_blocks import shape, types
 from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.reduction import reduce
 from torchtrt_blocks.sizes import per_dimension
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.weighted_sums import Taps, sum_of_taps, taps_in
 
 aten = torch.ops.aten
 
@@ -151,7 +152,7 @@ def _adaptive_average(
 ) -> NetworkTensor:
     """Returns the averages of equal parts of the last dimensions: ``sizes`` is how many.
 
-    A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
+    A dimension of any size becomes 1 by a mean; a fixed one becomes any other by sums of the parts' elements.
     """
     rank = len(tensor.shape)
     dims = range(rank - len(sizes), rank)
@@ -167,26 +168,16 @@ def _adaptive_average(
         zeros = (0,) * len(sizes)
         return _pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros))
     for dim, size in rest.items():
-        result = _average_parts(ctx, result, dim, size)
+        result = sum_of_taps(ctx, result, _parts(tensor.shape[dim], size), dim)
     return result
 
 
-def _average_parts(
-    ctx: ConversionContext, tensor: NetworkTensor, dim: int, size: int
-) -> NetworkTensor:
-    """Averages one dimension into ``size`` parts, as adaptive pooling does: a product with a matrix of shares.
-
-    Neighboring parts overlap where the length is no multiple of ``size``.
-    """
-    length, rank = tensor.shape[dim], len(tensor.shape)
-    weights = torch.zeros(length, size)
+def _parts(length: int, size: int) -> Taps:
+    """Returns the elements of the parts of adaptive pooling: neighbors overlap unless the length is a multiple."""
+    windows = torch.zeros(length, size, dtype=torch.bool)
     for part in range(size):
-        first, last = part * length // size, -(-(part + 1) * length // size)
-        weights[first:last, part] = 1 / (last - first)
-    weights = weights.to(ctx.dtype_of(tensor)).reshape((1,) * (rank - 2) + (length, size))
-    matrix = ctx.tensor(weights)
-    moved = shape.swap(ctx, tensor, dim, -1)
-    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), dim, -1)
+        windows[part * length // size : -(-(part + 1) * length // size), part] = True
+    return taps_in(windows, windows / windows.sum(0))
 
 
 MAXIMA: dict[object, int] = {

@@ -12,15 +12,26 @@ from torchtrt.conversion import (
     ConversionContext,
     NetworkTensor,
     Size,
+    SymbolicSize,
     add_layer,
     arguments_of,
     value_of,
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, indexing, matmul, shape, sizes, types
+from torchtrt_blocks import creation, indexing, shape, sizes, types
+from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.resampling import KINDS, Kind, Taps, taps_of, unlike_formula
+from torchtrt_converters_aten_core.resampling import (
+    EXACT,
+    KINDS,
+    LINEAR,
+    Kind,
+    rounds_otherwise,
+    taps_of,
+    unlike_formula,
+)
+from torchtrt_converters_aten_core.weighted_sums import Taps, sum_of_taps, taps_in
 
 aten = torch.ops.aten
 
@@ -60,79 +71,6 @@ def _resize(
     if mode == "CUBIC":
         layer.cubic_coeff = -0.75
     return layer.get_output(0)
-
-
-def _sum_of_taps(
-    ctx: ConversionContext,
-    tensor: NetworkTensor,
-    taps: Taps,
-    dim: int,
-    lengths: tuple[Size, Size] | None = None,
-) -> NetworkTensor:
-    """Returns sums of elements along a dimension, computed in float32; one element is taken as it is.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A floating-point network tensor.
-        taps: The elements.
-        dim: The dimension.
-        lengths: Its old and its new size where they vary; the new one is at most that of the taps.
-    """
-    dtype = ctx.dtype_of(tensor)
-    is_sum = not bool((taps.weights == 1).all())
-    inner = types.accumulation_dtype(dtype) if is_sum else dtype
-    wide = types.cast(ctx, tensor, inner)
-    beside = len(tensor.shape) - dim - 1
-    last: Any = None if lengths is None else sizes.combine(ctx, "SUB", lengths[0], 1)
-    total: NetworkTensor | None = None
-    for positions, weights in zip(taps.positions, taps.weights, strict=True):
-        indices, column = ctx.tensor(positions), weights.reshape(-1, *[1] * beside)
-        factors: Any = column
-        if lengths is not None:
-            _, extent = lengths
-            taken = shape.slice_by(ctx, indices, [0], [extent], [1])
-            indices = elementwise.arithmetic(ctx, "MIN", taken, last, torch.int32)
-            if is_sum:
-                start, step = [0] * column.dim(), [1] * column.dim()
-                extents = [extent, *[1] * beside]
-                factors = shape.slice_by(ctx, ctx.tensor(column), start, extents, step)
-        element = indexing.gather(ctx, wide, indices, dim)
-        if is_sum:
-            element = elementwise.arithmetic(ctx, "PROD", element, factors, inner)
-        total = (
-            element if total is None else elementwise.arithmetic(ctx, "SUM", total, element, inner)
-        )
-    assert total is not None
-    return types.cast(ctx, total, dtype)
-
-
-_MOST_TAPS = 4
-"""Sums of more elements than cubic interpolation has are products with a matrix."""
-
-
-def _by_weights(
-    ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
-) -> NetworkTensor:
-    """Returns sums along a dimension, for each new element with its own weights, computed in float32.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A floating-point network tensor.
-        weights: Shape ``(old size, new size)``.
-        dim: The dimension.
-    """
-    count = int((weights != 0).sum(0).max())
-    if count <= _MOST_TAPS:
-        positions = weights.abs().topk(count, 0).indices
-        taps = Taps(positions.to(torch.int32), weights.gather(0, positions))
-        return _sum_of_taps(ctx, tensor, taps, dim)
-    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    inner = types.accumulation_dtype(dtype)
-    wide = types.cast(ctx, tensor, inner)
-    matrix = types.operand(ctx, weights, inner, rank)
-    moved = shape.swap(ctx, wide, dim, -1)
-    product = matmul.multiply(ctx, moved, matrix)
-    return types.cast(ctx, shape.swap(ctx, product, dim, -1), dtype)
 
 
 SMOOTHED = tuple(
@@ -188,6 +126,11 @@ def _unlike_layer(node: Node) -> str | None:
             exact = exact and sizes.same(size * int(scale), result)
         if not exact:
             return "PyTorch samples by the scale factor, TensorRT by the ratio of the sizes, and here they differ"
+    if KINDS[node.target].mode == "NEAREST" and any(
+        rounds_otherwise(KINDS[node.target], *row)
+        for row in zip(tensor.shape[2:], results, _scales(op, count), strict=True)
+    ):
+        return "PyTorch rounds positions in float32 to other elements than those of the ratio of the sizes"
     return None
 
 
@@ -222,9 +165,22 @@ def _has_taps(node: Node) -> bool:
     )
 
 
+def _is_nearest_by_sizes(node: Node) -> bool:
+    """Returns whether an op takes the nearest elements by the ratio of the sizes, which the network can compute."""
+    op = arguments_of(node)
+    tensor, count = value_of(_image(op)), len(node.meta["val"].shape) - 2
+    return (
+        KINDS[node.target].mode == "NEAREST"
+        and tensor.dtype.is_floating_point
+        and _scales(op, count) == [None] * count
+    )
+
+
 def _has_no_resize_layer(node: Node) -> str | None:
     reason = _unlike_layer(node)
-    return None if _has_taps(node) else reason and _varying(node) and reason
+    if _has_taps(node) or _is_nearest_by_sizes(node):
+        return None
+    return reason and _varying(node) and reason
 
 
 def _image(op: Any) -> Any:
@@ -247,7 +203,7 @@ def resize(
     assert tensor is not None  # one of the two names is the op's
     node = types.node_of(ctx)
     if _unlike_layer(node) is not None:
-        return _by_taps(ctx, tensor, kind)
+        return _by_taps(ctx, tensor, kind, output_size)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(types.node_of(ctx)), len(result))
     extents: list[Size] = []
@@ -262,8 +218,13 @@ def resize(
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
 
-def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> NetworkTensor:
-    """Returns a tensor resampled along one dimension after the other: by PyTorch's weights, or by its factor."""
+def _by_taps(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    kind: Kind,
+    output_size: Sequence[Size] | None,
+) -> NetworkTensor:
+    """Returns a tensor resampled along one dimension after the other: by PyTorch's weights, or by its positions."""
     node = types.node_of(ctx)
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(node), len(extents))
@@ -271,13 +232,33 @@ def _by_taps(ctx: ConversionContext, tensor: NetworkTensor, kind: Kind) -> Netwo
     lengths = sizes.sizes_of(ctx, tensor)[2:]
     for axis, (length, extent, scale) in enumerate(zip(lengths, extents, scales, strict=True)):
         if isinstance(length, int) and isinstance(extent, int):
-            tensor = _by_weights(ctx, tensor, _weights(node, axis), axis + 2)
+            tensor = sum_of_taps(ctx, tensor, _taps(node, axis), axis + 2)
+            continue
+        if kind is LINEAR and scale == 1:  # PyTorch reads no neighbors of what keeps its size
+            continue
+        if scale is None:
+            assert output_size is not None
+            positions = _nearest(ctx, length, output_size[axis], extent, kind)
+            tensor = indexing.gather(ctx, tensor, positions, axis + 2)
             continue
         most = sizes.maximum(extent)
         assert most is not None  # _has_taps
         varying = length, _scaled(ctx, length, scale)
-        tensor = _sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
+        tensor = sum_of_taps(ctx, tensor, taps_of(kind, scale, most), axis + 2, varying)
     return tensor
+
+
+def _nearest(
+    ctx: ConversionContext, length: Size, extent: Size, count: SymbolicSize, kind: Kind
+) -> NetworkTensor:
+    """Returns what ``resampling.nearest`` returns, of dynamic sizes."""
+    numbers = creation.arange(ctx, 0, extent, 1, count, torch.int32)
+    index = Formula(ctx, numbers, torch.float32)
+    if kind is EXACT:
+        index = index + 0.5
+    step = Formula(ctx, ctx.tensor(length), torch.float32) / ctx.tensor(extent)
+    last = sizes.combine(ctx, "SUB", length, 1)
+    return (index * step).cast(torch.int32).minimum(last).tensor
 
 
 def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
@@ -325,36 +306,41 @@ def resize_smoothly(
     tensor = input if self is None else self
     assert tensor is not None  # one of the two names is the op's
     for axis in range(len(tensor.shape) - 2):
-        tensor = _by_weights(ctx, tensor, _weights(types.node_of(ctx), axis), axis + 2)
+        tensor = sum_of_taps(ctx, tensor, _taps(types.node_of(ctx), axis), axis + 2)
     return tensor
 
 
-def _weights(node: Node, axis: int) -> torch.Tensor:
-    """Returns what an op makes of the identity along one spatial dimension: ``(length, extent)``, on the CPU.
+def _taps(node: Node, axis: int) -> Taps:
+    """Returns the elements along one spatial dimension that an op reads for each new one, and their weights.
 
-    It runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. Some of these copy what they
-    are given only if no size changes, so that another dimension changes if one of the model does.
+    The op runs where the model runs, because PyTorch's functions for the CPU and CUDA differ. It makes the weights of
+    the identity, and of NaN in its place the elements that it reads, those without weight among them. Some of its
+    functions copy what they are given only if no size changes. With antialiasing, PyTorch 2.13 repeats the first row of
+    images whose width stays 1. The sizes beside therefore change, or stay 1 or more, as those of the model.
     """
     op = arguments_of(node)
-    image = value_of(_image(op))
-    lengths, extents = list(image.shape[2:]), list(node.meta["val"].shape[2:])
-    count = len(lengths)
-    probed, wanted, factors = [1] * count, [1] * count, [None] * count
-    probed[axis], wanted[axis] = lengths.pop(axis), extents.pop(axis)
+    image, count = value_of(_image(op)), len(node.meta["val"].shape) - 2
+    probed, wanted, factors = [], [], [None] * count
+    for length, extent in zip(image.shape[2:], node.meta["val"].shape[2:], strict=True):
+        stays = sizes.same(length, extent)
+        probed.append(2 if stays and not sizes.same(length, 1) else 1)
+        wanted.append(probed[-1] if stays else 2)
+    probed[axis], wanted[axis] = image.shape[axis + 2], node.meta["val"].shape[axis + 2]
     factors[axis] = _scales(op, count)[axis]
-    beside, others_stay = (axis + 1) % count, sizes.have_same_sizes(lengths, extents)
-    if not others_stay:
-        wanted[beside] = 2
     is_there = image.device.type == "cuda" and torch.cuda.is_available()
-    rows = torch.eye(probed[axis], device=image.device if is_there else "cpu")
+    identity = torch.eye(probed[axis], device=image.device if is_there else "cpu")
+    along = [1] * count
+    along[axis] = -1
     packet = getattr(aten, node.target._schema.name.removeprefix("aten::"))  # type: ignore[union-attr]
     aligned = [op.align_corners] if hasattr(op, "align_corners") else []
-    resampled: torch.Tensor = packet.default(
-        rows.reshape(-1, 1, *probed), wanted, *aligned, *factors
-    )
-    if not others_stay:
-        resampled = resampled.select(beside + 2, 0)
-    return resampled.reshape(len(rows), -1).cpu()
+
+    def resampled(rows: torch.Tensor) -> torch.Tensor:
+        images = rows.reshape(len(rows), 1, *along).expand(-1, 1, *probed).contiguous()
+        result: torch.Tensor = packet.default(images, wanted, *aligned, *factors)
+        return result.movedim(axis + 2, 1).flatten(2)[..., 0].cpu()
+
+    windows = resampled(torch.where(identity == 1, torch.nan, 0.0)).isnan()
+    return taps_in(windows, resampled(identity))
 
 
 _INTERPOLATION = ("LINEAR", "NEAREST", "CUBIC")

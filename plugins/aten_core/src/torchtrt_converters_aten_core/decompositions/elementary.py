@@ -220,17 +220,15 @@ def isclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """Returns which elements differ by at most ``atol + rtol * abs(other)``."""
-    if self.dtype is torch.bool:
-        self, other = self.to(torch.int32), other.to(torch.int32)
     close = self == other
-    if self.dtype.is_floating_point:
-        if equal_nan:
-            close = close | ((self != self) & (other != other))
-        finite = torch.abs(self) < math.inf
-    else:
-        finite = close | True
-    allowed = atol + torch.abs(rtol * other)
-    return close | (finite & (allowed < math.inf) & (torch.abs(self - other) <= allowed))
+    if equal_nan and self.dtype.is_floating_point:
+        close = close | ((self != self) & (other != other))
+    if not self.dtype.is_floating_point:
+        other = other.to(
+            torch.get_default_dtype()
+        )  # as PyTorch does, whose differences do not overflow
+    error = torch.abs(self - other)
+    return close | ((error < math.inf) & (error <= atol + torch.abs(rtol * other)))
 
 
 @pack.decomposition(aten.one_hot.default)

@@ -117,10 +117,20 @@ def slice_scatter(
         chosen = chosen & (offset % step == 0)
     rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
     last = src.shape[dim] - 1
-    if free_unbacked_symbols(last):  # data may choose no rows, and none can be read then
+    # Data may choose no rows, as may a slice such as x[1:] of one row, and none can be read then.
+    if free_unbacked_symbols(last) or _is_empty_of_one_row(src.shape[dim]):
         src, last = torch.cat([src.to(self.dtype), self.narrow(dim, 0, 1)], dim), last + 1
     rows = torch.minimum(rows, _number(last, self.device))
     return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
+
+
+def _is_empty_of_one_row(size: Any) -> bool:
+    """Returns whether a size that is computed from sizes of inputs is 0 where these are 1."""
+    from torchtrt.graphs import size_at  # slow to import
+
+    if isinstance(size, int):
+        return size == 0
+    return bool(size_at(size, dict.fromkeys(size.node.expr.free_symbols, 1)) < 1)
 
 
 def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:

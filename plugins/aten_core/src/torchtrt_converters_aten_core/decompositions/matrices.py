@@ -18,11 +18,14 @@ aten = torch.ops.aten
 def addbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones."""
+    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones.
+
+    The sum of the products is one product, of matrices side by side and one below the other.
+    """
     if not self.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
-    total = torch.bmm(batch1, batch2).sum(0, dtype=self.dtype) * alpha
-    return total if beta == 0 else total + self * beta
+    beside, below = batch1.transpose(0, 1).flatten(1), batch2.flatten(0, 1)
+    return torch.addmm(self, beside, below, beta=beta, alpha=alpha)
 
 
 @pack.decomposition(aten.repeat.default)
@@ -86,7 +89,9 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 
 
 def _length(vectors: Tensor, p: float) -> Tensor:
-    """Returns the norms of vectors along the last dimension."""
+    """Returns the norms of vectors along the last dimension; NaN where an element is none, by the order 0 as well."""
+    if p == 0:  # a norm of this order counts NaN, a distance does not
+        return torch.clamp_max(torch.ceil(torch.abs(vectors)), 1).sum(-1)
     # Counted from the front: of one element, PyTorch 2.11 keeps a dimension that is counted from the back.
     norms: Tensor = torch.linalg.vector_norm(vectors, p, vectors.dim() - 1)
     return norms

@@ -186,10 +186,19 @@ def _lowest(dtype: torch.dtype) -> float:
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
+def _largest(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the largest elements of the last dimension and their places: of equal ones the first, of NaN the last."""
+    best, order = values.max(-1)
+    if values.dtype.is_floating_point:
+        positions = torch.arange(values.shape[-1], device=values.device)
+        order = torch.maximum(order, torch.where(values != values, positions, -1).amax(-1))
+    return best, order
+
+
 def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
     """Returns the largest element of each window and its place; the first of equal ones."""
     values, indices = _gather(self, spans, _lowest(self.dtype))
-    best, order = values.max(-1)
+    best, order = _largest(values)
     first = torch.where(indices >= 0, indices, indices.amax()).amin(-1)
     index = indices.expand(values.shape).gather(-1, order.unsqueeze(-1)).squeeze(-1)
     return best, torch.where(index < 0, first, index)  # where all are the lowest
@@ -241,7 +250,7 @@ def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
         length = self.shape[dim]
         rows = result.movedim(dim, -1).unsqueeze(-2)
         inside = _inside_parts(length, size, self)
-        best, order = torch.where(inside, rows, _lowest(self.dtype)).max(-1)
+        best, order = _largest(torch.where(inside, rows, _lowest(self.dtype)))
         result, order = best.movedim(-1, dim), order.movedim(-1, dim)
         flat = (
             order
@@ -256,7 +265,7 @@ def _varying_maximum(self: Tensor, spans: Sequence[VaryingSpan]) -> tuple[Tensor
     """Returns the largest element of each window and its place, along one dimension after the other."""
     result, flat = self, None
     for dim, span in reversed(list(enumerate(spans, self.dim() - len(spans)))):
-        best, order = span.rows(result, dim, _lowest(self.dtype)).max(-1)
+        best, order = _largest(span.rows(result, dim, _lowest(self.dtype)))
         index = span.starts + order * span.gap
         index = torch.where(index < 0, index.remainder(span.gap), index)  # all are the lowest
         index = torch.where(index < self.shape[dim], index, 0)
@@ -389,7 +398,7 @@ def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         assert flat is not None
         flat = flat.flatten(batch + count)
         chosen = self.flatten(batch).gather(-1, flat.flatten(batch)).reshape(flat.shape)
-        best, order = chosen.max(-1)
+        best, order = _largest(chosen)
         return best, flat.gather(-1, order.unsqueeze(-1)).squeeze(-1)
 
     return fractional_max_pool

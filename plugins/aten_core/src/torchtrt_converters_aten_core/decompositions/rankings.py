@@ -121,8 +121,8 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, ..
     counts = (row.unsqueeze(-1) == row.unsqueeze(-2)).to(torch.int64).sum(-1)
     frequent = counts == counts.amax(-1, True)
     number = row.to(torch.int64) if row.dtype is torch.bool else row
-    maximum = number.amax(-1, True)
-    value = torch.where(frequent, number, maximum).amin(-1, True)
+    above = math.inf if number.dtype.is_floating_point else number.amax(-1, True)
+    value = torch.where(frequent, number, above).amin(-1, True)
     positions = torch.arange(row.shape[-1], device=row.device)
     index = torch.where(number == value, positions, 0).amax(-1, True)
     return _result(self, dim, keepdim, value.to(row.dtype), index)

@@ -39,7 +39,7 @@ def grid_sampler_3d(
             weight = share if weight is None else weight * share
         corner_places = [low + side for side, low in zip(corner, lower, strict=True)]
         assert weight is not None
-        part = _take(input, corner_places, padding_mode) * weight.unsqueeze(1)
+        part = _take(input, corner_places, padding_mode, weight)
         result = part if result is None else result + part
     assert result is not None
     return result
@@ -68,8 +68,10 @@ def _reflect(distance: Tensor, span: float) -> Tensor:
     return torch.where(turns - 2 * torch.floor(turns / 2) == 0, rest, span - rest)
 
 
-def _take(input: Tensor, positions: list[Tensor], padding_mode: int) -> Tensor:
-    """Returns the elements of each channel at whole places; those outside are 0."""
+def _take(
+    input: Tensor, positions: list[Tensor], padding_mode: int, weight: Tensor | None = None
+) -> Tensor:
+    """Returns the elements of each channel at whole places, times a weight; those outside are 0, even at infinity."""
     flat, inside = None, None
     for position, length in zip(positions, input.shape[2:], strict=True):
         held = position.clamp(0, length - 1).to(torch.int64)
@@ -80,4 +82,6 @@ def _take(input: Tensor, positions: list[Tensor], padding_mode: int) -> Tensor:
     assert inside is not None
     index = flat.reshape(flat.shape[0], 1, -1).expand(-1, input.shape[1], -1)
     values = input.flatten(2).gather(2, index).reshape(*input.shape[:2], *flat.shape[1:])
+    if weight is not None:
+        values = values * weight.unsqueeze(1)
     return torch.where(inside.unsqueeze(1), values, 0.0) if padding_mode == _ZEROS else values

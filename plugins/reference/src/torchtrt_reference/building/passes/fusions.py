@@ -11,9 +11,8 @@ import math
 import torch
 
 from torchtrt_reference.graphs.graph import ABSENT, Graph, Node
+from torchtrt_reference.operations.composites.fused import MASKING
 from torchtrt_reference.semantics.tensor_facts import TensorFacts
-
-_MASKING = -1e30  # at most this where a mask hides a score
 
 
 def fuse(graph: Graph, facts: dict[int, TensorFacts]) -> None:
@@ -201,47 +200,38 @@ def _scaled(editor: _Editor, slot: int) -> tuple[int, float, list[Node]]:
     return slot, 1.0, []
 
 
-def _additive_mask(editor: _Editor, node: Node) -> None:
-    """``where(mask, scores, L)`` before a softmax, for a huge negative L: ``scores + where(mask, 0, L)``.
+def _selection(editor: _Editor, slot: int) -> tuple[Node, int] | None:
+    """``where(mask, scores, L)`` with a huge negative L, and which of the two branches is L.
 
-    The sum is L to the last bit for every score below ``ulp(L) / 2``, which is more than 1e22 here. A row that is
-    masked entirely therefore stays uniform. Float16 has no such L: at its minimum the spacing is 32. A hidden score
-    must be finite: an infinity or a NaN there would come through.
+    It is ``scores + where(mask, 0, L)``. The sum is L to the last bit for every score below ``ulp(L) / 2``. That is
+    more than 1e22 here. A row that is masked entirely therefore stays uniform. Float16 has no such L: at its minimum
+    the spacing is 32.
     """
-    if node.operation != "select" or any(node.output_types):
-        return
-    readers = editor.consumers.get(node.outputs[0], [])
-    if [reader.operation for reader in readers] != ["softmax"] or node.outputs[0] in editor.outputs:
-        return
-    condition, *branches = node.inputs
-    for position in (0, 1):
-        minimum, scores = branches[position], branches[1 - position]
-        number = editor.scalar(minimum)
-        fact = editor.facts[scores]
+    node = editor.only_producer(slot, "select")
+    if node is None or any(node.output_types):
+        return None
+    for position in (1, 2):
+        number = editor.scalar(node.inputs[position])
+        fact = editor.facts[node.inputs[3 - position]]
         if (
-            number is None
-            or not -math.inf < number <= _MASKING
-            or fact.dtype not in ("FLOAT", "BF16")
-            or fact.dtype != editor.facts[minimum].dtype
-            or editor.only_producer(_scaled(editor, scores)[0], "matrix_multiply") is None
+            number is not None
+            and -math.inf < number <= MASKING
+            and fact.dtype in ("FLOAT", "BF16")
+            and fact.dtype == editor.facts[node.inputs[position]].dtype
         ):
-            continue
-        zero = editor.add_constant(torch.zeros_like(editor.graph.constants[minimum]), minimum)
-        chosen = (minimum, zero) if position == 0 else (zero, minimum)
-        bias = editor.graph.new_slot()
-        mask = Node("select", node.name, (condition, *chosen), (bias,), {}, (), node.metadata)
-        total = Node(
-            "elementwise",
-            node.name,
-            (scores, bias),
-            node.outputs,
-            {"op": "SUM"},
-            (),
-            node.metadata,
-        )
-        editor.facts[bias] = TensorFacts(fact.dtype, editor.facts[condition].shape)
-        editor.replace(node, [], mask, total)
-        return
+            return node, position
+    return None
+
+
+def _additive(editor: _Editor, selection: tuple[Node, int]) -> Node:
+    """``where(mask, 0, L)`` for what ``_selection`` returns."""
+    node, position = selection
+    condition, minimum = node.inputs[0], node.inputs[position]
+    zero = editor.add_constant(torch.zeros_like(editor.graph.constants[minimum]), minimum)
+    chosen = (minimum, zero) if position == 1 else (zero, minimum)
+    bias = editor.graph.new_slot()
+    editor.facts[bias] = TensorFacts(editor.facts[minimum].dtype, editor.facts[condition].shape)
+    return Node("select", node.name, (condition, *chosen), (bias,), {}, (), node.metadata)
 
 
 def _attention(editor: _Editor, node: Node) -> None:
@@ -261,7 +251,11 @@ def _attention(editor: _Editor, node: Node) -> None:
     rank = len(editor.facts[softmax.inputs[0]].shape)
     if rank < 3 or softmax.attributes["axes"] != 1 << rank - 1:
         return
-    total, bias, added = _biased(editor, softmax.inputs[0])
+    selection = _selection(editor, softmax.inputs[0])
+    if selection is None:
+        total, bias, added = _biased(editor, softmax.inputs[0])
+    else:
+        total, bias, added = selection[0].inputs[3 - selection[1]], (), [selection[0]]
     scores_slot, scale, dropped = _scaled(editor, total)
     scores = editor.only_producer(scores_slot, "matrix_multiply")
     if scores is None or scores.attributes["op0"] != "NONE" or scores.attributes["op1"] == "VECTOR":
@@ -273,9 +267,12 @@ def _attention(editor: _Editor, node: Node) -> None:
     batches = {editor.facts[slot].shape[:-2] for slot in (query, key, value)}
     if len(dtypes) != 1 or len(batches) != 1:
         return
+    masks = [] if selection is None else [_additive(editor, selection)]
+    bias = (*bias, *(mask.outputs[0] for mask in masks))
     attributes = {
         "scale": scale * query_scale * key_scale,
         "transposed_key": scores.attributes["op1"] == "TRANSPOSE",
+        "selects": bool(masks),
     }
     nodes = [*query_nodes, *key_nodes, scores, *dropped, *added, softmax]
     fused = Node(
@@ -287,7 +284,7 @@ def _attention(editor: _Editor, node: Node) -> None:
         (),
         node.metadata,
     )
-    editor.replace(node, nodes, fused)
+    editor.replace(node, nodes, *masks, fused)
 
 
 def _biased(editor: _Editor, slot: int) -> tuple[int, tuple[int, ...], list[Node]]:
@@ -411,7 +408,6 @@ _REWRITES = (
     _fold_channel_scale,
     _linear,
     _linear_bias,
-    _additive_mask,
     _attention,
     _gelu,
 )

@@ -11,6 +11,8 @@ from torchtrt_reference.semantics.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
 _PRODUCT = MatrixMultiply()
+MASKING = -1e30
+"""A bias that takes the place of a score is at most this."""
 
 
 class Linear(Operation):
@@ -37,11 +39,11 @@ class Linear(Operation):
 class ScaledDotProduct(Operation):
     """``softmax(scale * query @ key^T + bias) @ value`` with the key as it was given: transposed or not.
 
-    The bias is optional and nowhere -inf.
+    The bias is optional and nowhere -inf. With ``selects``, it takes the place of scores where it is not 0.
     """
 
     name = "scaled_dot_product"
-    defaults = frozen({"scale": 1.0, "transposed_key": True})
+    defaults = frozen({"scale": 1.0, "transposed_key": True, "selects": False})
 
     def _scores(self, call: Call) -> tuple[TensorFacts, tuple[int, ...]]:
         """The product of query and key, and the shape of the sum of it and the bias."""
@@ -61,8 +63,12 @@ class ScaledDotProduct(Operation):
         )
 
     def bind(self, call: Call) -> Function:
-        """``torch.nn.functional.scaled_dot_product_attention``, whose bias must not be larger than the scores."""
+        """``torch.nn.functional.scaled_dot_product_attention``, whose bias must not be larger than the scores.
+
+        It makes 0 of rows with NaN, and its bias hides no infinity and no NaN: such rows are computed step by step.
+        """
         scale, transposed = float(call["scale"]), bool(call["transposed_key"])
+        selects = bool(call["selects"])
         attend = torch.nn.functional.scaled_dot_product_attention
         scores, shape = self._scores(call)
         is_larger = shape != scores.shape
@@ -71,8 +77,15 @@ class ScaledDotProduct(Operation):
         def attention(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None
         ) -> Tensor:
+            rows_of_key = key if transposed else key.mT
+            if not bool(torch.isfinite(query.sum() + key.sum())):
+                total = query @ rows_of_key.mT * scale
+                if bias is not None:
+                    hidden = bias <= MASKING if selects else torch.zeros_like(bias).bool()
+                    total = torch.where(hidden, bias, total + bias)
+                return total.softmax(-1) @ value
             query = query.expand(rows) if is_larger else query
-            return attend(query, key if transposed else key.mT, value, attn_mask=bias, scale=scale)
+            return attend(query, rows_of_key, value, attn_mask=bias, scale=scale)
 
         return attention
 
