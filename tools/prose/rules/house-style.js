@@ -6,7 +6,7 @@ const options = require("./house-style.json");
 const WORD = /[\p{L}\p{N}][\p{L}\p{N}'_.-]*/gu;
 const HEADLESS = /^(What|Who|Whose|Whom)\s/;
 const BARE_WHETHER = /^Whether\s/;
-const IS_NONE = /(?<!\bthere )\b(is|are) none\b/;
+const IS_NONE = /(?<!\b[Tt]here )\b(is|are) none\b/;
 const SPEAKING = /^(Says|Tells|Knows|Wants|Takes note)\s/;
 
 module.exports = function (context) {
