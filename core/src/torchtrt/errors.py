@@ -126,7 +126,7 @@ class SettingsWarning(UserWarning):
 
 
 class SizeWarning(UserWarning):
-    """Sizes that were asked for are not compiled, because the model computes something else for them."""
+    """Sizes that were asked for are not compiled, because PyTorch exports the model differently for them."""
 
 
 class NoEngineWarning(UserWarning):

@@ -99,7 +99,7 @@ class ProgramSizes:
         accepted = accepted_sizes(conditions, declared)
         if not accepted.profiles:
             raise InputError(
-                "The model computes something else for each of the sizes that you asked for than for its optimal "
+                "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
         narrowing = Narrowing(

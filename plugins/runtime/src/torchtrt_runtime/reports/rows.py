@@ -117,7 +117,7 @@ class NarrowedSize:
     def reason(self) -> str:
         """Why there are fewer sizes, as the end of a sentence."""
         line = f" because of {self.model_line}" if self.model_line else ""
-        return f"but the model computes something else for some of these sizes{line}"
+        return f"but PyTorch exports the model differently for some of these sizes{line}"
 
 
 @dataclass(frozen=True)
