@@ -2,9 +2,9 @@
 
 For ``torch.export``, a dynamic size is neither 0 nor 1, whatever its range. Therefore ``squeeze`` removes nothing,
 ``x[:2]`` has two rows, and a sum broadcasts nothing. A range may include such sizes all the same. Each call of the
-program, an op with the shapes of its arguments, is run with fake tensors of these sizes. If the shapes of its results
-are those that the program has, the program is right for them. Equal calls are run once: a model of twelve layers has as
-many different calls as one of two.
+program, an op with the shapes of its arguments, is run with such sizes: with fake tensors, and for real where there are
+no elements. If the shapes of its results are those that the program has, the program is right for them. Equal calls are
+run once: a model of twelve layers has as many different calls as one of two.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import functools
 import itertools
 import operator
+import warnings
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import model_line, mutates
+from torchtrt.graphs.nodes import draws_random_numbers, model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
 from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
@@ -34,6 +35,7 @@ from torchtrt_compiler.torch_internals import (
     enter_autocast,
     exit_autocast,
     is_unbacked,
+    without_modes,
 )
 from torchtrt_runtime.size_ranges import Profile, union_of_profiles
 
@@ -41,6 +43,8 @@ _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
 _DATA_SIZE = 3
 """The size of a dimension that depends on data, where a call is run."""
+_MOST_ELEMENTS = 1 << 20
+"""How many elements the other arguments of an op may have that runs on tensors without elements."""
 _ASSERTS = torch.ops.aten._assert_scalar.default
 
 
@@ -236,36 +240,76 @@ class Call:
         Raises:
             Exception: The op refuses such arguments.
         """
-        made: dict[Node, Any] = {}
+        return self._run_on(self._arguments(values))
 
-        def argument(node: Node) -> Any:
-            if node not in made:
-                concrete = functools.partial(_concrete, values=values)
-                made[node] = pytree.tree_map(concrete, node.meta.get("val"))
-            return made[node]
+    def is_right(self, values: Values) -> bool:
+        """Returns whether the call has the results that the program has, for values of the symbols.
 
-        args, kwargs = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), argument)
+        Without elements, the op itself decides, unless it raises an error for the data: PyTorch's shape rules are wrong
+        for some ops then.
+        """
+        if self.node.target is _ASSERTS:
+            return self._is_satisfied(values)
+        try:
+            made = self._arguments(values)
+        except Exception:  # a size has no value
+            return False
+        if self._can_run_for_real(pytree.tree_leaves(list(made.values()))):
+            with contextlib.suppress(Exception), without_modes(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                real = {node: pytree.tree_map(_zeros, value) for node, value in made.items()}
+                return self._has_results(*self._run_on(real), values)
+        try:
+            return self._has_results(*self._run_on(made), values)
+        except Exception:  # a check of the sizes, or an op that does not take them
+            return False
+
+    def _arguments(self, values: Values) -> dict[Node, Any]:
+        """Returns the arguments for values of the symbols, as fake tensors."""
+        concrete = functools.partial(_concrete, values=values)
+        return {
+            node: pytree.tree_map(concrete, node.meta.get("val"))
+            for node in self.node.all_input_nodes
+        }
+
+    def _run_on(self, made: Mapping[Node, Any]) -> tuple[Mapping[Node, Any], Any]:
+        """Returns arguments and the result of the call for them."""
+        arguments = self.node.args, dict(self.node.kwargs)
+        args, kwargs = torch.fx.map_arg(arguments, made.__getitem__)
         with contextlib.ExitStack() as stack:
             for device, dtype, is_enabled, *_ in self.regions:
                 stack.enter_context(torch.autocast(device, dtype, is_enabled, False))
             return made, self.node.target(*args, **kwargs)  # type: ignore[operator]
 
-    def is_right(self, values: Values) -> bool:
-        """Returns whether the call has the results that the program has, for values of the symbols."""
+    def _can_run_for_real(self, leaves: Sequence[Any]) -> bool:
+        """Returns whether an op gets tensors without elements that can be made, and changes nothing else."""
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return (
+            isinstance(self.node.target, OpOverload)
+            and self.node.target.namespace == "aten"
+            and not draws_random_numbers(self.node)
+            and any(tensor.numel() == 0 for tensor in tensors)
+            and sum(tensor.numel() for tensor in tensors) <= _MOST_ELEMENTS
+            and all(tensor.device.type == "cpu" for tensor in tensors)
+        )
+
+    def _is_satisfied(self, values: Values) -> bool:
+        """Returns whether an assertion holds, as far as the sizes of inputs decide it."""
+        condition: Any = self.node.args[0]
         try:
-            if self.node.target is _ASSERTS:
-                condition: Any = self.node.args[0]
-                value = condition.meta["val"] if isinstance(condition, Node) else condition
-                return _number(value, values, None) is not False
-            made, result = self.run(values)
-            leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
-            if len(leaves[0]) != len(leaves[1]):
-                return False
-            if not all(_is_alike(*pair, values) for pair in zip(*leaves, strict=True)):
-                return False
-        except Exception:  # a check of the sizes, or an op that does not take them
+            value = condition.meta["val"] if isinstance(condition, Node) else condition
+            return _number(value, values, None) is not False
+        except Exception:  # it has no value
             return False
-        return not (self.is_written and self._becomes_view(made, result))
+
+    def _has_results(self, made: Mapping[Node, Any], result: Any, values: Values) -> bool:
+        """Returns whether a result is as the program has it."""
+        leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
+        return (
+            len(leaves[0]) == len(leaves[1])
+            and all(_is_alike(*pair, values) for pair in zip(*leaves, strict=True))
+            and not (self.is_written and self._becomes_view(made, result))
+        )
 
     def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
         """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
@@ -357,6 +401,13 @@ def _concrete(leaf: Any, values: Values) -> Any:
         raise TypeError(leaf.layout)
     strides = [_number(stride, values) for stride in leaf.stride()]
     return torch.empty_strided(shape, strides, dtype=leaf.dtype, device=leaf.device)
+
+
+def _zeros(leaf: Any) -> Any:
+    """Returns a tensor of zeros in place of a fake one."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).zero_()
 
 
 def _is_alike(value: Any, result: Any, values: Values) -> bool:

@@ -40,6 +40,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import _disable_current_modes as without_modes
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
@@ -93,6 +94,7 @@ __all__ = [
     "whole_composites_of",
     "with_late_code",
     "with_shared_lines",
+    "without_modes",
     "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",

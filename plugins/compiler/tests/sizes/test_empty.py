@@ -1,0 +1,61 @@
+"""A batch of 0 is compiled where the ops themselves take it, whatever PyTorch's shape rules say."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import InputError, SizeWarning
+
+
+class Resized(nn.Module):
+    """Repeats the nearest elements: PyTorch's shape rule raises an error for a batch of 0, and the op does not."""
+
+    def forward(self, x):
+        """From six rows to seven."""
+        return F.interpolate(x, size=7)
+
+
+class Unshuffled(nn.Module):
+    """Moves pixels to channels: of a batch of 0, PyTorch returns the input, and its shape rule says otherwise."""
+
+    def forward(self, x):
+        """To four times as many channels."""
+        return F.pixel_unshuffle(x, 2)
+
+
+BATCHES = torchtrt.Input(min_shape=(0, 3, 6, 6), opt_shape=(2, 3, 6, 6), max_shape=(4, 3, 6, 6))
+
+
+def test_an_op_that_takes_no_rows_is_compiled_for_them():
+    """The result is empty, as in eager PyTorch."""
+    compiled = torchtrt.compile(Resized().eval(), [BATCHES], min_block_size=1)
+
+    assert compiled.report.narrowed == []
+    for batch in (0, 1, 4):
+        x = torch.rand(batch, 3, 6, 6)
+        torch.testing.assert_close(compiled(x), Resized()(x))
+
+
+def test_no_rows_of_which_an_op_makes_another_shape_are_left_out():
+    """A call with them is an error, and no result of another shape."""
+    with pytest.warns(SizeWarning, match="Compiled for 1 to 4"):
+        compiled = torchtrt.compile(Unshuffled().eval(), [BATCHES], min_block_size=1)
+
+    with pytest.raises(InputError, match="compiled for 1 to 4"):
+        compiled(torch.rand(0, 3, 6, 6))
+    x = torch.rand(1, 3, 6, 6)
+    torch.testing.assert_close(compiled(x), Unshuffled()(x))
+
+
+def test_comparing_sizes_draws_no_random_numbers():
+    """A program's own numbers stay the same, whether it compiles a model or not."""
+    model = nn.Sequential(nn.Dropout(0.5), nn.ReLU()).train()
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    rows = torchtrt.Input(min_shape=(0, 3), opt_shape=(2, 3), max_shape=(4, 3))
+    with pytest.warns(UserWarning, match="training mode"):
+        torchtrt.explain(model, [rows], min_block_size=1)
+
+    assert torch.equal(state, torch.get_rng_state())
