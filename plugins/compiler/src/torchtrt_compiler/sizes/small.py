@@ -234,8 +234,8 @@ class Call:
             *map(described, leaves), *map(_description, results),
         )  # fmt: skip
 
-    def run(self, values: Values) -> tuple[Mapping[Node, Any], Any]:
-        """Returns the arguments and the result of the call for values of the symbols, in ``_fake_tensors``.
+    def run(self, values: Values) -> Any:
+        """Returns the result of the call for values of the symbols, in ``_fake_tensors``.
 
         Raises:
             Exception: The op refuses such arguments.
@@ -258,9 +258,9 @@ class Call:
             with contextlib.suppress(Exception), without_modes(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 real = {node: pytree.tree_map(_zeros, value) for node, value in made.items()}
-                return self._has_results(*self._run_on(real), values)
+                return self._has_result(self._run_on(real), real, values)
         try:
-            return self._has_results(*self._run_on(made), values)
+            return self._has_result(self._run_on(made), made, values)
         except Exception:  # a check of the sizes, or an op that does not take them
             return False
 
@@ -272,14 +272,14 @@ class Call:
             for node in self.node.all_input_nodes
         }
 
-    def _run_on(self, made: Mapping[Node, Any]) -> tuple[Mapping[Node, Any], Any]:
-        """Returns arguments and the result of the call for them."""
+    def _run_on(self, made: Mapping[Node, Any]) -> Any:
+        """Returns the result of the call for arguments."""
         arguments = self.node.args, dict(self.node.kwargs)
         args, kwargs = torch.fx.map_arg(arguments, made.__getitem__)
         with contextlib.ExitStack() as stack:
             for device, dtype, is_enabled, *_ in self.regions:
                 stack.enter_context(torch.autocast(device, dtype, is_enabled, False))
-            return made, self.node.target(*args, **kwargs)  # type: ignore[operator]
+            return self.node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _can_run_for_real(self, leaves: Sequence[Any]) -> bool:
         """Returns whether an op gets tensors without elements that can be made, and changes nothing else."""
@@ -302,8 +302,8 @@ class Call:
         except Exception:  # it has no value
             return False
 
-    def _has_results(self, made: Mapping[Node, Any], result: Any, values: Values) -> bool:
-        """Returns whether a result is as the program has it."""
+    def _has_result(self, result: Any, made: Mapping[Node, Any], values: Values) -> bool:
+        """Returns whether a result for arguments is as the program has it."""
         leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
         return (
             len(leaves[0]) == len(leaves[1])
