@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.support.versions import since
 from torchtrt.testing import TensorSpec, op_case, run_compiled
 from torchtrt_testing.checking import check_where_exact
 
@@ -83,6 +84,7 @@ def test_the_index_of_nan_is_that_of_the_last(function):
     check_where_exact(op_case((), "1 2 6 6", function=function))
 
 
+@since("2.13", "refuses named dimensions that windows may not divide")
 @pytest.mark.parametrize("function", WITH_INDICES)
 def test_the_index_of_nan_in_a_dynamic_image_is_that_of_the_last(version, function):
     """As in one whose sizes are fixed."""
