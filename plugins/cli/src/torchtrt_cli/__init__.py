@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: The command line after the program's name; the process's own if omitted, and the process is to end
+        arguments: The command line after the program's name; the process's own if omitted. The process is to end
             then: standard output leads to standard error, and threads that still run have five seconds.
 
     Returns:
