@@ -92,3 +92,20 @@ def test_a_tensor_inside_a_transform_is_no_constant(function):
     """The program has no call of the transform where the export computed it with the example."""
     with pytest.raises(UnsupportedProgramError, match="cannot export what the model's transform"):
         torchtrt.compile(Function(function).eval(), (torch.rand(4, 3),), min_block_size=1)
+
+
+class Unfinished(nn.Module):
+    """A transform of a tensor that an op has resized."""
+
+    def forward(self, x):
+        y = torch.add(x, x, out=torch.empty(0))
+        return torch.vmap(lambda a, b: a * b, in_dims=(0, None))(y, torch.ones(4))
+
+
+def test_a_refused_transform_has_ended():
+    """Before, all that the process computed later was a part of it."""
+    rows = torchtrt.Input(min_shape=(2, 4), opt_shape=(3, 4), max_shape=(5, 4))
+    with pytest.raises(UnsupportedProgramError, match="cannot export what the model's transform"):
+        torchtrt.compile(Unfinished().eval(), [rows])
+
+    assert (3,) == torch.rand(3).shape  # random numbers are refused inside a transform

@@ -376,3 +376,31 @@ def test_a_message_that_has_no_bytes_is_shown(site, command):
 
     assert r"bad \ud800" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+STARTED = {
+    "a thread": """
+import threading, time
+def talk():
+    for _ in range(400):
+        print("a thread", flush=True)
+        time.sleep(0.05)
+threading.Thread(target=talk, name="endless").start()
+""",
+    "an exit handler": """
+import atexit
+atexit.register(print, "an exit handler")
+""",
+}
+
+
+@pytest.mark.parametrize("started", STARTED)
+def test_a_command_ends_whatever_a_pack_started(site, source_of_pack, started):
+    """And its answer stays alone: threads, and handlers of the process's end, write to standard error."""
+    site.unpack(site.wheel("started", STARTED[started] + source_of_pack("started")))
+    done = site.run("-m", "torchtrt", "packs", "--json")
+
+    assert 0 == done.returncode, done.stderr
+    assert "started" in [pack["name"] for pack in json.loads(done.stdout)["packs"]]
+    assert started in done.stderr
+    assert ("these threads still run: endless" in done.stderr) == (started == "a thread")

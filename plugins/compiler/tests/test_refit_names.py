@@ -142,6 +142,29 @@ def test_a_view_of_a_weight_never_keeps_the_old_values():
         torchtrt.refit_module_weights(compiled(old), new.state_dict())
 
 
+class FirstRow(nn.Module):
+    """A buffer that begins where a weight does, and is shorter."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4, bias=False)
+        self.first = nn.Buffer(self.linear.weight.detach()[0])
+        self.bits = nn.Buffer(self.linear.weight.detach().view(torch.int32))
+
+    def forward(self, x):
+        return self.linear(x).relu() + self.first, self.bits + x.int()
+
+
+def test_weights_that_begin_at_one_address_are_several_weights():
+    """TensorRT knows weights by their address."""
+    old, new = made(FirstRow, 0), made(FirstRow, 1)
+
+    for actual, expected in zip(
+        torchtrt.refit_module_weights(compiled(old), new)(X), new(X), strict=True
+    ):
+        torch.testing.assert_close(actual, expected)
+
+
 class Listed(nn.Module):
     """Tensors in a list."""
 

@@ -128,6 +128,44 @@ def test_what_cannot_be_compiled_runs_in_pytorch_or_raises():
             strict(X)
 
 
+def test_a_call_that_the_model_refuses_leaves_nothing_behind():
+    """Before, PyTorch ran all later calls of other sizes, and ranges included the size that was refused."""
+
+    class Picky(Block):
+        def forward(self, x):
+            if x.shape[0] == 9:
+                raise ValueError("nine rows")
+            return super().forward(x)
+
+    model = made(Picky)
+    follower = followed(model)
+    for rows in (9, 3, 9, 2):
+        x = torch.rand(rows, 4)
+        if rows == 9:
+            with pytest.raises(ValueError, match="nine rows"), torch.no_grad():
+                follower(x)
+        else:
+            agree(follower, model, x)
+    (program,) = programs(follower)
+    assert program.report.inputs == ["x: float32 [2 to 4, 4]"]
+
+
+def test_defaults_before_further_arguments_keep_their_place():
+    """An argument that equals its default is left out, unless others by place follow it."""
+
+    class Summed(nn.Module):
+        def forward(self, x, scale=None, /, *others, **named):
+            x = x if scale is None else x * scale
+            return sum(others, x) - sum(named.values())
+
+    model = made(Summed)
+    follower = followed(model)
+    for arguments in ((X,), (X, None), (X, None, X), (X, 2, X), (X, None, X, X)):
+        agree(follower, model, *arguments)
+        agree(follower, model, *arguments, named=X)
+    assert len(programs(follower)) == 8
+
+
 def test_the_number_of_programs_has_a_limit():
     """The warning names the arguments; with ``fallback=False`` it is an error."""
 
@@ -301,5 +339,5 @@ def test_wrong_arguments_raise_what_the_model_raises():
     follower = followed(made())
     with pytest.raises(TypeError, match="unexpected keyword argument 'y'"), torch.no_grad():
         follower(X, y=1)
-    with pytest.warns(FollowWarning), pytest.raises(RuntimeError), torch.no_grad():
+    with pytest.raises(RuntimeError), torch.no_grad():
         follower(torch.rand(3, 5))

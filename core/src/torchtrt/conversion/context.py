@@ -117,9 +117,12 @@ class ConversionContext:
         with self.recorder.paused():
             weights, owner = weights_of(tensor)
             # TensorRT identifies weights by their memory, and what shares it has one name.
-            address = owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data
+            _, other = self._weights.get(_address(owner), (tensor, weights))
+            if (other.dtype, other.size) != (weights.dtype, weights.size):
+                weights, owner = weights_of(tensor.clone())
         self.cpu_weights_reference_holder.append(owner)
-        self._weights.setdefault((address, weights.dtype), (tensor, weights))
+        if weights.size:
+            self._weights.setdefault(_address(owner), (tensor, weights))
         return weights
 
     def name_recorded_weights(self) -> None:
@@ -177,3 +180,8 @@ class ConversionContext:
             shape = self.shape_of(tensor)
             self._sizes[key] = self.net.add_gather(shape, self.tensor(dim), 0).get_output(0)
         return self._sizes[key]
+
+
+def _address(owner: Any) -> int:
+    """Returns where the memory of weights begins, which a tensor or an array owns."""
+    return int(owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data)

@@ -17,7 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     Args:
-        arguments: The command line after the program's name; the process's own if omitted.
+        arguments: The command line after the program's name; the process's own if omitted. The process is to end
+            then: standard output leads to standard error, and threads that still run have five seconds.
 
     Returns:
         0, or 1 when the answer is "there is none", or 2 when the question makes no sense or nothing can answer it.

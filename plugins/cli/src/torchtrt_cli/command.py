@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Sequence
 
@@ -18,13 +21,42 @@ _UNLOADED = ("no_load", "available", "search")
 """The flags of ``torchtrt packs`` with which it imports no pack."""
 
 
+_PATIENCE = 5.0
+"""How many seconds threads of packs have to end after the command."""
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the command of a command line, or of the process's own, and returns its exit status."""
+    if arguments is not None:
+        return _run(arguments)
+    status = 1
+    try:
+        status = _run(sys.argv[1:], is_last=True)
+    finally:
+        threading.Thread(target=_end, args=(status,), daemon=True).start()
+    return status
+
+
+def _end(status: int) -> None:
+    """Ends the process if a thread keeps it from ending, with a line that names the thread."""
+    main, own = threading.main_thread(), threading.current_thread()
+    main.join()
+    time.sleep(_PATIENCE)
+    others = [thread for thread in threading.enumerate() if thread not in (main, own)]
+    names = ", ".join(thread.name for thread in others if not thread.daemon)
+    if names:
+        with contextlib.suppress(OSError):  # standard error may be closed
+            line = f"torchtrt: The command ends, although these threads still run: {names}.\n"
+            os.write(2, line.encode())
+        os._exit(status)
+
+
+def _run(arguments: Sequence[str], is_last: bool = False) -> int:
     parsed = make_parser().parse_args(arguments)
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
         with (
-            standard_output(),
+            standard_output(is_last),
             told_alone(),
             warnings.catch_warnings(),
         ):

@@ -24,10 +24,14 @@ _stream: ContextVar[TextIO | None] = ContextVar("torchtrt_answers", default=None
 
 
 @contextmanager
-def standard_output() -> Iterator[TextIO]:
+def standard_output(is_last: bool = False) -> Iterator[TextIO]:
     """Yields standard output for answers: everything else that writes to it in the block writes to standard error.
 
     This includes code that writes to the file descriptor, such as a program that a pack starts.
+
+    Args:
+        is_last: Whether the process ends after the block. Threads and exit handlers that write to standard output later
+            write to standard error too.
     """
     stream = sys.stdout
     kept = _kept_output(stream)
@@ -44,7 +48,8 @@ def standard_output() -> Iterator[TextIO]:
             answers.flush()
     finally:
         if kept is not None:
-            os.dup2(kept, _OUTPUT)
+            if not is_last:
+                os.dup2(kept, _OUTPUT)
             os.close(kept)
 
 

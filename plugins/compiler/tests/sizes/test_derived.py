@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import torchtrt
 from tests.support.modules import Function
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 from torchtrt_reference import VERSIONS
 
 
@@ -151,3 +151,43 @@ def test_a_derived_size_that_the_model_fixes_is_narrowed_with_its_line(size, is_
     torch.testing.assert_close(compiled(images), model(images), rtol=1e-4, atol=1e-5)
     with pytest.raises(torchtrt.errors.InputError, match=f"compiled for {4 * size}"):
         compiled(torch.rand(1, 3, 5 * size, 28))
+
+
+AUTO = torch.export.Dim.AUTO(min=1, max=7)
+ROWS = torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(7,))
+FEWER = torchtrt.Input(min_shape=(1,), opt_shape=(3,), max_shape=(7,))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sizes"),
+    [
+        pytest.param([ROWS, FEWER], None, id="Input"),
+        pytest.param([torch.rand(4), torch.rand(3)], ({0: AUTO}, {0: AUTO}), id="AUTO"),
+    ],
+)
+def test_both_of_two_sizes_stay_in_their_ranges(inputs, sizes):
+    """Before, the size that PyTorch derives from the other one had any limits that followed."""
+    model = Function(lambda x, y: x[1:] + y).eval()
+    shapes = None if sizes is None else {"inputs": sizes}
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(model, inputs, dynamic_shapes=shapes, min_block_size=1)
+
+    assert [(2, 7), (1, 6)] == [row.compiled for row in compiled.report.narrowed]
+    for rows in (2, 7):
+        x, y = torch.rand(rows), torch.rand(rows - 1)
+        torch.testing.assert_close(compiled(x, y), model(x, y))
+    with pytest.raises(InputError, match="compiled for 1 to 6"):
+        compiled(torch.rand(8), torch.rand(7))
+
+
+def test_an_exported_program_limits_both_of_two_sizes():
+    """As its own module does."""
+    model = Function(lambda x, y: x[1:] + y).eval()
+    example = torch.rand(4), torch.rand(3)
+    program = torch.export.export(model, example, dynamic_shapes={"inputs": ({0: AUTO}, {0: AUTO})})
+    compiled = torchtrt.compile(program, min_block_size=1)
+
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(torch.rand(8), torch.rand(7))
+    with pytest.raises(InputError, match="compiled for 2 to 6"):
+        compiled(torch.rand(8), torch.rand(7))

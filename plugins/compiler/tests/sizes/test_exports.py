@@ -8,7 +8,7 @@ import torch.export.passes
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 from torchtrt.graphs import same_for_all_answers
 
 RUNS = []
@@ -114,3 +114,27 @@ def test_a_question_whose_answers_are_the_same_is_no_condition():
     for count in (1, 2, 6):
         x, y = torch.rand(count, 4), torch.rand(1, 4)
         torch.testing.assert_close(compiled(x, y), model(x, y))
+
+
+def test_sizes_that_a_program_was_not_exported_for_are_no_fault_of_the_model():
+    """Compiling it for one of them would fail; exporting it again helps."""
+    batch = torch.export.Dim("batch", min=2, max=4)
+    program = torch.export.export(
+        nn.ReLU().eval(), (torch.rand(3, 2),), dynamic_shapes=({0: batch},)
+    )
+    rows = torchtrt.Input(min_shape=(2, 2), opt_shape=(3, 2), max_shape=(6, 2))
+    with pytest.warns(SizeWarning, match=r"but the program takes 2 to 4\. .* export the model"):
+        compiled = torchtrt.compile(program, [rows], min_block_size=1)
+    with pytest.raises(InputError, match=r"but the program takes 2 to 4\. .* export the model"):
+        compiled(torch.rand(5, 2))
+
+
+def test_dynamic_shapes_beside_an_input_ask_for_what_both_allow():
+    """Nothing of that is left out, so there is no warning."""
+    shapes = ({0: torch.export.Dim("batch", min=2, max=4)},)
+    rows = torchtrt.Input(min_shape=(1, 2), opt_shape=(3, 2), max_shape=(6, 2))
+    compiled = torchtrt.compile(nn.ReLU().eval(), [rows], dynamic_shapes=shapes, min_block_size=1)
+
+    assert not compiled.report.narrowed
+    with pytest.raises(InputError, match=r"compiled for 2 to 4\. Compile again with a wider range"):
+        compiled(torch.rand(5, 2))

@@ -448,6 +448,16 @@ def test_limits_of_dynamic_shapes_are_what_was_asked_for(shape, asked, compiled,
     assert "in forward" in row.model_line
 
 
+def test_an_input_has_the_name_of_its_parameter():
+    """PyTorch's node of ``input`` is ``input_1``, and a call then found no row for its size."""
+    model = nn.Sequential(Guarded(), nn.ReLU()).eval()
+    with pytest.warns(SizeWarning, match="dimension 0 of input 'input',"):
+        compiled = torchtrt.compile(model, [ranged(2, 8, 200)], min_block_size=1)
+
+    with pytest.raises(InputError, match=r"input 'input' is 150, .* You asked for 2 to 200"):
+        compiled(torch.rand(150, 2))
+
+
 def test_a_hint_from_1_is_compiled_from_1():
     """PyTorch exports it from 2."""
     x, shapes = torch.rand(4, 2), ({0: AUTO(min=1, max=8)},)

@@ -24,6 +24,8 @@ _CONSTANTS = (
     type(None), bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format,
 )  # fmt: skip
 
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -93,9 +95,13 @@ class CallReader:
             InputError: An argument is of a kind that no program takes.
         """
         bound = self._signature.bind(*args, **kwargs)
-        for name, value in list(bound.arguments.items()):
-            if _is_same(value, self._parameters[name].default):
+        is_needed = False  # for the place of a later argument
+        for name, value in reversed(list(bound.arguments.items())):
+            parameter = self._parameters[name]
+            if not is_needed and _is_same(value, parameter.default):
                 del bound.arguments[name]
+            else:
+                is_needed |= parameter.kind in _BY_PLACE
         tensors: list[torch.Tensor] = []
         parts = [_key(part, tensors) for part in (bound.args, bound.kwargs)]
         key = (*parts, autocast_dtypes(), torch.get_default_dtype())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import threading
@@ -76,6 +77,11 @@ class _Structure:
         self.bindings = [binding for binding in self.bindings if binding.program is not program]
         self.chosen = {}
 
+    def drop_binding(self, dropped: Binding) -> None:
+        """Removes a binding."""
+        self.bindings = [binding for binding in self.bindings if binding is not dropped]
+        self.chosen = {}
+
 
 class Follower:
     """Runs a model's calls on engines with the weights that the model has.
@@ -108,6 +114,7 @@ class Follower:
         self._changes = 0
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
+        self._untried: dict[Binding, tuple[Any, str]] = {}  # for PyTorch, each with its warning
         self._lock = threading.RLock()  # for all but calls like an earlier one
         self._changer: int | None = None
         self._ready: Mapping[Any, Binding] = {}
@@ -193,8 +200,10 @@ class Follower:
         """Returns what the model returns for a call."""
         call = None if is_traced() or is_collecting() else self._read(args, kwargs)
         binding = None if call is None else self._binding_for(call)
-        if call is None or binding is None or binding.program.compiled is None:
+        if call is None or binding is None:
             return self.model.forward(*args, **kwargs)
+        if binding.program.compiled is None:
+            return self._run_in_pytorch(binding, args, kwargs)
         try:
             return binding.program.compiled(*call.args, **call.kwargs)
         except InputError as error:  # before anything ran
@@ -202,6 +211,25 @@ class Follower:
             if not self._fallback:
                 raise
             return self.model.forward(*args, **kwargs)
+
+    def _run_in_pytorch(
+        self, binding: Binding, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Returns what the model returns for a call that cannot be compiled.
+
+        If the model raises an error for the first such call, then the call was wrong, and later ones are compiled.
+        """
+        try:
+            result = self.model.forward(*args, **kwargs)
+        except Exception:
+            with self._lock:
+                if self._untried.pop(binding, None):
+                    for structure in self._structures:
+                        structure.drop_binding(binding)
+            raise
+        if self._untried and (warning := self._untried.pop(binding, None)):
+            self._warn(*warning)
+        return result
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Returns a call that engines may run; None for one that PyTorch runs."""
@@ -298,23 +326,24 @@ class Follower:
         except _OF_THE_USER:
             raise
         except Exception as error:
-            is_impure = isinstance(error, ImpureForwardError)
+            untried, is_impure = None, isinstance(error, ImpureForwardError)
             self._impure[call.key] += is_impure
             # Models prepare themselves in their first call, and have another structure then.
             if not is_impure or self._impure[call.key] > 1:
                 if not self._fallback:
                     raise
-                self._warn(
-                    ("compile", call.key),
-                    f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}",
-                )
+                text = f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}"
+                untried = ("compile", call.key), text
             binding = Binding(_PYTORCH, key)
+            if untried is not None:
+                self._untried[binding] = untried
         structure.bindings.append(binding)
         return binding
 
     def _compile(self, structure: _Structure, call: Call) -> Binding:
         """Returns a new program for a call, and removes those in whose place it comes."""
-        declared, seen = self._reader.declared(call), self._sizes[call.key]
+        # Sizes that cannot be compiled widen no range.
+        declared, seen = self._reader.declared(call), copy.deepcopy(self._sizes[call.key])
         seen.add(call.shapes)
         bounds = seen.bounds(call.shapes, declared)
         own = {binding.program: binding.key for binding in structure.bindings}
@@ -325,7 +354,7 @@ class Follower:
             is_full = len(self._programs) >= self._max_programs and not others
             if is_full and not (alike and any(bounds)):  # a wider program replaces others
                 raise InputError(
-                    f"It has {self._max_programs} compiled programs, the most that max_programs allows, and none takes "
+                    f"max_programs allows no more than {self._max_programs}, and no compiled program takes "
                     "such a call. Give tensors in place of numbers that vary, declare sizes with dynamic_shapes, or "
                     "allow more."
                 )
@@ -338,6 +367,7 @@ class Follower:
             if binding is None:
                 seen.fix()
                 bounds = [{} for _ in bounds]
+        self._sizes[call.key] = seen
         for program in alike:
             if binding.program.covers(program):
                 self._drop(program)

@@ -131,7 +131,7 @@ def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
             continue
         if not isinstance(leaf, torch.Tensor):
             raise InputError(
-                f"{what} has {kind_of(leaf)} for the input {node.name!r}, not a tensor."
+                f"{what} has {kind_of(leaf)} for the input {node.target!r}, not a tensor."
             )
         fits = leaf.dim() == value.dim() and all(
             not isinstance(wanted, int) or wanted == size
@@ -140,7 +140,7 @@ def _leaves(program: Program, batch: Any, what: str) -> list[Any]:
         if leaf.dtype is not value.dtype or not fits:
             shape = ", ".join(str(size) if isinstance(size, int) else "any" for size in value.shape)
             raise InputError(
-                f"{what} has a {leaf.dtype} tensor of shape {tuple(leaf.shape)} for the input {node.name!r}. The "
+                f"{what} has a {leaf.dtype} tensor of shape {tuple(leaf.shape)} for the input {node.target!r}. The "
                 f"model is compiled for {value.dtype} of shape ({shape})."
             )
         taken.append(leaf.detach().to(value.device))

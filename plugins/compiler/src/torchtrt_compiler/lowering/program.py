@@ -163,7 +163,7 @@ class _Opening:
         """Returns a new node that reads the weight of an input."""
         spec = self.specs[node]
         if spec.kind not in _WEIGHTS:
-            message = f"The program's input {node.name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+            message = f"The program's input {node.target!r} is a {spec.kind.name}, which torchtrt cannot compile."
             raise UnsupportedProgramError(message)
         name = str(spec.target)
         attribute = self.graph.create_node("get_attr", name, name=node.name)
@@ -216,8 +216,8 @@ def _check_example(node: Node, size: torch.SymInt) -> None:
     hint, bounds = size.node.hint, size.node.shape_env.bound_sympy(size.node.expr)
     if hint not in (None, 0, 1) and not bounds.lower <= hint <= bounds.upper:
         raise InputError(
-            f"The example has {hint} in input {node.name!r}, for which {bounds.lower} to {bounds.upper} was declared. "
-            "Export the model with an example in the range."
+            f"The example has {hint} in input {node.target!r}, for which {bounds.lower} to {bounds.upper} was "
+            "declared. Export the model with an example in the range."
         )
 
 

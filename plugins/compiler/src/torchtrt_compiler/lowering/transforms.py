@@ -15,7 +15,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import all_nodes, model_line
 from torchtrt_compiler.lowering.program import check_writes
 from torchtrt_compiler.lowering.retracing import retrace
-from torchtrt_compiler.torch_internals import is_functorch_wrapped_tensor
+from torchtrt_compiler.torch_internals import ending_transforms, is_functorch_wrapped_tensor
 
 
 def without_transforms(exported: ExportedProgram) -> ExportedProgram:
@@ -31,7 +31,8 @@ def without_transforms(exported: ExportedProgram) -> ExportedProgram:
         return exported
     check_writes(exported)
     try:
-        applied = retrace(exported)
+        with ending_transforms():
+            applied = retrace(exported)
         if not _transforms(applied):
             return applied
         reason = "some of its calls remain"

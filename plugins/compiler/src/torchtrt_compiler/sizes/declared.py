@@ -55,12 +55,13 @@ def size_profiles(
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
     dynamic = list(_dynamic_sizes(placeholders, leaves, declared_limits(exported)))
     alone = {size.linear.symbol for size in dynamic if size.linear.is_symbol}
-    for dynamic_size in dynamic:
-        symbol = dynamic_size.linear.symbol
-        if symbol in alone and not dynamic_size.linear.is_symbol:
-            continue
+    for dynamic_size in sorted(dynamic, key=lambda size: not size.linear.is_symbol):
+        symbol, is_symbol = dynamic_size.linear.symbol, dynamic_size.linear.is_symbol
         for number, profile in enumerate(profiles):
-            wanted = dynamic_size.wanted(number, ranges.get(symbol, (0, None)))
+            if symbol in alone and not is_symbol:
+                wanted = dynamic_size.limited(number, profile[symbol])
+            else:
+                wanted = dynamic_size.wanted(number, ranges.get(symbol, (0, None)))
             profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
     taken = [
         profile for profile in profiles if all(size.min <= size.max for size in profile.values())
@@ -96,6 +97,7 @@ class _DynamicSize(NamedTuple):
         where: The dimension and the input, in words.
         hint: The size that the program was exported with.
         least: The smallest size that was declared, if any was.
+        most: The largest, likewise.
     """
 
     linear: LinearSize
@@ -104,6 +106,23 @@ class _DynamicSize(NamedTuple):
     where: str
     hint: int | None
     least: int | None
+    most: int | None
+
+    def limited(self, number: int, values: SizeRange) -> SizeRange:
+        """Returns those of the symbol's values whose sizes were declared here.
+
+        Args:
+            number: The range of the input, where it has several.
+            values: The values, for a dimension whose size is the symbol itself.
+        """
+        least, most = self.least, self.most
+        if isinstance(self.leaf, Input):
+            least, _, most = (shape[self.dim] for shape in self.leaf.in_profile(number))
+        sizes = self.linear.sizes(values)
+        low, high = self.linear.values(
+            sizes.min if least is None else least, sizes.max if most is None else most
+        )
+        return SizeRange(low, values.opt, high)
 
     def wanted(self, number: int, exported_range: tuple[int, int | None]) -> SizeRange:
         """Returns the values of the symbol to build for.
@@ -118,6 +137,7 @@ class _DynamicSize(NamedTuple):
         minimum, maximum = exported_range
         if isinstance(self.leaf, Input):
             low, optimal, high = (shape[self.dim] for shape in self.leaf.in_profile(number))
+            low = max(low, self.least or 0)
             _, optimal = self.linear.values(low, optimal)
             low, high = self.linear.values(low, high)
             # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
@@ -155,25 +175,25 @@ def _dynamic_sizes(
         value = placeholder.meta.get("val")
         if isinstance(value, torch.SymFloat):
             raise InputError(
-                f"Input {placeholder.name!r} is a floating-point number that varies. Export the model with a fixed "
+                f"Input {placeholder.target!r} is a floating-point number that varies. Export the model with a fixed "
                 "number, or give it a tensor."
             )
         leaf = leaves[index] if leaves else None
         if isinstance(value, int):
-            _check_fixed(leaf, 0, f"input {placeholder.name!r}", placeholder)
+            _check_fixed(leaf, 0, f"input {placeholder.target!r}", placeholder)
         if not isinstance(value, torch.Tensor):
             continue
         for dim, size in enumerate(tuple[Any, ...](value.shape)):
-            where = f"dimension {dim} of input {placeholder.name!r}"
+            where = f"dimension {dim} of input {placeholder.target!r}"
             if is_number(placeholder):
-                where = f"input {placeholder.name!r}"
+                where = f"input {placeholder.target!r}"
             if isinstance(size, int):
                 _check_fixed(leaf, dim, where, placeholder)
                 continue
             linear = linear_size(size.node.expr)
             if linear is not None:
-                least, _ = limits.get((index, dim), (None, None))
-                yield _DynamicSize(linear, leaf, dim, where, size.node.hint, least)
+                least, most = limits.get((index, dim), (None, None))
+                yield _DynamicSize(linear, leaf, dim, where, size.node.hint, least, most)
 
 
 def count_ranges(leaves: Sequence[Any]) -> int:
@@ -254,7 +274,7 @@ def keep_declared(
     program.graph_module.meta[_KEY] = {
         (number, dim): limits
         for number, leaf in enumerate(inputs.leaves)
-        if isinstance(leaf, torch.Tensor)
+        if isinstance(leaf, (torch.Tensor, Input))
         for dim, declared in _dimensions_of(specs.get(id(leaf)))
         if (limits := _limits(declared)) != (None, None)
     }
@@ -266,7 +286,9 @@ def declared_limits(exported: ExportedProgram) -> Limits:
 
 
 def _dimensions_of(shape: Any) -> Sequence[tuple[int, Any]]:
-    """Returns the dimensions of a shape in ``dynamic_shapes``, by their places."""
+    """Returns the dimensions of a shape in ``dynamic_shapes``, by their places; a number has one."""
+    if shape is not None and not isinstance(shape, (Mapping, Sequence)):
+        return [(0, shape)]
     return [*(shape.items() if isinstance(shape, Mapping) else enumerate(shape or ()))]
 
 

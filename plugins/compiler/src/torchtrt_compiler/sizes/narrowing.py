@@ -68,7 +68,15 @@ class Narrowing(NamedTuple):
             if least > low or most < high or {*own} & {*gaps}:
                 line = self._line(dimension, is_minimum=least > low)
                 text = " and ".join(map(as_code, own))
-                rows.append(dataclasses.replace(dimension.row, model_line=line, condition=text))
+                is_of_program = asked is None and not text and self._is_declared(dimension)
+                rows.append(
+                    dataclasses.replace(
+                        dimension.row,
+                        model_line=line,
+                        condition=text,
+                        is_of_program=is_of_program,
+                    )
+                )
         # A range that is left out as a whole takes the sizes of the other inputs with it.
         is_left_out = len(self.accepted.profiles) < count_ranges(self.inputs.leaves)
         cause = next((row.model_line for row in rows if row.model_line), "") if is_left_out else ""
@@ -85,6 +93,11 @@ class Narrowing(NamedTuple):
                 yield dataclasses.replace(first.row, model_line=line, condition=text)
         if asked is not None:
             yield from self._equal_sizes(dimensions, asked.as_asked)
+
+    def _is_declared(self, dimension: _Dimension) -> bool:
+        """Returns whether the program itself has the limits that are compiled."""
+        declared = union(profile[dimension.symbol] for profile in self.declared)
+        return (declared.min, declared.max) == (dimension.compiled.min, dimension.compiled.max)
 
     def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program.
@@ -112,15 +125,16 @@ class Narrowing(NamedTuple):
                     for profiles in (self.declared, self.accepted.profiles)
                 )
                 low, high = limits.get((number, dim), (None, None))
-                if isinstance(leaf, Input):
-                    low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
+                if isinstance(leaf, Input):  # beside which dynamic_shapes may declare fewer
+                    low = max(leaf.bounds[0][dim], low or 0)
+                    high = min(leaf.bounds[2][dim], leaf.bounds[2][dim] if high is None else high)
                 asked = linear.values(
                     linear.size(declared.min) if low is None else low,
                     linear.size(declared.max) if high is None else high,
                 )
                 low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
                 named = None if is_number(placeholder) else dim
-                row = NarrowedSize(placeholder.name, named, (low, high), (least, most))
+                row = NarrowedSize(str(placeholder.target), named, (low, high), (least, most))
                 yield _Dimension(linear, row, compiled, size.node.shape_env)
 
     def _arguments(self) -> Iterator[tuple[Any, Node]]:
@@ -152,7 +166,7 @@ class Narrowing(NamedTuple):
         """
         rows = {(dimension.row.input, dimension.row.dim): dimension.row for dimension in dimensions}
         origins = {
-            size_as_traced(size): (node.name, None if is_number(node) else dim)
+            size_as_traced(size): (str(node.target), None if is_number(node) else dim)
             for leaf, node in self._arguments()
             for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ()))
             if isinstance(leaf, Input) and isinstance(size, torch.SymInt)

@@ -132,9 +132,16 @@ def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
         for symbol, (least, upper) in constraints.items()
         if symbol.is_Symbol
     }
-    for expression, (least, _) in constraints.items():
+    for expression, (least, upper) in constraints.items():
         linear = linear_size(expression)
-        if linear and not linear.is_symbol and ranges.get(linear.symbol, (0,))[0] == 2:
-            declared, _ = linear.values(max(least, 0), max(least, 0))
-            ranges[linear.symbol] = min(2, max(declared, 0)), ranges[linear.symbol][1]
+        if linear is None or linear.is_symbol or linear.symbol not in ranges:
+            continue
+        low, high = ranges[linear.symbol]
+        declared, _ = linear.values(max(least, 0), max(least, 0))
+        if low == 2:
+            low = min(2, max(declared, 0))
+        if upper.is_Integer and high is not None:
+            _, most = linear.values(int(upper), int(upper))
+            high = min(high, most)
+        ranges[linear.symbol] = low, high
     return ranges

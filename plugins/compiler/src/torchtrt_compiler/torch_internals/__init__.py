@@ -20,7 +20,11 @@ import torch
 from torch._C import DisableTorchFunction, DispatchKey
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C._autograd import DeviceType
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import (
+    get_dynamic_layer_stack_depth,
+    is_functorch_wrapped_tensor,
+    pop_dynamic_layer_stack_and_undo_to_depth,
+)
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._export.utils import _is_cia_op as is_composite
@@ -68,6 +72,7 @@ __all__ = [
     "compile_lock",
     "decomposition_table",
     "enable_python_dispatcher",
+    "ending_transforms",
     "enter_autocast",
     "exit_autocast",
     "export_after_dispatch",
@@ -461,3 +466,13 @@ def whole_composites_of(program: ExportedProgram, simple_composites: Set[Any]) -
         return
     with mock.patch.object(exported_program, "_collect_all_valid_cia_ops", return_value=whole):
         yield
+
+
+@contextlib.contextmanager
+def ending_transforms() -> Iterator[None]:
+    """Ends the function transforms that begin in a ``with`` block, also if an error leaves it before their end."""
+    depth = get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        pop_dynamic_layer_stack_and_undo_to_depth(depth)

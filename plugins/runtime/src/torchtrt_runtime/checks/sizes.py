@@ -152,7 +152,7 @@ class CallSizes:
         for row in self._checks.narrowed:
             low, high = row.asked
             if (row.input, row.dim) == (dimension.input, dimension.dim) and low <= size <= high:
-                return f"You asked for {low} to {high}, {row.reason}. {OTHER_PROGRAM}"
+                return f"You asked for {low} to {high}, {row.reason}. {row.advice}"
         if dimension.dim is None:
             return "Compile again with a wider range to use this number."
         if size == 0 and min(allowed).min == 1:

@@ -70,6 +70,8 @@ OTHER_PROGRAM = (
     "that it does not depend on the size."
 )
 """The advice for sizes for which a model's code takes another branch."""
+OTHER_EXPORT = "For the other sizes, export the model with a wider range, or for them alone."
+"""The advice for sizes that an exported program does not take."""
 
 
 def shortened(condition: str) -> str:
@@ -94,6 +96,7 @@ class NarrowedSize:
         model_line: The line of the model that decides it, where PyTorch has it.
         condition: The condition that the remaining sizes satisfy, as the model's code could write it. It is empty if
             the two limits decide. It may be on several sizes, and is then true for some of their combinations.
+        is_of_program: Whether the program that was given to ``torchtrt.compile`` has these limits.
     """
 
     input: str
@@ -102,6 +105,7 @@ class NarrowedSize:
     compiled: tuple[int, int]
     model_line: str = ""
     condition: str = ""
+    is_of_program: bool = False
 
     def __str__(self) -> str:
         where = f", where {shortened(self.condition)}" if self.condition else ""
@@ -110,13 +114,20 @@ class NarrowedSize:
         dimension = "" if self.dim is None else f"dimension {self.dim} of "
         return (
             f"You asked for {_span(self.asked)} in {dimension}input {self.input!r}, {self.reason}. Compiled for "
-            f"{compiled}{where}: calls with other sizes are refused. {advice}{OTHER_PROGRAM}"
+            f"{compiled}{where}: calls with other sizes are refused. {advice}{self.advice}"
         )
+
+    @property
+    def advice(self) -> str:
+        """The way to the other sizes."""
+        return OTHER_EXPORT if self.is_of_program else OTHER_PROGRAM
 
     @property
     def reason(self) -> str:
         """Why there are fewer sizes, as the end of a sentence."""
         line = f" because of {self.model_line}" if self.model_line else ""
+        if self.is_of_program:
+            return f"but the program takes {_span(self.compiled)}{line}"
         return f"but PyTorch exports the model differently for some of these sizes{line}"
 
 
