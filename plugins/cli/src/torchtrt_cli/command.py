@@ -52,6 +52,7 @@ def _end(status: int) -> None:
 
 
 def _run(arguments: Sequence[str], is_last: bool = False) -> int:
+    """Runs the command of a command line; ``is_last`` says that the process ends afterwards."""
     parsed = make_parser().parse_args(arguments)
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
