@@ -89,7 +89,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 
 
 def _length(vectors: Tensor, p: float) -> Tensor:
-    """Returns the norms of vectors along the last dimension; NaN where an element is none, by the order 0 as well."""
+    """Returns the norms of vectors along the last dimension; NaN where an element is NaN, by the order 0 as well."""
     if p == 0:  # a norm of this order counts NaN, a distance does not
         return torch.clamp_max(torch.ceil(torch.abs(vectors)), 1).sum(-1)
     # Counted from the front: of one element, PyTorch 2.11 keeps a dimension that is counted from the back.
