@@ -161,3 +161,19 @@ def test_a_size_is_rounded_as_in_float64(part, version):
     for count in (8, 50, 100, 200, 300, 500):
         x = torch.rand(2, count)
         torch.testing.assert_close(compiled(x), model(x))
+
+
+def filled_by_size(x):
+    """Returns a vector of half the number of rows, and reads no element."""
+    return torch.full((x.shape[1],), x.shape[0] / 2)
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool])
+def test_the_sizes_of_a_tensor_that_no_engine_takes_are_pytorchs(version, dtype):
+    """TensorRT 8 takes int8 as quantized values only."""
+    rows = torchtrt.Input(min_shape=(1, 1), opt_shape=(2, 2), max_shape=(4, 4), dtype=dtype)
+    compiled = torchtrt.compile(Function(filled_by_size).eval(), [rows], min_block_size=1)
+
+    x = torch.zeros(3, 2, dtype=dtype)
+    assert torch.equal(compiled(x), filled_by_size(x))

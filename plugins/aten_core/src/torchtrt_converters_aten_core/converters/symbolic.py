@@ -13,7 +13,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    arguments_of,
+    is_network_tensor,
+    value_of,
+)
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import elementwise, shape, sizes, types, unary
 from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_blocks.formulas import Formula
@@ -45,13 +53,27 @@ _SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
 """The dtypes of tensors whose sizes TensorRT returns."""
 
 
-@pack.converter(aten.sym_size.int, supports_empty=True, dtypes=_SIZED_DTYPES)
+def _is_int8_without_scale(node: Node) -> str | None:
+    tensor = value_of(arguments_of(node).self)
+    if tensor.dtype is torch.int8 and not supports(Capability.STRONG_TYPING):
+        return "this TensorRT takes int8 as quantized values only"
+    return None
+
+
+@pack.converter(
+    aten.sym_size.int, supports_empty=True, dtypes=_SIZED_DTYPES, reject_if=_is_int8_without_scale
+)
 def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
-@pack.converter(aten.sym_numel.default, supports_empty=True, dtypes=_SIZED_DTYPES)
+@pack.converter(
+    aten.sym_numel.default,
+    supports_empty=True,
+    dtypes=_SIZED_DTYPES,
+    reject_if=_is_int8_without_scale,
+)
 def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)
