@@ -120,9 +120,9 @@ class ConversionContext:
             _, other = self._weights.get(_address(owner), (tensor, weights))
             if (other.dtype, other.size) != (weights.dtype, weights.size):
                 weights, owner = weights_of(tensor.clone())
+            if weights.size:
+                self._weights.setdefault(_address(owner), (tensor, weights))
         self.cpu_weights_reference_holder.append(owner)
-        if weights.size:
-            self._weights.setdefault(_address(owner), (tensor, weights))
         return weights
 
     def name_recorded_weights(self) -> None:
