@@ -122,7 +122,7 @@ class Compilation:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
         with tracing(), self.stages.stage("sizes"):
-            sizes = program.sizes.compiled_for(self.inputs)
+            sizes = program.sizes.compiled_for(program.placeholders, self.inputs)
             settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
             return sizes
 

@@ -102,7 +102,7 @@ def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = Non
     for original, node in zip(user_inputs(exported), placeholders, strict=True):
         if is_number(original):
             mark_number(node)
-    sizes = ProgramSizes.of(exported, functional, placeholders)
+    sizes = ProgramSizes.of(exported, functional)
     settle_sizes(opened.graph, sizes.fixed)
     in_spec, out_spec = functional.call_spec.in_spec, functional.call_spec.out_spec
     assert in_spec is not None

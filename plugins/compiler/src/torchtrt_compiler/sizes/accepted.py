@@ -51,11 +51,13 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     Each combination of the sizes on which a condition depends is checked, if there are at most 65,536, and fewer for a
     program with many conditions. Otherwise some are checked, with those at the ends of the ranges.
     """
-    all_conditions = list(conditions)
-    least = [condition for condition in all_conditions if _is_least_size(condition)]
-    compiled = [
-        CompiledExpression.of(condition) for condition in all_conditions if condition not in least
-    ]
+    least: list[Any] = []
+    compiled: list[CompiledExpression] = []
+    for condition in conditions:
+        if _is_least_size(condition):
+            least.append(condition)
+        else:
+            compiled.append(CompiledExpression.of(condition))
     regions = [_Region(_at_least(profile, least), compiled) for profile in profiles]
     equations = [condition for condition in compiled if _fixes_a_size(condition.expression)]
     taken = tuple(_buildable(region.profile(), equations) for region in regions if region)

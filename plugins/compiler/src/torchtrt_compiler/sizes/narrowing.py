@@ -20,7 +20,7 @@ from torchtrt_compiler.sizes.declared import count_ranges, declared_limits
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.sizes.small import is_refused_by_an_op
+from torchtrt_compiler.sizes.small import are_refused_by_ops
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import NarrowedSize
@@ -109,7 +109,7 @@ class Narrowing(NamedTuple):
             if not points or is_check(self.lines.get(condition, "")):
                 continue
             is_branch = bool(asked.get(condition))
-            if is_branch or not all(is_refused_by_an_op(graph_module, point) for point in points):
+            if is_branch or not are_refused_by_ops(graph_module, points):
                 yield condition
 
     def _dimensions(self) -> Iterator[_Dimension]:

@@ -45,27 +45,22 @@ class ProgramSizes:
 
     Attributes:
         exported: The program as it was exported: a call may have the sizes for which its ops have the same results.
-        placeholders: The inputs of the opened program, whose sizes have the same symbols.
         ranges: The minimum and the maximum value of each symbol.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
     """
 
     exported: ExportedProgram
-    placeholders: Sequence[Node]
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
 
     @classmethod
-    def of(
-        cls, exported: ExportedProgram, functional: ExportedProgram, placeholders: Sequence[Node]
-    ) -> ProgramSizes:
+    def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
         """Returns the sizes of a program.
 
         Args:
             exported: The program as it was exported.
             functional: The same program without writes. Rewriting them may have added conditions.
-            placeholders: The inputs of the opened program.
 
         Raises:
             UnsupportedProgramError: A condition in a program from a file has a form that cannot be read.
@@ -75,7 +70,7 @@ class ProgramSizes:
             conditions = guards_of(exported, symbols_of_numbers(exported))
         else:
             conditions = {**asked.lines, **guards_of(exported)}
-        return cls(exported, placeholders, _ranges(functional), conditions)
+        return cls(exported, _ranges(functional), conditions)
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -87,13 +82,17 @@ class ProgramSizes:
         )
         return {condition.lhs: int(condition.rhs) for condition in equal}
 
-    def compiled_for(self, inputs: CallInputs) -> CompiledSizes:
+    def compiled_for(self, placeholders: Sequence[Node], inputs: CallInputs) -> CompiledSizes:
         """Returns the sizes for which the program is the model, among those that inputs ask for.
+
+        Args:
+            placeholders: The inputs of the opened program, whose sizes have the same symbols.
+            inputs: The inputs that the model is compiled for.
 
         Raises:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
-        declared = size_profiles(self.exported, self.placeholders, self.ranges, inputs)
+        declared = size_profiles(self.exported, placeholders, self.ranges, inputs)
         check_decidable(tuple(self.conditions), declared)
         conditions = {**self.conditions, **self._small(declared)}
         accepted = accepted_sizes(conditions, declared)
@@ -102,9 +101,7 @@ class ProgramSizes:
                 "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
-        narrowing = Narrowing(
-            self.exported, self.placeholders, inputs, declared, accepted, conditions
-        )
+        narrowing = Narrowing(self.exported, placeholders, inputs, declared, accepted, conditions)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
     def _small(self, declared: Sequence[Profile]) -> Mapping[Any, str]:

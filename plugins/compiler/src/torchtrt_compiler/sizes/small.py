@@ -65,15 +65,11 @@ def small_sizes(
     return trials.excluding
 
 
-def is_refused_by_an_op(graph_module: GraphModule, values: Values) -> bool:
-    """Returns whether an op of a program raises an error for values of its symbols."""
+def are_refused_by_ops(graph_module: GraphModule, points: Sequence[Values]) -> bool:
+    """Returns whether for each of several values of a program's symbols one of its ops raises an error."""
     with quiet_tracing(), _fake_tensors():
-        for call in distinct_calls(graph_module):
-            try:
-                call.run(values)
-            except Exception:
-                return True
-    return False
+        calls = list(distinct_calls(graph_module))
+        return all(any(call.is_refused(point) for call in calls) for point in points)
 
 
 def _fake_tensors() -> FakeTensorMode:
@@ -234,13 +230,13 @@ class Call:
             *map(described, leaves), *map(_description, results),
         )  # fmt: skip
 
-    def run(self, values: Values) -> Any:
-        """Returns the result of the call for values of the symbols, in ``_fake_tensors``.
-
-        Raises:
-            Exception: The op refuses such arguments.
-        """
-        return self._run_on(self._arguments(values))
+    def is_refused(self, values: Values) -> bool:
+        """Returns whether the op raises an error for values of the symbols, in ``_fake_tensors``."""
+        try:
+            self._run_on(self._arguments(values))
+        except Exception:
+            return True
+        return False
 
     def is_right(self, values: Values) -> bool:
         """Returns whether the call has the results that the program has, for values of the symbols.

@@ -231,7 +231,7 @@ class CallSizes:
         def is_accepted(value: int) -> bool:
             values = {**self._values, symbol: value}
             return self._is_in_a_profile(values) and all(
-                holds(guard, values) for guard in self._checks.conditions
+                holds(condition, values) for condition in self._checks.conditions
             )
 
         if (dimension := self._dimensions.get(symbol)) is None:
