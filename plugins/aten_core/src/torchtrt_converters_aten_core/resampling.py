@@ -148,9 +148,8 @@ def _rounds_otherwise(
     )
 
 
-_CUBIC_COEFFICIENT = -0.75
-
-
+CUBIC_COEFFICIENT = -0.75
+"""The parameter of cubic convolution, in PyTorch."""
 _ANY_SIZE = 1 << 24
 """A size beyond all positions, where the size itself is not known."""
 
@@ -178,6 +177,6 @@ def taps_of(kind: Kind, factor: float, extent: int) -> Taps:
 
 def _cubic_weights(distances: torch.Tensor) -> torch.Tensor:
     """Returns the weights of elements at distances from 0 to 2: Keys' cubic convolution."""
-    a, x = _CUBIC_COEFFICIENT, distances
+    a, x = CUBIC_COEFFICIENT, distances
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     return torch.where(x <= 1, near, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a)

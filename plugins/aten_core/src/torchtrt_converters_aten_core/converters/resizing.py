@@ -23,6 +23,7 @@ from torchtrt_blocks import creation, indexing, shape, sizes, types
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.resampling import (
+    CUBIC_COEFFICIENT,
     EXACT,
     KINDS,
     LINEAR,
@@ -69,7 +70,7 @@ def _resize(
     layer.coordinate_transformation = getattr(trt.ResizeCoordinateTransformation, coordinates)
     layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
     if mode == "CUBIC":
-        layer.cubic_coeff = -0.75
+        layer.cubic_coeff = CUBIC_COEFFICIENT
     return layer.get_output(0)
 
 
@@ -205,7 +206,7 @@ def resize(
     if _unlike_layer(node) is not None:
         return _by_taps(ctx, tensor, kind, output_size)
     result = types.output_value(ctx).shape[2:]
-    scales = _scales(arguments_of(types.node_of(ctx)), len(result))
+    scales = _scales(arguments_of(node), len(result))
     extents: list[Size] = []
     for index, (size, scale) in enumerate(zip(result, scales, strict=True)):
         if isinstance(size, int):
@@ -286,10 +287,8 @@ def _fraction_of(scale: float, table: torch.Tensor) -> tuple[int, int] | None:
     lengths = torch.arange(len(table))
     for bits in range(31):
         below = int(scale * 2**bits)
-        for factor in (
-            below,
-            below + 1,
-        ):  # products that are integers are rounded down, or up to them
+        # Products that are integers are rounded down, or up to them.
+        for factor in (below, below + 1):
             if factor * len(table) < 2**31 and torch.equal(lengths * factor // 2**bits, table):
                 return factor, 2**bits
     return None
