@@ -48,8 +48,6 @@ _REMEMBERED = 1024
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
 _OWN_OPTIONS = ("dynamic_shapes", "max_programs", "fallback")
-_PYTORCH = Program(None, Fingerprint(None, ()))
-"""PyTorch, in place of engines."""
 
 
 @dataclass(eq=False)
@@ -75,11 +73,6 @@ class _Structure:
     def drop(self, program: Program) -> None:
         """Removes a program."""
         self.bindings = [binding for binding in self.bindings if binding.program is not program]
-        self.chosen = {}
-
-    def drop_binding(self, dropped: Binding) -> None:
-        """Removes a binding."""
-        self.bindings = [binding for binding in self.bindings if binding is not dropped]
         self.chosen = {}
 
 
@@ -141,7 +134,7 @@ class Follower:
                     for structure in self._structures[-1:]
                     if structure.state.is_same()
                     for kind, binding in structure.chosen.items()
-                    if binding.program is not _PYTORCH and binding.is_current(structure.state)
+                    if binding.program.compiled is not None and binding.is_current(structure.state)
                 }
                 self._changer = threading.get_ident()
             try:
@@ -225,7 +218,7 @@ class Follower:
             with self._lock:
                 if self._untried.pop(binding, None):
                     for structure in self._structures:
-                        structure.drop_binding(binding)
+                        structure.drop(binding.program)
             raise
         if self._untried and (warning := self._untried.pop(binding, None)):
             self._warn(*warning)
@@ -334,7 +327,7 @@ class Follower:
                     raise
                 text = f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}"
                 untried = ("compile", call.key), text
-            binding = Binding(_PYTORCH, key)
+            binding = Binding(Program(None, Fingerprint(None, ())), key)  # PyTorch
             if untried is not None:
                 self._untried[binding] = untried
         structure.bindings.append(binding)
