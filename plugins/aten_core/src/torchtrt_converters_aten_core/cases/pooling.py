@@ -27,6 +27,16 @@ CASES = [
     op_case("aten.max_pool2d.default", "batch 3 8 9", [3], [2], [1], [1], True, label="ceil"),
     op_case(
         "aten.max_pool2d.default",
+        "batch 3 2 2",
+        [3],
+        [2],
+        [0],
+        [1],
+        True,
+        label="ceil-larger-window",
+    ),
+    op_case(
+        "aten.max_pool2d.default",
         "batch 3 7 7",
         [2],
         [3],
@@ -62,6 +72,9 @@ CASES = [
         label="not-counting-padding",
     ),
     op_case("aten.avg_pool2d.default", "batch 3 8 8", [3], [2], [0], True, label="ceil"),
+    op_case(
+        "aten.avg_pool2d.default", "batch 3 2 2", [3], [2], [0], True, label="ceil-larger-window"
+    ),
     op_case(
         "aten.avg_pool2d.default",
         "batch 3 8 8",

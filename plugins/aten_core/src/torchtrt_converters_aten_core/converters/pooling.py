@@ -274,22 +274,23 @@ def _window(
     geometry: tuple[tuple[int, ...], ...],
     ceil_mode: bool,
 ) -> Window:
-    """Returns the window that gives PyTorch's sizes, rounded up with ``ceil_mode``."""
+    """Returns the window that gives PyTorch's sizes, rounded up with ``ceil_mode``.
+
+    A fixed size is padded up to what its windows read: TensorRT takes no window that is larger than the size.
+    """
     size, stride, padding = geometry
     if not ceil_mode:
         return Window(size, stride, padding, padding)
-    if _rounds_alike(size, stride, padding):
-        return Window(size, stride, padding, padding, round_up=True)
     result = types.output_value(ctx)
     counts = (result[0] if isinstance(result, tuple) else result).shape[-len(size) :]
     extents = tuple(tensor.shape)[-len(size) :]
     after = tuple(
-        max(0, (count - 1) * step + width - extent - pad)
+        pad if extent < 0 else max(0, (count - 1) * step + width - extent - pad)
         for count, step, width, extent, pad in zip(
             counts, stride, size, extents, padding, strict=True
         )
     )
-    return Window(size, stride, padding, after)
+    return Window(size, stride, padding, after, round_up=min(extents) < 0)
 
 
 @pack.converter(table={"count": MAXIMA}, reject_if=_unsupported_window)
