@@ -57,7 +57,10 @@ class Input:
         shapes: Any = (self.min_shape, self.opt_shape, self.max_shape)
         has_bounds = any(shape is not None for shape in shapes)
         if [has_bounds, self.shape is not None, self.ranges is not None].count(True) > 1:
-            message = "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges."
+            message = (
+                "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges. Give shapes of dynamic "
+                "sizes by name: torchtrt.Input(min_shape=..., opt_shape=..., max_shape=...)."
+            )
             raise InputError(message)
         triples: Any = (shapes,)
         if self.shape is not None:

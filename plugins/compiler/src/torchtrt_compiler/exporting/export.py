@@ -178,8 +178,8 @@ def _advice(error: Exception) -> str:
     if "Constraints violated" not in str(error):
         return ""
     return (
-        "\nA torch.export.Dim promises every size of its range. torchtrt.Input(min_shape, opt_shape, max_shape) asks "
-        "for the sizes that the model takes: others are left out, and report.narrowed says so."
+        "\nA torch.export.Dim promises every size of its range. torchtrt.Input(min_shape=..., opt_shape=..., "
+        "max_shape=...) asks for the sizes that the model takes: others are left out, and report.narrowed says so."
     )
 
 

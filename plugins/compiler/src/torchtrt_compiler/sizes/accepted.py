@@ -6,10 +6,9 @@ PyTorch narrows the range of a symbol itself where a guard is a plain inequality
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import sympy
@@ -51,14 +50,8 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     Each combination of the sizes on which a condition depends is checked, if there are at most 65,536, and fewer for a
     program with many conditions. Otherwise some are checked, with those at the ends of the ranges.
     """
-    least: list[Any] = []
-    compiled: list[CompiledExpression] = []
-    for condition in conditions:
-        if _is_least_size(condition):
-            least.append(condition)
-        else:
-            compiled.append(CompiledExpression.of(condition))
-    regions = [_Region(_at_least(profile, least), compiled) for profile in profiles]
+    compiled = list(map(CompiledExpression.of, conditions))
+    regions = [_Region(profile, compiled) for profile in profiles]
     equations = [condition for condition in compiled if _fixes_a_size(condition.expression)]
     taken = tuple(_buildable(region.profile(), equations) for region in regions if region)
     examples: dict[Any, list[Values]] = {}
@@ -72,13 +65,6 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     return Accepted(taken, left, examples)
 
 
-def _is_least_size(condition: Any) -> bool:
-    """Returns whether a condition only says which size of a symbol is the smallest."""
-    return bool(
-        isinstance(condition, sympy.Ge) and condition.lhs.is_Symbol and condition.rhs.is_Integer
-    )
-
-
 def _fixes_a_size(condition: Any) -> bool:
     """Returns whether a condition says that a size is a number, rather than a multiple of one."""
     return bool(
@@ -86,15 +72,6 @@ def _fixes_a_size(condition: Any) -> bool:
         and condition.rhs.is_Integer
         and not condition.lhs.has(sympy_functions.Mod, sympy_functions.PythonMod)
     )
-
-
-def _at_least(profile: Profile, conditions: Sequence[Any]) -> Profile:
-    """Returns a profile without the smaller sizes. A symbol without any size left has a minimum above its maximum."""
-    sizes = dict(profile)
-    for condition in conditions:
-        size = sizes[condition.lhs]
-        sizes[condition.lhs] = size.intersect(SizeRange(int(condition.rhs), size.opt, size.max))
-    return sizes
 
 
 def _buildable(profile: Profile, equations: Sequence[CompiledExpression]) -> Profile:
@@ -138,8 +115,8 @@ class _Region:
     """The sizes of one profile for which conditions hold. It is false if there are none.
 
     Attributes:
-        values: For each symbol, the values for which calls may be accepted; a list where some are not.
-        proved: The conditions that hold for all sizes.
+        values: For each symbol, the values for which calls may be accepted: a range, or a list with gaps.
+        proved: The conditions that hold for all sizes that have passed the earlier ones.
     """
 
     def __init__(self, sizes: Profile, conditions: Sequence[CompiledExpression]) -> None:
@@ -179,10 +156,12 @@ class _Region:
                 accepted = [point for point in accepted if condition.holds(point)]
             elif is_complete:
                 self.proved.add(condition.expression)
-        for symbol in symbols if is_complete else ():
-            values = sorted({point[symbol] for point in accepted})
-            if len(values) < len(self.values[symbol]):
-                self.values[symbol] = values
+        if is_complete or len(symbols) == 1:
+            for symbol, axis in zip(symbols, axes, strict=True):
+                refused = {*axis} - {point[symbol] for point in accepted}
+                self.values[symbol] = _without(self.values[symbol], refused)
+        if is_complete and len(symbols) == 1 and isinstance(self.values[symbols[0]], range):
+            self.proved.update(condition.expression for condition in conditions)
 
     def examples(self, limits: Profile) -> Iterator[tuple[Any, list[Values]]]:
         """Yields the conditions that refuse something, each with some sizes that it is the first to refuse.
@@ -217,16 +196,25 @@ class _Region:
 
     def profile(self) -> Profile:
         """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""
-        ranges = dict(self._sizes)
+        ranges = {}
         for symbol, values in self.values.items():
-            if isinstance(values, list):
-                distance = functools.partial(_distance, ranges[symbol].opt)
-                ranges[symbol] = SizeRange(values[0], min(values, key=distance), values[-1])
+            optimum = self._sizes[symbol].opt
+            near = values if isinstance(values, list) else (values[0], values[-1])
+            if optimum not in values:
+                optimum = min(near, key=lambda value: abs(value - self._sizes[symbol].opt))
+            ranges[symbol] = SizeRange(values[0], optimum, values[-1])
         return ranges
 
 
-def _distance(one: int, other: int) -> int:
-    return abs(one - other)
+def _without(values: Sequence[int], refused: Set[int]) -> Sequence[int]:
+    """Returns ascending values without some: a range as long as only values at its ends are refused."""
+    start, stop = 0, len(values)
+    while start < stop and values[start] in refused:
+        start += 1
+    while start < stop and values[stop - 1] in refused:
+        stop -= 1
+    rest = values[start:stop]
+    return rest if refused.isdisjoint(rest) else [value for value in rest if value not in refused]
 
 
 def _budget(count: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,187 +13,177 @@ from torch.fx import Node
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
-from torchtrt.graphs.nodes import is_number
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs, Input, Number
 from torchtrt_compiler.sizes.guards import fixing_lines
-from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
+from torchtrt_runtime.checks.dimensions import Dimension
+from torchtrt_runtime.checks.inputs import tensor_check
+from torchtrt_runtime.size_ranges import LinearSize, Profile
 
 _KEY = "torchtrt_declared_sizes"
 Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
 """For the number of an input and its dimension the smallest and the largest size, as far as they are declared."""
 
+_Range = tuple[int | None, int | None, int | None]
 
-def size_profiles(
-    exported: ExportedProgram,
-    placeholders: Sequence[Node],
-    ranges: Mapping[Any, tuple[int, int | None]],
-    inputs: CallInputs,
-) -> tuple[Profile, ...]:
-    """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
-    The minimum and maximum come from the exported program, widened down to what an ``Input``
-    asked for (exporting itself stops at 2). The optimal sizes come from the inputs given here, or
-    those it was exported with. A range makes no profile if the program takes none of its sizes.
+class DeclaredSize(NamedTuple):
+    """A dimension of an input whose size varies, with the sizes that were declared for it.
+
+    Attributes:
+        dimension: The dimension. Its size grows with a symbol.
+        linear: The size by its symbol.
+        size: The size in the program.
+        is_input: Whether a ``torchtrt.Input`` declares it.
+        ranges: For each range of the inputs the smallest, the optimal and the largest size. One that is not declared is
+            None.
+    """
+
+    dimension: Dimension
+    linear: LinearSize
+    size: torch.SymInt
+    is_input: bool
+    ranges: Sequence[_Range]
+
+    def values(self, number: int, taken: tuple[int, int | None]) -> SizeRange:
+        """Returns the values of the symbol to build for.
+
+        Args:
+            number: The range, where the inputs have several.
+            taken: The smallest and the largest value that the program takes. One that starts at 2 or less stands for
+                "not 0 or 1", which engines need no proof of.
+
+        Raises:
+            InputError: There is no largest value.
+        """
+        low, optimal, high = self.ranges[number]
+        least, most = taken
+        if low is not None:
+            declared, _ = self.linear.values(low, low)
+            least = declared if least <= 2 else max(declared, least)
+        if high is not None:
+            _, declared = self.linear.values(high, high)
+            most = declared if most is None else min(declared, most)
+        if most is None or most > INT32_RANGE[1]:
+            raise InputError(
+                f"There is no upper bound in int32 for {self.dimension}, and an engine is built for a maximum. Give "
+                "one: torchtrt.Input(min_shape=..., opt_shape=..., max_shape=...), or torch.export.Dim(name, max=...) "
+                "when exporting. For a number, give torchtrt.Number(min, opt, max), or torch.export.Dim.AUTO(max=...) "
+                "when exporting."
+            )
+        usual = least if optimal is None else self.linear.values(optimal, optimal)[1]
+        return SizeRange(least, min(max(usual, least), most), most)
+
+
+def declared_sizes(
+    exported: ExportedProgram, placeholders: Sequence[Node], inputs: CallInputs
+) -> list[DeclaredSize]:
+    """Returns the dimensions of a program's inputs whose sizes grow with a symbol, and checks the others.
 
     Args:
         exported: The exported program.
         placeholders: The inputs of the same program, opened.
-        ranges: The minimum and maximum value of each symbol in it.
         inputs: The inputs that the model is compiled for.
 
     Raises:
-        InputError: A dynamic size has no upper bound, or inputs have different numbers of ranges, or the program takes
-            none of the sizes. Or an ``Input`` asks for sizes that the exported program fixed, or a floating-point input
-            varies.
+        InputError: There are more or fewer inputs than the program takes, or they have different numbers of ranges. Or
+            an ``Input`` asks for sizes that the program fixed, or a floating-point input varies.
     """
-    leaves = inputs.leaves
-    if leaves and len(leaves) != len(placeholders):
+    leaves = inputs.leaves or [None] * len(placeholders)
+    if len(leaves) != len(placeholders):
         raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
-    profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count_ranges(leaves))]
-    dynamic = list(_dynamic_sizes(placeholders, leaves, declared_limits(exported)))
-    alone = {size.linear.symbol for size in dynamic if size.linear.is_symbol}
-    for dynamic_size in sorted(dynamic, key=lambda size: not size.linear.is_symbol):
-        symbol, is_symbol = dynamic_size.linear.symbol, dynamic_size.linear.is_symbol
-        for number, profile in enumerate(profiles):
-            if symbol in alone and not is_symbol:
-                wanted = dynamic_size.limited(number, profile[symbol])
-            else:
-                wanted = dynamic_size.wanted(number, ranges.get(symbol, (0, None)))
-            profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
-    taken = [
-        profile for profile in profiles if all(size.min <= size.max for size in profile.values())
-    ]
-    if not taken:
-        raise _none_taken(dynamic, profiles[0], ranges)
-    return tuple(taken)
-
-
-def _none_taken(
-    dynamic: Sequence[_DynamicSize],
-    profile: Profile,
-    ranges: Mapping[Any, tuple[int, int | None]],
-) -> InputError:
-    """Returns the error of a program that takes none of the sizes."""
-    symbol = next(symbol for symbol, size in profile.items() if size.min > size.max)
-    size = next(size for size in dynamic if size.linear.symbol == symbol)
-    minimum, maximum = ranges.get(symbol, (0, None))
-    low, high = size.linear.size(minimum), None if maximum is None else size.linear.size(maximum)
-    return InputError(
-        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.where}, and you asked for "
-        "none of these sizes. Declare sizes that it takes, or export the model with another range."
-    )
-
-
-class _DynamicSize(NamedTuple):
-    """A dimension of an input whose size varies.
-
-    Attributes:
-        linear: The size, by its symbol.
-        leaf: What was given for the input; None where nothing was.
-        dim: The dimension.
-        where: The dimension and the input, in words.
-        hint: The size that the program was exported with.
-        least: The smallest size that was declared, if any was.
-        most: The largest, likewise.
-    """
-
-    linear: LinearSize
-    leaf: Any
-    dim: int
-    where: str
-    hint: int | None
-    least: int | None
-    most: int | None
-
-    def limited(self, number: int, values: SizeRange) -> SizeRange:
-        """Returns those of the symbol's values whose sizes were declared here.
-
-        Args:
-            number: The range of the input, where it has several.
-            values: The values, for a dimension whose size is the symbol itself.
-        """
-        least, most = self.least, self.most
-        if isinstance(self.leaf, Input):
-            least, _, most = (shape[self.dim] for shape in self.leaf.in_profile(number))
-        sizes = self.linear.sizes(values)
-        low, high = self.linear.values(
-            sizes.min if least is None else least, sizes.max if most is None else most
-        )
-        return SizeRange(low, values.opt, high)
-
-    def wanted(self, number: int, exported_range: tuple[int, int | None]) -> SizeRange:
-        """Returns the values of the symbol to build for.
-
-        Args:
-            number: The range of the input, where it has several.
-            exported_range: The minimum and the maximum value in the exported program.
-
-        Raises:
-            InputError: There is no greatest value.
-        """
-        minimum, maximum = exported_range
-        if isinstance(self.leaf, Input):
-            low, optimal, high = (shape[self.dim] for shape in self.leaf.in_profile(number))
-            low = max(low, self.least or 0)
-            _, optimal = self.linear.values(low, optimal)
-            low, high = self.linear.values(low, high)
-            # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
-            minimum = low if minimum <= 2 else max(low, minimum)
-            maximum = high if maximum is None else min(high, maximum)
-        else:
-            # Empty tensors were not requested: 0 is only where torch.export.Dim starts by default.
-            least = self.least if minimum <= 2 else None
-            minimum = max(minimum, 1) if least is None else self.linear.values(least, least)[0]
-            optimal = self._usual(minimum)
-        if maximum is None or maximum > INT32_RANGE[1]:
-            raise InputError(
-                f"There is no upper bound in int32 for {self.where}, and an engine is built for a maximum. Give one: "
-                "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting. "
-                "For a number, give torchtrt.Number(min, opt, max), or torch.export.Dim.AUTO(max=...) when exporting."
-            )
-        return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)
-
-    def _usual(self, minimum: int) -> int:
-        """Returns the symbol's value in the example that was given or exported with; else the least one."""
-        is_tensor = isinstance(self.leaf, torch.Tensor)
-        size = int(self.leaf.shape[self.dim]) if is_tensor else self.hint
-        return minimum if size is None else self.linear.values(size, size)[1]
-
-
-def _dynamic_sizes(
-    placeholders: Sequence[Node], leaves: Sequence[Any], limits: Limits
-) -> Iterator[_DynamicSize]:
-    """Yields the dimensions whose sizes grow with a symbol, and checks the others.
-
-    Raises:
-        InputError: An ``Input`` asks for sizes that the program fixed, or a floating-point input varies.
-    """
-    for index, placeholder in enumerate(placeholders):
+    limits, count = declared_limits(exported), count_ranges(leaves)
+    declared: list[DeclaredSize] = []
+    for index, (placeholder, leaf) in enumerate(zip(placeholders, leaves, strict=True)):
         value = placeholder.meta.get("val")
         if isinstance(value, torch.SymFloat):
             raise InputError(
                 f"Input {placeholder.target!r} is a floating-point number that varies. Export the model with a fixed "
                 "number, or give it a tensor."
             )
-        leaf = leaves[index] if leaves else None
         if isinstance(value, int):
-            _check_fixed(leaf, 0, f"input {placeholder.target!r}", placeholder)
+            _check_fixed(leaf, 0, Dimension(str(placeholder.target), None, value), placeholder)
         if not isinstance(value, torch.Tensor):
             continue
-        for dim, size in enumerate(tuple[Any, ...](value.shape)):
-            where = f"dimension {dim} of input {placeholder.target!r}"
-            if is_number(placeholder):
-                where = f"input {placeholder.target!r}"
-            if isinstance(size, int):
-                _check_fixed(leaf, dim, where, placeholder)
-                continue
-            linear = linear_size(size.node.expr)
-            if linear is not None:
-                least, most = limits.get((index, dim), (None, None))
-                yield _DynamicSize(linear, leaf, dim, where, size.node.hint, least, most)
+        for dim, dimension in enumerate(tensor_check(placeholder).dimensions):
+            if dimension.linear is not None:
+                size: Any = value.shape[dim]
+                own = limits.get((index, dim), (None, None))
+                ranges = [_range_of(leaf, dim, number, own, size) for number in range(count)]
+                is_input = isinstance(leaf, Input)
+                declared.append(DeclaredSize(dimension, dimension.linear, size, is_input, ranges))
+            elif isinstance(dimension.size, int):
+                _check_fixed(leaf, dim, dimension, placeholder)
+    return declared
+
+
+def _range_of(
+    leaf: Any, dim: int, number: int, limits: tuple[int | None, int | None], size: Any
+) -> _Range:
+    """Returns the smallest, the optimal and the largest size of a dimension in one of the ranges.
+
+    Args:
+        leaf: What was passed for the input; None where nothing was.
+        dim: The dimension.
+        number: The range.
+        limits: The smallest and the largest size that ``dynamic_shapes`` declares.
+        size: The size in the program.
+    """
+    least, most = limits
+    if isinstance(leaf, Input):
+        low, optimal, high = (shape[dim] for shape in leaf.in_profile(number))
+        return max(low, least or 0), optimal, high if most is None else min(high, most)
+    is_tensor = isinstance(leaf, torch.Tensor)
+    return least, int(leaf.shape[dim]) if is_tensor else size.node.hint, most
+
+
+def size_profiles(
+    sizes: Sequence[DeclaredSize], count: int, taken: Mapping[Any, tuple[int, int | None]]
+) -> tuple[Profile, ...]:
+    """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
+
+    A range makes no profile if the program takes none of its sizes.
+
+    Args:
+        sizes: The dimensions whose sizes vary.
+        count: How many ranges the inputs have.
+        taken: The smallest and the largest value of each symbol that the program takes.
+
+    Raises:
+        InputError: A dynamic size has no upper bound, or the program takes none of the sizes.
+    """
+    profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count)]
+    for size in sorted(sizes, key=lambda size: not size.linear.is_symbol):
+        symbol = size.linear.symbol
+        for number, profile in enumerate(profiles):
+            known = profile.get(symbol)
+            limits = taken.get(symbol, (1, None)) if known is None else (known.min, known.max)
+            values = size.values(number, limits)
+            profile[symbol] = values if known is None else known.intersect(values)
+    possible = [
+        profile for profile in profiles if all(size.min <= size.max for size in profile.values())
+    ]
+    if not possible:
+        raise _none_taken(sizes, profiles[0], taken)
+    return tuple(possible)
+
+
+def _none_taken(
+    sizes: Sequence[DeclaredSize],
+    profile: Profile,
+    taken: Mapping[Any, tuple[int, int | None]],
+) -> InputError:
+    """Returns the error of a program that takes none of the sizes."""
+    symbol = next(symbol for symbol, size in profile.items() if size.min > size.max)
+    size = next(size for size in sizes if size.linear.symbol == symbol)
+    minimum, maximum = taken.get(symbol, (1, None))
+    low, high = size.linear.size(minimum), None if maximum is None else size.linear.size(maximum)
+    return InputError(
+        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.dimension}, and you asked for "
+        "none of these sizes. Declare sizes that it takes, or export the model with another range."
+    )
 
 
 def count_ranges(leaves: Sequence[Any]) -> int:
@@ -213,7 +203,7 @@ def count_ranges(leaves: Sequence[Any]) -> int:
     return next(iter(counts), 1)
 
 
-def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
+def _check_fixed(leaf: Any, dim: int, dimension: Dimension, placeholder: Node) -> None:
     """Checks that no range was asked for in a dimension that the exported program fixed.
 
     Raises:
@@ -224,20 +214,20 @@ def _check_fixed(leaf: Any, dim: int, where: str, placeholder: Node) -> None:
     minimum, _, maximum = leaf.bounds
     if minimum[dim] == maximum[dim]:
         return
-    value = placeholder.meta["val"]
-    size = value if isinstance(value, int) else value.shape[dim]
+    size: Any = dimension.size
     lines = fixing_lines(shape_env_of(placeholder.graph), size)
     line = f" ({lines[0]})" if lines else ""
     if isinstance(leaf, Number):
         raise InputError(
-            f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}. Make "
-            "the code independent of the number, or give a fixed one. With dynamic_shapes, the number has an entry "
-            f"there: torch.export.Dim.AUTO(min={minimum[dim]}, max={maximum[dim]})."
+            f"You asked for {minimum[dim]} to {maximum[dim]} in {dimension}, but the model fixes it to {size}{line}. "
+            "Make the code independent of the number, or give a fixed one. With dynamic_shapes, the number has an "
+            f"entry there: torch.export.Dim.AUTO(min={minimum[dim]}, max={maximum[dim]})."
         )
     raise InputError(
-        f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}{line}: something "
-        "in its code depends on that number. Make the code independent of it, or give a fixed size. If it is len() of "
-        "a tensor or int() of a size, write x.shape[0], or compile what torch.export.export(..., strict=True) returns."
+        f"You asked for {minimum[dim]} to {maximum[dim]} in {dimension}, but the model fixes it to {size}{line}: "
+        "something in its code depends on that number. Make the code independent of it, or give a fixed size. If it is "
+        "len() of a tensor or int() of a size, write x.shape[0], or compile what torch.export.export(..., strict=True) "
+        "returns."
     )
 
 

@@ -13,7 +13,7 @@ from torch.fx import Node
 from torchtrt.errors import InputError
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
-from torchtrt_compiler.sizes.declared import size_profiles
+from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
 from torchtrt_compiler.sizes.guards import guards_of
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
@@ -92,7 +92,8 @@ class ProgramSizes:
         Raises:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
-        declared = size_profiles(self.exported, placeholders, self.ranges, inputs)
+        sizes = declared_sizes(self.exported, placeholders, inputs)
+        declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
         check_decidable(tuple(self.conditions), declared)
         conditions = {**self.conditions, **self._small(declared)}
         accepted = accepted_sizes(conditions, declared)
@@ -101,7 +102,7 @@ class ProgramSizes:
                 "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
-        narrowing = Narrowing(self.exported, placeholders, inputs, declared, accepted, conditions)
+        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
     def _small(self, declared: Sequence[Profile]) -> Mapping[Any, str]:
@@ -141,4 +142,5 @@ def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
             _, most = linear.values(int(upper), int(upper))
             high = min(high, most)
         ranges[linear.symbol] = low, high
-    return ranges
+    # A minimum of 0 is only where torch.export.Dim starts by default: nobody asked for empty tensors.
+    return {symbol: (max(low, 1), high) for symbol, (low, high) in ranges.items()}

@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.graphs.nodes import is_number
+from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.checks.sizes import CallSizes, SizeChecks, check_decidable
 from torchtrt_runtime.checks.tensors import (
     InputMemory,
@@ -54,8 +55,9 @@ class InputChecks:
     def __post_init__(self) -> None:
         tensors = tuple(wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck))
         self._reads_strides = any(tensor.memory is not None for tensor in tensors)
+        codes = symbol_codes(dimension for tensor in tensors for dimension in tensor.dimensions)
         self._sizes = SizeChecks(
-            tensors, self.profiles, self.guards, self.narrowed, self.pinned_profile
+            codes, self.profiles, self.guards, self.narrowed, self.pinned_profile
         )
         self.numbers = tuple(
             index
@@ -89,12 +91,7 @@ class InputChecks:
         for node in placeholders:
             value, name = node.meta.get("val"), str(node.target)
             if isinstance(value, torch.Tensor):
-                sizes = tuple(
-                    size if isinstance(size, int) else size.node.expr for size in value.shape
-                )
-                value = TensorCheck(
-                    name, value.dtype, value.layout, sizes, memory.get(name), is_number(node)
-                )
+                value = tensor_check(node, memory.get(name))
             inputs.append((name, value))
         return cls(tuple(inputs), profiles, guards, narrowed)
 
@@ -143,7 +140,7 @@ class InputChecks:
 
     def as_code(self, expression: Any) -> str:
         """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
-        return self._sizes.as_code(expression)
+        return as_code(expression, self._sizes.codes)
 
     def _check(self, leaves: Sequence[Any]) -> None:
         """Checks each input by itself, and then the conditions that involve several sizes."""
@@ -156,3 +153,16 @@ class InputChecks:
             elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
                 raise misfit(f"Input {name!r}", f"is {leaf!r}", repr(wanted))
         sizes.check_together()
+
+
+def tensor_check(placeholder: Node, memory: InputMemory | None = None) -> TensorCheck:
+    """Returns the requirements on an input that is a tensor in the program.
+
+    Args:
+        placeholder: The input.
+        memory: Its required memory, if any.
+    """
+    value: torch.Tensor = placeholder.meta["val"]
+    sizes = tuple(size if isinstance(size, int) else size.node.expr for size in value.shape)
+    name, number = str(placeholder.target), is_number(placeholder)
+    return TensorCheck(name, value.dtype, value.layout, sizes, memory, number)

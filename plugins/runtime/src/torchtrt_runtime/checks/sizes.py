@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
-
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.expressions.values import evaluate, holds
+from torchtrt_runtime.checks.dimensions import Dimension, as_code
 from torchtrt_runtime.checks.tensors import TensorCheck, misfit
 from torchtrt_runtime.reports.rows import OTHER_PROGRAM, NarrowedSize, shortened
-from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
-from torchtrt_runtime.torch_internals import PythonPrinter
+from torchtrt_runtime.size_ranges import Profile
 
 _NEARBY = 256
 """How far from a refused size accepted ones are looked for."""
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One dimension of one input.
-
-    Attributes:
-        input: The input's name.
-        dim: The dimension; ``None`` for an input that is a number.
-        linear: Its size as the exported program has it, where a symbol is no size of any input by itself.
-    """
-
-    input: str
-    dim: int | None
-    linear: LinearSize | None = None
-
-    def __str__(self) -> str:
-        described = f"input {self.input!r}"
-        if self.dim is not None:
-            described = f"dimension {self.dim} of {described}"
-        return f"{self.linear.symbol} in {self.linear}, {described}," if self.linear else described
-
-    @property
-    def size(self) -> str:
-        """The size in words, as the subject of a sentence."""
-        return f"Input {self.input!r}" if self.dim is None else f"The size of {self}"
-
-    @property
-    def code(self) -> str:
-        """The size, or the symbol in it, as the model's code would read it."""
-        code = self.input if self.dim is None else f"{self.input}.shape[{self.dim}]"
-        if self.linear is not None and self.linear.offset:
-            code = f"({code} {-self.linear.offset:+d})"
-        if self.linear is not None and self.linear.factor > 1:
-            code = f"({code} // {self.linear.factor})"
-        return code
 
 
 @dataclass(frozen=True)
@@ -62,31 +23,18 @@ class SizeChecks:
     """The requirements on the sizes of a model's inputs.
 
     Attributes:
-        tensors: The requirements on each input that is a tensor.
+        codes: For the symbols in the sizes how the model's code could read them.
         profiles: The sizes that go together, for each symbol.
         conditions: Conditions on the symbols.
         narrowed: The sizes that were asked for, where the model's code allows fewer.
         pinned_profile: The place of the only profile whose sizes a call may have; ``None`` where all may be used.
     """
 
-    tensors: tuple[TensorCheck, ...]
+    codes: Mapping[Any, str]
     profiles: tuple[Profile, ...]
     conditions: tuple[Any, ...]
     narrowed: tuple[NarrowedSize, ...]
     pinned_profile: int | None
-
-    def as_code(self, expression: Any) -> str:
-        """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
-        dimensions = [
-            (Dimension(tensor.name, tensor.dimension(dim), linear), linear)
-            for tensor in self.tensors
-            for dim, size in enumerate(tensor.sizes)
-            if not isinstance(size, int) and (linear := linear_size(size))
-        ]
-        names: dict[Any, Any] = {}
-        for dimension, linear in sorted(dimensions, key=lambda pair: not pair[1].is_symbol):
-            names.setdefault(linear.symbol, sympy.Symbol(dimension.code))
-        return str(PythonPrinter().doprint(expression.xreplace(names)))
 
 
 class CallSizes:
@@ -102,7 +50,7 @@ class CallSizes:
             self._profiles = (checks.profiles[checks.pinned_profile],)
         self._values: dict[Any, int] = {}
         self._dimensions: dict[Any, Dimension] = {}
-        self._derived: list[tuple[Any, int, Dimension]] = []
+        self._derived: list[tuple[Dimension, int]] = []
 
     def add(self, tensor: TensorCheck, shape: Sequence[int]) -> None:
         """Checks the sizes of one input.
@@ -110,22 +58,23 @@ class CallSizes:
         Raises:
             InputError: One is not as it was compiled, or is in no range.
         """
-        for dim, (size, expected) in enumerate(zip(shape, tensor.sizes, strict=True)):
-            self._add(Dimension(tensor.name, tensor.dimension(dim)), size, expected)
+        for dimension, size in zip(tensor.dimensions, shape, strict=True):
+            self._add(dimension, size)
 
-    def _add(self, dimension: Dimension, size: int, expected: Any) -> None:
+    def _add(self, dimension: Dimension, size: int) -> None:
         """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
+        expected = dimension.size
         if isinstance(expected, int):
             if size != expected:
                 advice = (
                     "To accept several sizes, compile with a range of sizes in a torchtrt.Input."
                 )
-                raise misfit(dimension.size, f"is {size}", expected, advice)
+                raise misfit(dimension.subject, f"is {size}", expected, advice)
         elif not expected.is_Symbol:
-            self._derived.append((expected, size, dimension))
+            self._derived.append((dimension, size))
         elif self._values.setdefault(expected, size) != size:
             raise InputError(
-                f"{dimension.size} is {size}, but it must equal the size of {self._dimensions[expected]}, which "
+                f"{dimension.subject} is {size}, but it must equal the size of {self._dimensions[expected]}, which "
                 f"is {self._values[expected]}."
             )
         else:
@@ -138,12 +87,12 @@ class CallSizes:
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             if (pinned := self._checks.pinned_profile) is not None:
                 raise InputError(
-                    f"{dimension.size} is {size}, but runtime_settings pins optimization profile {pinned}, "
+                    f"{dimension.subject} is {size}, but runtime_settings pins optimization profile {pinned}, "
                     f"which is for {ranges}. Assign RuntimeSettings with another optimization_profile, or with None "
                     "for the first profile that fits."
                 )
             raise InputError(
-                f"{dimension.size} is {size}, but the model was compiled for {ranges}. "
+                f"{dimension.subject} is {size}, but the model was compiled for {ranges}. "
                 f"{self._advice(dimension, size, allowed)}"
             )
 
@@ -164,18 +113,18 @@ class CallSizes:
 
     def _determine(self) -> None:
         """Finds the values of symbols that are in computed sizes alone."""
-        for expression, size, dimension in self._derived:
-            linear = linear_size(expression)
+        for dimension, size in self._derived:
+            linear = dimension.linear
             if linear is None or linear.symbol in self._values:
                 continue
             ranges = [profile[linear.symbol] for profile in self._profiles]
             self._check_range(dimension, size, [linear.sizes(range_) for range_ in ranges])
             if (value := linear.value(size)) is None:
                 raise InputError(
-                    f"{dimension.size} is {size}, but it must be {linear}, for a whole {linear.symbol}."
+                    f"{dimension.subject} is {size}, but it must be {linear}, for a whole {linear.symbol}."
                 )
             self._values[linear.symbol] = value
-            self._dimensions[linear.symbol] = dataclasses.replace(dimension, linear=linear)
+            self._dimensions[linear.symbol] = dimension
 
     def _is_in_a_profile(self, values: Mapping[Any, int]) -> bool:
         return any(
@@ -192,35 +141,41 @@ class CallSizes:
         values = self._values
         if not self._is_in_a_profile(values):
             sizes = ", ".join(
-                f"{self._dimensions[symbol]} is {size}" for symbol, size in values.items()
+                f"{self._dimensions[symbol].symbol_text} is {size}"
+                for symbol, size in values.items()
             )
             together = (
-                ", ".join(f"{self._dimensions[symbol]} is {profile[symbol]}" for symbol in values)
+                ", ".join(
+                    f"{self._dimensions[symbol].symbol_text} is {profile[symbol]}"
+                    for symbol in values
+                )
                 for profile in self._profiles
             )
             raise InputError(
                 f"The model was compiled for each of these sizes, but not for all of them together: {sizes}. It takes: "
                 f"{'; or '.join(together)}."
             )
-        for expression, size, dimension in self._derived:
-            expected = evaluate(expression, values)
+        for dimension, size in self._derived:
+            expected = evaluate(dimension.size, values)
             if expected != size:
                 raise InputError(
-                    f"{dimension.size} is {size}, but it must be {self._checks.as_code(expression)} = "
-                    f"{expected}."
+                    f"{dimension.subject} is {size}, but it must be {self._as_code(dimension.size)} = {expected}."
                 )
         for condition in self._checks.conditions:
             if not holds(condition, values):
                 raise self._refusal(condition)
 
+    def _as_code(self, expression: Any) -> str:
+        return as_code(expression, self._checks.codes)
+
     def _refusal(self, condition: Any) -> InputError:
         """Returns the error for a condition under which the model was exported, and which does not hold."""
         symbols = sorted(condition.free_symbols, key=str)
         values = " and ".join(
-            f"{self._checks.as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
+            f"{self._as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
         )
         closest = next(filter(None, map(self._closest, symbols)), "")
-        code = shortened(self._checks.as_code(condition))
+        code = shortened(self._as_code(condition))
         return InputError(
             f"The model was exported under the condition {code}, but {values}. {closest}{OTHER_PROGRAM}"
         )
@@ -237,13 +192,12 @@ class CallSizes:
         if (dimension := self._dimensions.get(symbol)) is None:
             return ""
         value = self._values[symbol]
-        linear = dimension.linear or LinearSize(symbol, 1, 0)
+        size_of = dimension.linear.size if dimension.linear else int
         nearby = (range(value + step, value + step * _NEARBY, step) for step in (-1, 1))
         accepted = [next(filter(is_accepted, candidates), None) for candidates in nearby]
-        sizes = " or ".join(str(linear.size(number)) for number in accepted if number is not None)
+        sizes = " or ".join(str(size_of(number)) for number in accepted if number is not None)
         other = " if the other sizes stay as they are" if len(self._values) > 1 else ""
-        name = Dimension(dimension.input, dimension.dim).code
-        return sizes and f"{name} may be {sizes}{other}. "
+        return sizes and f"{dimension.code} may be {sizes}{other}. "
 
 
 def check_decidable(conditions: Sequence[Any], profiles: Sequence[Profile]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import torch
 
 from torchtrt.errors import InputError, kind_of
+from torchtrt_runtime.checks.dimensions import Dimension
 from torchtrt_runtime.processes.groups import is_distributed
+from torchtrt_runtime.size_ranges import linear_size
 from torchtrt_runtime.torch_internals import tensor_guards
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -97,9 +100,18 @@ class TensorCheck:
     memory: InputMemory | None = None
     is_number: bool = False
 
-    def dimension(self, dim: int) -> int | None:
-        """Returns a dimension as messages name it: none for a number."""
-        return None if self.is_number else dim
+    @functools.cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Its dimensions."""
+        return tuple(
+            Dimension(
+                self.name,
+                None if self.is_number else dim,
+                size,
+                None if isinstance(size, int) else linear_size(size),
+            )
+            for dim, size in enumerate(self.sizes)
+        )
 
     def check(self, leaf: Any) -> None:
         """Checks an input's kind, dtype, layout and rank.

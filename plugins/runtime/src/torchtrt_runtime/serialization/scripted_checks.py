@@ -11,9 +11,10 @@ from torch.fx import Graph, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from torchtrt.expressions.values import evaluate
+from torchtrt_runtime.checks.dimensions import Dimension
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.tensors import TensorCheck
-from torchtrt_runtime.size_ranges import linear_size, union_of_profiles
+from torchtrt_runtime.size_ranges import union_of_profiles
 from torchtrt_runtime.torch_internals import assert_true
 
 aten = torch.ops.aten
@@ -31,9 +32,9 @@ def add_size_checks(graph: Graph, inputs: Sequence[Node | None], checks: InputCh
         checks: What Python checks.
     """
     checking = _Checking(graph, checks)
-    for node, (name, check) in zip(inputs, checks.inputs, strict=True):
+    for node, (_, check) in zip(inputs, checks.inputs, strict=True):
         if node is not None and isinstance(check, TensorCheck):
-            checking.read(node, name, check.sizes)
+            checking.read(node, check)
     checking.check_sizes()
     checking.check_ranges()
     checking.check_conditions()
@@ -45,33 +46,33 @@ class _Checking:
     def __init__(self, graph: Graph, checks: InputChecks) -> None:
         self._graph, self._checks = graph, checks
         self._tracer = GraphAppendingTracer(graph)
-        self._sizes: list[tuple[str, Any, Any]] = []
+        self._sizes: list[tuple[Dimension, Any]] = []
         self._values: dict[Any, Any] = {}
         self._names: dict[Any, str] = {}
 
-    def read(self, node: Node, name: str, sizes: Sequence[Any]) -> None:
+    def read(self, node: Node, check: TensorCheck) -> None:
         """Reads the sizes of an input, and checks their number.
 
         Args:
             node: Its placeholder.
-            name: Its name.
-            sizes: What the model was compiled for: numbers, or expressions of the model's symbols.
+            check: What the model was compiled for.
         """
-        rank = len(sizes)
-        self._add(self._call(aten.dim, node) == rank, f"{name}.dim() == {rank}")
-        for dim, size in enumerate(sizes):
-            read, code = self._call(aten.size, node, dim), f"{name}.shape[{dim}]"
-            self._sizes.append((code, size, read))
-            linear = None if isinstance(size, int) else linear_size(size)
+        rank = len(check.sizes)
+        self._add(self._call(aten.dim, node) == rank, f"{check.name}.dim() == {rank}")
+        for dim, dimension in enumerate(check.dimensions):
+            read = self._call(aten.size, node, dim)
+            self._sizes.append((dimension, read))
+            linear = dimension.linear
             if linear is None or (linear.symbol in self._values and not linear.is_symbol):
                 continue
             product = operator.sub(read, linear.offset)
             value = read if linear.is_symbol else operator.floordiv(product, linear.factor)
-            self._values[linear.symbol], self._names[linear.symbol] = value, code
+            self._values[linear.symbol], self._names[linear.symbol] = value, dimension.code
 
     def check_sizes(self) -> None:
         """Checks each size that is a number, or that the values of the symbols give."""
-        for code, size, read in self._sizes:
+        for dimension, read in self._sizes:
+            size, code = dimension.size, dimension.code
             if isinstance(size, int):
                 self._add(read == size, f"{code} == {size}")
             elif self._has_values(size) and self._values.get(size) is not read:
