@@ -21,7 +21,7 @@ OPS_OF_THE_COMPILER = {
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write, which their schemas do not declare",
     "memory_of_calls": "composites that may return their argument although their schema does not declare it",
-    "sizes/small": "the assertion of a condition on sizes, which torch.export adds",
+    "sizes/calls": "the assertion of a condition on sizes, which torch.export adds",
     "sizes/numbers": "the size that a number becomes",
     "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",

@@ -158,10 +158,10 @@ def size_profiles(
     for size in sorted(sizes, key=lambda size: not size.linear.is_symbol):
         symbol = size.linear.symbol
         for number, profile in enumerate(profiles):
-            known = profile.get(symbol)
-            limits = taken.get(symbol, (1, None)) if known is None else (known.min, known.max)
+            others = profile.get(symbol)
+            limits = (others.min, others.max) if others else taken.get(symbol, (1, None))
             values = size.values(number, limits)
-            profile[symbol] = values if known is None else known.intersect(values)
+            profile[symbol] = others.intersect(values) if others else values
     possible = [
         profile for profile in profiles if all(size.min <= size.max for size in profile.values())
     ]

@@ -10,11 +10,11 @@ from torch.export import ExportedProgram
 
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.sizes.accepted import Accepted
+from torchtrt_compiler.sizes.calls import are_refused_by_ops
 from torchtrt_compiler.sizes.declared import DeclaredSize
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.sizes.small import are_refused_by_ops
 from torchtrt_compiler.torch_internals import size_as_traced
 from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.reports.report import NarrowedSize

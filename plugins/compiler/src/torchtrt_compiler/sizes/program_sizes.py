@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.errors import InputError
+from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
@@ -18,7 +19,7 @@ from torchtrt_compiler.sizes.guards import guards_of
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.sizes.small import small_sizes
+from torchtrt_compiler.sizes.small import is_assumption, small_sizes
 from torchtrt_runtime.checks.sizes import check_decidable
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, linear_size
@@ -48,11 +49,13 @@ class ProgramSizes:
         ranges: The minimum and the maximum value of each symbol.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
+        assumptions: Those that no code of the model asked for: ops took derived sizes for neither 0 nor 1.
     """
 
     exported: ExportedProgram
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
+    assumptions: Collection[Any]
 
     @classmethod
     def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
@@ -68,9 +71,19 @@ class ProgramSizes:
         asked = asked_conditions(exported)
         if asked is None:
             conditions = guards_of(exported, symbols_of_numbers(exported))
-        else:
-            conditions = {**asked.lines, **guards_of(exported)}
-        return cls(exported, _ranges(functional), conditions)
+            return cls(exported, _ranges(functional), conditions, ())
+        guards = guards_of(exported)
+        assumptions = {*filter(is_assumption, guards)} - asked.lines.keys()
+        conditions = {
+            condition: line
+            for condition, line in {**asked.lines, **guards}.items()
+            if condition not in assumptions
+        }
+        ranges = {
+            symbol: (1 if low > 2 and _decide(guards, symbol, low) else low, high)
+            for symbol, (low, high) in _ranges(functional).items()
+        }
+        return cls(exported, ranges, conditions, assumptions)
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -106,13 +119,22 @@ class ProgramSizes:
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
     def _small(self, declared: Sequence[Profile]) -> Mapping[Any, str]:
-        """Returns the conditions that exclude sizes of 0 and 1, as far as such sizes are declared."""
-        if all(size.min >= 2 for profile in declared for size in profile.values()):
-            return {}
+        """Returns the conditions that exclude small sizes, as far as such sizes are declared."""
         accepted = accepted_sizes(self.conditions, declared)
         if not accepted.profiles:
             return {}
-        return small_sizes(self.exported.graph_module, self.conditions, accepted.profiles)
+        return small_sizes(
+            self.exported.graph_module, self.conditions, self.assumptions, accepted.profiles
+        )
+
+
+def _decide(conditions: Iterable[Any], symbol: Any, minimum: int) -> bool:
+    """Returns whether conditions on one symbol are why PyTorch takes no value from 2 to a minimum for it."""
+    own = [condition for condition in conditions if condition.free_symbols == {symbol}]
+    return all(
+        any(not holds(condition, {symbol: value}) for condition in own)
+        for value in range(2, minimum)
+    )
 
 
 def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
@@ -142,5 +164,5 @@ def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
             _, most = linear.values(int(upper), int(upper))
             high = min(high, most)
         ranges[linear.symbol] = low, high
-    # A minimum of 0 is only where torch.export.Dim starts by default: nobody asked for empty tensors.
+    # A minimum of 0 is only where torch.export.Dim starts by default: it asks for no empty tensors.
     return {symbol: (max(low, 1), high) for symbol, (low, high) in ranges.items()}

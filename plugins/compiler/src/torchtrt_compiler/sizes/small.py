@@ -1,80 +1,115 @@
-"""Finds sizes of 0 and 1 for which a program is not right.
+"""Finds small sizes for which a program is not right.
 
 For ``torch.export``, a dynamic size is neither 0 nor 1, whatever its range. Therefore ``squeeze`` removes nothing,
-``x[:2]`` has two rows, and a sum broadcasts nothing. A range may include such sizes all the same. Each call of the
-program, an op with the shapes of its arguments, is run with such sizes: with fake tensors, and for real where there are
-no elements. If the shapes of its results are those that the program has, the program is right for them. Equal calls are
-run once: a model of twelve layers has as many different calls as one of two.
+``x[:2]`` has two rows, and a sum broadcasts nothing. Ops assume the same of sizes that are derived from it, such as
+that of ``x[1:]``. A range may include such sizes all the same: each call of the program is run with them, and a call
+that is not right excludes them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
-import operator
-import warnings
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
-import torch
-from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import SizeRange
-from torchtrt.expressions.values import evaluate, holds
-from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import draws_random_numbers, model_line, mutates
-from torchtrt.graphs.symbols import quiet_tracing
-from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
-from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
+from torchtrt.expressions.values import holds
+from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
-from torchtrt_compiler.torch_internals import (
-    FakeTensorMode,
-    enter_autocast,
-    exit_autocast,
-    is_unbacked,
-    without_modes,
-)
-from torchtrt_runtime.size_ranges import Profile, union_of_profiles
+from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
+from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
-_DATA_SIZE = 3
-"""The size of a dimension that depends on data, where a call is run."""
-_MOST_ELEMENTS = 1 << 20
-"""How many elements the other arguments of an op may have that runs on tensors without elements."""
-_ASSERTS = torch.ops.aten._assert_scalar.default
+_MOST_VALUES = 256
+"""For how many values of a symbol the assumptions are evaluated: those at the ends of its range, and some between."""
+_MOST_RUNS = 16
+"""In how many runs of values assumptions may differ. Of more, as those of a remainder are, calls are not run."""
+
+
+def is_assumption(condition: Any) -> bool:
+    """Returns whether a condition only says that a size is not 0 or 1."""
+    if isinstance(condition, sympy.Ne):
+        return any(side in (0, 1) for side in condition.args)
+    if isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
+        least = 1 if isinstance(condition, (sympy.Gt, sympy.Lt)) else 2
+        return bool(condition.lts.is_Integer and condition.lts <= least)
+    return False
 
 
 def small_sizes(
-    graph_module: GraphModule, conditions: Collection[Any], profiles: Sequence[Profile]
+    graph_module: GraphModule,
+    conditions: Collection[Any],
+    assumptions: Collection[Any],
+    profiles: Sequence[Profile],
 ) -> dict[Any, str]:
-    """Returns conditions that exclude sizes of 0 and 1 for which a program is not right, with the lines of the model.
+    """Returns conditions that exclude small sizes for which a program is not right, with the lines of the model.
 
     Args:
         graph_module: The graph, whose nodes have their values.
         conditions: The conditions that calls of the program satisfy.
+        assumptions: What its ops assumed of sizes, as ``is_assumption`` has it. Calls need not satisfy it.
         profiles: The sizes of its symbols that were asked for.
     """
-    trials = _Trials(conditions, profiles)
-    with quiet_tracing(), _fake_tensors():
-        for call in distinct_calls(graph_module):
-            trials.run(call)
-    return trials.excluding
+    trials = _Trials(conditions, assumptions, profiles)
+    if trials.has_small_sizes:
+        with running_calls():
+            for call in distinct_calls(graph_module):
+                trials.run(call)
+    return {**trials.excluding, **dict.fromkeys(trials.untried, "")}
 
 
-def are_refused_by_ops(graph_module: GraphModule, points: Sequence[Values]) -> bool:
-    """Returns whether for each of several values of a program's symbols one of its ops raises an error."""
-    with quiet_tracing(), _fake_tensors():
-        calls = list(distinct_calls(graph_module))
-        return all(any(call.is_refused(point) for call in calls) for point in points)
+class _SmallSizes(NamedTuple):
+    """The values of a symbol for which a size is small.
 
+    Attributes:
+        alone: 0 and 1, and the ends of the runs of values for which the same assumptions are wrong.
+        together: Those that are tried with small values of other symbols: the least, and the last.
+        assumptions: For values from 2 on the narrowest assumption on the symbol alone that is wrong for it.
+    """
 
-def _fake_tensors() -> FakeTensorMode:
-    """Returns the mode in which calls are run: sizes that depend on data become symbols of their own."""
-    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    alone: Sequence[int]
+    together: Sequence[int]
+    assumptions: Mapping[int, Any]
+
+    @classmethod
+    def of(
+        cls, symbol: Any, assumptions: Sequence[Any], profiles: Sequence[Profile]
+    ) -> _SmallSizes | None:
+        """Returns the small values of a symbol; None if the assumptions on it are wrong for too many."""
+        sizes = [some_sizes(profile[symbol], _MOST_VALUES) for profile in profiles]
+        values = sorted(set().union(*sizes))
+        least = {other: size.min for other, size in union_of_profiles(profiles).items()}
+        wrong = {
+            value: [
+                assumed for assumed in assumptions if not holds(assumed, {**least, symbol: value})
+            ]
+            for value in values
+        }
+        runs = [
+            (run[0], run[-1])
+            for is_wrong, group in itertools.groupby(values, lambda value: wrong[value])
+            if is_wrong and (run := list(group))
+        ]
+        if len(runs) > _MOST_RUNS:
+            return None
+        plain = [value for value in (1, 0) if value in values]
+        ends = [value for value in dict.fromkeys(itertools.chain(*runs)) if value > 1]
+        counts = {
+            assumed: sum(assumed in others for others in wrong.values())
+            for assumed in assumptions
+            if assumed.free_symbols == {symbol}
+        }
+        narrowest = {
+            value: min(own, key=counts.__getitem__)
+            for value in ends
+            if (own := [assumed for assumed in wrong[value] if assumed in counts])
+        }
+        together = dict.fromkeys([*plain, *ends[:1], *ends[-1:]])
+        return cls([*plain, *ends], [*together], narrowest)
 
 
 class _Trials:
@@ -82,24 +117,38 @@ class _Trials:
 
     Attributes:
         excluding: The conditions that exclude sizes, each with the line of the model whose call is not right for them.
+        untried: The assumptions on several symbols that were right for all sizes of calls.
     """
 
-    def __init__(self, conditions: Collection[Any], profiles: Sequence[Profile]) -> None:
+    def __init__(
+        self,
+        conditions: Collection[Any],
+        assumptions: Collection[Any],
+        profiles: Sequence[Profile],
+    ) -> None:
         self._conditions, self._profiles = conditions, profiles
-        self._small = {
-            symbol: [
-                size
-                for size in (1, 0)
-                if any(profile[symbol].contains(size) for profile in profiles)
-            ]
-            for symbol in profiles[0]
-        }
+        self._small: dict[Any, _SmallSizes] = {}
         self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
         self.excluding: dict[Any, str] = {}
+        self._joint = {assumed for assumed in assumptions if len(assumed.free_symbols) > 1}
+        self.untried = set(self._joint)
+        for symbol in profiles[0]:
+            own = [assumed for assumed in assumptions if symbol in assumed.free_symbols]
+            small = _SmallSizes.of(symbol, own, profiles)
+            if small is None:
+                self.excluding.update(dict.fromkeys(own, ""))
+                small = _SmallSizes.of(symbol, [], profiles)
+            if small and small.alone:
+                self._small[symbol] = small
+
+    @property
+    def has_small_sizes(self) -> bool:
+        """Whether a size that was asked for is small."""
+        return bool(self._small)
 
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
-        small = {symbol: self._small[symbol] for symbol in call.symbols if self._small.get(symbol)}
+        small = {symbol: self._small[symbol] for symbol in call.symbols if symbol in self._small}
         if (
             small
             and call.depends_on_data
@@ -107,10 +156,21 @@ class _Trials:
         ):
             return  # no op takes sizes that do not go together
         for assignment in _assignments(small):
-            if self._is_excluded(assignment):
-                continue
-            if not all(map(call.is_right, self._points_of(assignment, call.symbols))):
-                self._exclude(assignment, model_line(call.node))
+            if not self._is_right(call, assignment) and len(assignment) > 1:
+                options = [small[symbol].alone for symbol in assignment]
+                for sizes in itertools.product(*options):
+                    self._is_right(call, dict(zip(assignment, sizes, strict=True)))
+
+    def _is_right(self, call: Call, assignment: Mapping[Any, int]) -> bool:
+        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them."""
+        wrong = {assumed for assumed in self._joint if _is_wrong(assumed, assignment)}
+        self.untried -= wrong
+        if self._is_excluded(assignment):
+            return True
+        is_right = all(map(call.is_right, self._points_of(assignment, call.symbols)))
+        if not is_right:
+            self._exclude(assignment, wrong, model_line(call.node))
+        return is_right
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
         """Returns whether a condition on some of these sizes excludes them already."""
@@ -154,286 +214,49 @@ class _Trials:
             points.append(largest)
         return points
 
-    def _exclude(self, assignment: Mapping[Any, int], line: str) -> None:
+    def _exclude(self, assignment: Mapping[Any, int], wrong: Collection[Any], line: str) -> None:
         """Excludes sizes: the smallest of those that are too small together, or all of them as a condition.
+
+        Assumptions on several symbols that are wrong for them are conditions from then on.
 
         To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
         unevaluated. Such sizes are excluded alone.
         """
         least = min(assignment.values())
+        if wrong and least:
+            self.excluding.update(dict.fromkeys(wrong, line))
+            return
         if len(assignment) > 1 and least:
-            different = (sympy.Ne(symbol, size) for symbol, size in assignment.items())
+            different = (self._without(symbol, size) for symbol, size in assignment.items())
             self.excluding[sympy.Or(*different)] = line
             return
         for symbol, size in assignment.items():
             if size == least:
-                self.excluding[sympy.Ge(symbol, size + 1, evaluate=False)] = line
+                is_assumed = size in self._small[symbol].assumptions
+                above = sympy.Ge(symbol, size + 1, evaluate=False)
+                self.excluding[self._without(symbol, size) if is_assumed else above] = line
+
+    def _without(self, symbol: Any, size: int) -> Any:
+        """Returns the condition that a symbol has not this value, nor others for which the same assumption is wrong."""
+        return self._small[symbol].assumptions.get(size, sympy.Ne(symbol, size))
 
 
-def _assignments(small: Mapping[Any, Sequence[int]]) -> Iterator[Mapping[Any, int]]:
+def _is_wrong(assumed: Any, assignment: Mapping[Any, int]) -> bool:
+    """Returns whether sizes decide that an assumption on them is wrong."""
+    return assumed.free_symbols <= assignment.keys() and not holds(assumed, assignment)
+
+
+def _assignments(small: Mapping[Any, _SmallSizes]) -> Iterator[Mapping[Any, int]]:
     """Yields small sizes for some symbols: first each alone, then several together."""
     counts: Sequence[int] = range(1, len(small) + 1)
     if len(small) > _MOST_SYMBOLS:
         counts = (1, len(small))
     for count in counts:
         for symbols in itertools.combinations(small, count):
-            options = [small[symbol] for symbol in symbols]
+            options = [
+                small[symbol].alone if count == 1 else small[symbol].together for symbol in symbols
+            ]
             if count > _MOST_SYMBOLS:
                 options = [sizes[:1] for sizes in options]
             for sizes in itertools.product(*options):
                 yield dict(zip(symbols, sizes, strict=True))
-
-
-class Call:
-    """A call of a program.
-
-    Attributes:
-        node: The node.
-        symbols: The symbols in the sizes of its arguments and results.
-        is_written: Whether something is written to memory that may be the result's.
-        regions: The arguments of each region of autocast around it.
-    """
-
-    def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
-        self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        values = (value_node.meta.get("val") for value_node in (*node.all_input_nodes, node))
-        leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
-        expressions = itertools.chain.from_iterable(map(_numbers, leaves))
-        symbols = (
-            expression.free_symbols
-            for expression in expressions
-            if isinstance(expression, sympy.Basic)
-        )
-        self.symbols = sorted(set().union(*symbols), key=str)
-
-    @property
-    def depends_on_data(self) -> bool:
-        """Whether a size of its arguments depends on data."""
-        return any(map(is_unbacked, self.symbols))
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for calls that compute the same shapes."""
-        numbers: dict[Node, int] = {}
-
-        def described(leaf: Any) -> Hashable:
-            if isinstance(leaf, _Argument):
-                number = numbers.setdefault(leaf.node, len(numbers))
-                return number, *map(_description, pytree.tree_leaves(leaf.node.meta.get("val")))
-            return _description(leaf)
-
-        args = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), _Argument)
-        leaves, tree = pytree.tree_flatten(args, is_leaf=lambda part: isinstance(part, _Argument))
-        results = pytree.tree_leaves(self.node.meta.get("val"))
-        return (
-            self.node.target, str(tree), self.is_written, self.regions,
-            *map(described, leaves), *map(_description, results),
-        )  # fmt: skip
-
-    def is_refused(self, values: Values) -> bool:
-        """Returns whether the op raises an error for values of the symbols, in ``_fake_tensors``."""
-        try:
-            self._run_on(self._arguments(values))
-        except Exception:
-            return True
-        return False
-
-    def is_right(self, values: Values) -> bool:
-        """Returns whether the call has the results that the program has, for values of the symbols.
-
-        Without elements, the op itself decides, unless it raises an error for the data: PyTorch's shape rules are wrong
-        for some ops then.
-        """
-        if self.node.target is _ASSERTS:
-            return self._is_satisfied(values)
-        try:
-            made = self._arguments(values)
-        except Exception:  # a size has no value
-            return False
-        if self._can_run_for_real(pytree.tree_leaves(list(made.values()))):
-            with contextlib.suppress(Exception), without_modes(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                real = {node: pytree.tree_map(_zeros, value) for node, value in made.items()}
-                return self._has_result(self._run_on(real), real, values)
-        try:
-            return self._has_result(self._run_on(made), made, values)
-        except Exception:  # a check of the sizes, or an op that does not take them
-            return False
-
-    def _arguments(self, values: Values) -> dict[Node, Any]:
-        """Returns the arguments for values of the symbols, as fake tensors."""
-        concrete = functools.partial(_concrete, values=values)
-        return {
-            node: pytree.tree_map(concrete, node.meta.get("val"))
-            for node in self.node.all_input_nodes
-        }
-
-    def _run_on(self, made: Mapping[Node, Any]) -> Any:
-        """Returns the result of the call for arguments."""
-        arguments = self.node.args, dict(self.node.kwargs)
-        args, kwargs = torch.fx.map_arg(arguments, made.__getitem__)
-        with contextlib.ExitStack() as stack:
-            for device, dtype, is_enabled, *_ in self.regions:
-                stack.enter_context(torch.autocast(device, dtype, is_enabled, False))
-            return self.node.target(*args, **kwargs)  # type: ignore[operator]
-
-    def _can_run_for_real(self, leaves: Sequence[Any]) -> bool:
-        """Returns whether an op gets tensors without elements that can be made, and changes nothing else."""
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        return (
-            isinstance(self.node.target, OpOverload)
-            and self.node.target.namespace == "aten"
-            and not draws_random_numbers(self.node)
-            and any(tensor.numel() == 0 for tensor in tensors)
-            and sum(tensor.numel() for tensor in tensors) <= _MOST_ELEMENTS
-            and all(tensor.device.type == "cpu" for tensor in tensors)
-        )
-
-    def _is_satisfied(self, values: Values) -> bool:
-        """Returns whether an assertion holds, as far as the sizes of inputs decide it."""
-        condition: Any = self.node.args[0]
-        try:
-            value = condition.meta["val"] if isinstance(condition, Node) else condition
-            return _number(value, values, None) is not False
-        except Exception:  # it has no value
-            return False
-
-    def _has_result(self, result: Any, made: Mapping[Node, Any], values: Values) -> bool:
-        """Returns whether a result for arguments is as the program has it."""
-        leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
-        return (
-            len(leaves[0]) == len(leaves[1])
-            and all(_is_alike(*pair, values) for pair in zip(*leaves, strict=True))
-            and not (self.is_written and self._becomes_view(made, result))
-        )
-
-    def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
-        """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
-        if not copies_by_strides(self.node):
-            return False
-        is_view = storage_of(result) == storage_of(made[self.node.args[0]])  # type: ignore[index]
-        return shares_memory(self.node) not in (None, is_view)
-
-
-class _Argument(NamedTuple):
-    """A node among the arguments of a call."""
-
-    node: Node
-
-
-def distinct_calls(graph_module: GraphModule) -> Iterator[Call]:
-    """Yields the calls of a graph whose sizes vary, the graphs inside it included; of equal ones the first."""
-    seen: set[Hashable] = set()
-    for module in graph_module.modules():
-        graph = getattr(module, "graph", None)
-        if not isinstance(graph, Graph):
-            continue
-        written = _written(graph)
-        regions: list[Any] = []
-        for node in graph.nodes:
-            if node.target is enter_autocast:
-                regions.append(node.args)
-            elif node.target is exit_autocast:
-                regions.pop()
-            if node.op != "call_function" or not _has_shape_rule(node.target):
-                continue
-            call = Call(node, node in written, regions)
-            if not call.symbols:
-                continue
-            try:
-                key = call.key
-            except TypeError:  # an argument without a hash
-                yield call
-                continue
-            if key not in seen:
-                seen.add(key)
-                yield call
-
-
-def _has_shape_rule(target: Any) -> bool:
-    """Returns whether a target is an op, or a function of numbers. Calls with graphs inside have the rules of these."""
-    if target is operator.getitem:
-        return False
-    if isinstance(target, OpOverload):
-        returns = target._schema.returns
-        return bool(returns) or target is _ASSERTS
-    return not isinstance(target, HigherOrderOperator) and callable(target)
-
-
-def _description(leaf: Any) -> Hashable:
-    """Returns what the shape rule of an op sees of an argument."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.dtype, leaf.device, leaf.layout, leaf.dim(), *_numbers(leaf)
-    return type(leaf), *(_numbers(leaf) or (leaf,))
-
-
-def _numbers(value: Any) -> tuple[Any, ...]:
-    """Returns the sizes and strides of a tensor, or a symbolic number; expressions where they are symbolic."""
-    numbers: Sequence[Any] = (value,) if hasattr(value, "node") else ()
-    if isinstance(value, torch.Tensor):
-        numbers = (*value.shape, *value.stride()) if value.layout is torch.strided else value.shape
-    return tuple(number.node.expr if hasattr(number, "node") else number for number in numbers)
-
-
-def _number(value: Any, values: Values, default: int | None = _DATA_SIZE) -> Any:
-    """Returns a number for a symbolic one; None if it depends on data and there is no default size for that."""
-    if not hasattr(value, "node"):
-        return value
-    expression = value.node.expr
-    others = expression.free_symbols - values.keys()
-    if default is None:
-        if others:
-            return None
-        default = 0
-    return value.node.pytype(evaluate(expression, {**values, **dict.fromkeys(others, default)}))
-
-
-def _concrete(leaf: Any, values: Values) -> Any:
-    """Returns an argument of a call: a fake tensor of these sizes, or a number."""
-    if not isinstance(leaf, torch.Tensor):
-        return _number(leaf, values)
-    shape = [_number(size, values) for size in leaf.shape]
-    if leaf.layout is not torch.strided:
-        raise TypeError(leaf.layout)
-    strides = [_number(stride, values) for stride in leaf.stride()]
-    return torch.empty_strided(shape, strides, dtype=leaf.dtype, device=leaf.device)
-
-
-def _zeros(leaf: Any) -> Any:
-    """Returns a tensor of zeros in place of a fake one."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).zero_()
-
-
-def _is_alike(value: Any, result: Any, values: Values) -> bool:
-    """Returns whether a result has the sizes that the program has, where these do not depend on data.
-
-    No dtype depends on sizes, but for numbers of dimensions.
-    """
-    if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
-        expected = [_number(size, values, None) for size in value.shape]
-        return len(expected) == result.dim() and all(
-            size is None or hasattr(other, "node") or size == other  # which depends on data
-            for size, other in zip(expected, result.shape, strict=True)
-        )
-    if hasattr(value, "node"):
-        expected = _number(value, values, None)
-        return expected is None or hasattr(result, "node") or bool(expected == result)
-    return True
-
-
-def _written(graph: Graph) -> set[Node]:
-    """Returns the nodes that may share memory with what a graph writes to later, or in its next call."""
-    groups: dict[Node, set[Node]] = {}
-    order = {node: index for index, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        may_write_any = mutates(node) and node.kwargs
-        sources = node.all_input_nodes if may_write_any else may_share(node)
-        group = {node}.union(*(groups[source] for source in sources))
-        groups.update(dict.fromkeys(group, group))
-    last: dict[Node, int] = {}
-    for node in filter(mutates, groups):
-        stays = any(member.op in ("placeholder", "get_attr") for member in groups[node])
-        last |= dict.fromkeys(groups[node], len(order) if stays else order[node])
-    return {node for node, last_write in last.items() if order[node] <= last_write}
