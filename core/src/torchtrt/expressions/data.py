@@ -278,15 +278,20 @@ def evaluate(size: Any, value_of: Callable[[Any], Any]) -> Any:
     Raises:
         ArithmeticError: It divides by zero, or a number is too large.
     """
+    return function_of(size)(value_of)
+
+
+def function_of(size: Any) -> Callable[[Callable[[Any], Any]], Any]:
+    """Returns the function that computes a size: from what ``evaluate`` takes for its symbols to its value."""
     match size:
-        case int():
-            return size
+        case int() | ["bool" | "float", _]:
+            value = size if isinstance(size, int) else size[1]
+            return lambda _: value
         case ["symbol", key]:
-            return value_of(key)
-        case ["bool" | "float", value]:
-            return value
+            return lambda value_of: value_of(key)
         case ["rational", numerator, denominator]:
-            return numerator / denominator
+            return lambda _: numerator / denominator
         case [name, *operands]:
-            return FUNCTIONS[name](*(evaluate(operand, value_of) for operand in operands))
+            function, parts = FUNCTIONS[name], list(map(function_of, operands))
+            return lambda value_of: function(*[part(value_of) for part in parts])
     raise TypeError(size)

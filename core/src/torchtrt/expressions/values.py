@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from torchtrt.expressions.data import evaluate as evaluate_data
-from torchtrt.expressions.data import to_json
+from torchtrt.expressions.data import function_of, to_json
 
 
 class CompiledExpression(NamedTuple):
-    """An expression as data, which is evaluated by Python's operators.
+    """An expression that Python's operators evaluate.
 
     Attributes:
         expression: The expression, or condition.
         symbols: Its symbols.
-        data: The expression as ``torchtrt.expressions.data`` describes it, with its symbols as they are.
+        function: What computes it, from a function that returns the value of a symbol.
     """
 
     expression: Any
     symbols: tuple[Any, ...]
-    data: Any
+    function: Callable[[Callable[[Any], Any]], Any]
 
     @classmethod
     @functools.lru_cache(maxsize=4096)
@@ -32,7 +31,7 @@ class CompiledExpression(NamedTuple):
             InexpressibleError: It has a function that sizes do not have.
         """
         symbols = tuple(sorted(expression.free_symbols, key=str))
-        return cls(expression, symbols, to_json(expression, lambda symbol: symbol))
+        return cls(expression, symbols, function_of(to_json(expression, lambda symbol: symbol)))
 
     def value(self, values: Mapping[Any, Any]) -> Any:
         """Returns the value for values of the symbols: numbers, or symbolic sizes. Remainders are Python's.
@@ -41,7 +40,7 @@ class CompiledExpression(NamedTuple):
             KeyError: A symbol has no value.
             ArithmeticError: It divides by zero, or a number is too large.
         """
-        return evaluate_data(self.data, values.__getitem__)
+        return self.function(values.__getitem__)
 
     def holds(self, values: Mapping[Any, int]) -> bool:
         """Returns whether a condition is true. It is not where a symbol, or the condition, has no value."""

@@ -61,22 +61,18 @@ class Call:
 
     Attributes:
         node: The node.
-        symbols: The symbols in the sizes of its arguments and results.
+        sizes: The expressions in the sizes of its arguments and results.
+        symbols: The symbols in them.
         is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
     """
 
     def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
         self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        values = (value_node.meta.get("val") for value_node in (*node.all_input_nodes, node))
-        leaves = itertools.chain.from_iterable(map(pytree.tree_leaves, values))
-        expressions = itertools.chain.from_iterable(map(_numbers, leaves))
-        symbols = (
-            expression.free_symbols
-            for expression in expressions
-            if isinstance(expression, sympy.Basic)
-        )
-        self.symbols = sorted(set().union(*symbols), key=str)
+        self.sizes = set().union(*map(_sizes_of, (*node.all_input_nodes, node)))
+        symbols = set().union(*(size.free_symbols for size in self.sizes))
+        self.symbols = sorted(symbols, key=str)
+        self._fixed: dict[Node, Any] = {}
 
     @property
     def depends_on_data(self) -> bool:
@@ -135,10 +131,13 @@ class Call:
     def _arguments(self, values: Values) -> dict[Node, Any]:
         """Returns the arguments for values of the symbols, as fake tensors."""
         concrete = functools.partial(_concrete, values=values)
-        return {
-            node: pytree.tree_map(concrete, node.meta.get("val"))
-            for node in self.node.all_input_nodes
-        }
+        made = dict(self._fixed)
+        for node in self.node.all_input_nodes:
+            if node not in made:
+                made[node] = pytree.tree_map(concrete, node.meta.get("val"))
+                if not _sizes_of(node):
+                    self._fixed[node] = made[node]
+        return made
 
     def _run_on(self, made: Mapping[Node, Any]) -> Any:
         """Returns the result of the call for arguments."""
@@ -237,6 +236,12 @@ def _description(leaf: Any) -> Hashable:
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.device, leaf.layout, leaf.dim(), *_numbers(leaf)
     return type(leaf), *(_numbers(leaf) or (leaf,))
+
+
+def _sizes_of(node: Node) -> set[Any]:
+    """Returns the expressions in the sizes of a node's value."""
+    numbers = itertools.chain.from_iterable(map(_numbers, pytree.tree_leaves(node.meta.get("val"))))
+    return {number for number in numbers if isinstance(number, sympy.Basic) and number.free_symbols}
 
 
 def _numbers(value: Any) -> tuple[Any, ...]:

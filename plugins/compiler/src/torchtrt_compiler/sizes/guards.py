@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.sizes.guard_texts import written_guards
 from torchtrt_compiler.torch_internals import LIBRARIES, ValueRanges, bound_sympy, int_oo
+from torchtrt_runtime.size_ranges import Profile
 
 
 def guards_of(exported: ExportedProgram, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
@@ -42,8 +43,17 @@ def _is_assumed(guard: Any, numbers: Collection[Any]) -> bool:
     """Returns whether a guard holds for all sizes of 2 or more: PyTorch assumes it, and asks where a file lost that."""
     if not guard.free_symbols.isdisjoint(numbers):
         return False
-    ranges = {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols}
-    bounds = bound_sympy(guard, ranges)
+    return _is_certain(guard, {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols})
+
+
+def always_holds(condition: Any, sizes: Profile) -> bool:
+    """Returns whether a condition certainly holds for all sizes of a profile."""
+    ranges = {symbol: ValueRanges(size.min, size.max) for symbol, size in sizes.items()}
+    return _is_certain(condition, ranges)
+
+
+def _is_certain(condition: Any, ranges: dict[Any, Any]) -> bool:
+    bounds = bound_sympy(condition, ranges)
     return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
 
 

@@ -19,7 +19,7 @@ from torchtrt_compiler.sizes.guards import guards_of
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.sizes.small import is_assumption, small_sizes
+from torchtrt_compiler.sizes.small import assumption_in, small_sizes
 from torchtrt_runtime.checks.sizes import check_decidable
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, linear_size
@@ -73,17 +73,21 @@ class ProgramSizes:
             conditions = guards_of(exported, symbols_of_numbers(exported))
             return cls(exported, _ranges(functional), conditions, ())
         guards = guards_of(exported)
-        assumptions = {*filter(is_assumption, guards)} - asked.lines.keys()
+        of_ops = {
+            guard: assumed
+            for guard in guards.keys() - asked.lines.keys()
+            if (assumed := assumption_in(guard)) is not None
+        }
         conditions = {
             condition: line
             for condition, line in {**asked.lines, **guards}.items()
-            if condition not in assumptions
+            if condition not in of_ops
         }
         ranges = {
             symbol: (1 if low > 2 and _decide(guards, symbol, low) else low, high)
             for symbol, (low, high) in _ranges(functional).items()
         }
-        return cls(exported, ranges, conditions, assumptions)
+        return cls(exported, ranges, conditions, set(of_ops.values()))
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -107,9 +111,16 @@ class ProgramSizes:
         """
         sizes = declared_sizes(self.exported, placeholders, inputs)
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
-        check_decidable(tuple(self.conditions), declared)
-        conditions = {**self.conditions, **self._small(declared)}
+        check_decidable((*self.conditions, *self.assumptions), declared)
+        conditions = self.conditions
         accepted = accepted_sizes(conditions, declared)
+        if accepted.profiles and (
+            small := small_sizes(
+                self.exported.graph_module, conditions, self.assumptions, accepted.profiles
+            )
+        ):
+            conditions = {**conditions, **small}
+            accepted = accepted_sizes(conditions, declared)
         if not accepted.profiles:
             raise InputError(
                 "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
@@ -117,15 +128,6 @@ class ProgramSizes:
             )
         narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
-
-    def _small(self, declared: Sequence[Profile]) -> Mapping[Any, str]:
-        """Returns the conditions that exclude small sizes, as far as such sizes are declared."""
-        accepted = accepted_sizes(self.conditions, declared)
-        if not accepted.profiles:
-            return {}
-        return small_sizes(
-            self.exported.graph_module, self.conditions, self.assumptions, accepted.profiles
-        )
 
 
 def _decide(conditions: Iterable[Any], symbol: Any, minimum: int) -> bool:

@@ -8,6 +8,7 @@ that is not right excludes them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,10 +17,11 @@ import sympy
 from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import SizeRange
-from torchtrt.expressions.values import holds
+from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
+from torchtrt_compiler.sizes.guards import always_holds
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_SYMBOLS = 4
@@ -30,14 +32,25 @@ _MOST_RUNS = 16
 """In how many runs of values assumptions may differ. Of more, as those of a remainder are, calls are not run."""
 
 
-def is_assumption(condition: Any) -> bool:
-    """Returns whether a condition only says that a size is not 0 or 1."""
+def assumption_in(condition: Any) -> Any | None:
+    """Returns what a condition says if that is only that a size is not 0 or 1; None for other conditions.
+
+    Of sizes that ops compare, one may be a multiple of the other: ``w < h * w`` says that ``h`` is not 1.
+    """
+    if not isinstance(condition, (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
+        return None
     if isinstance(condition, sympy.Ne):
-        return any(side in (0, 1) for side in condition.args)
-    if isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
-        least = 1 if isinstance(condition, (sympy.Gt, sympy.Lt)) else 2
-        return bool(condition.lts.is_Integer and condition.lts <= least)
-    return False
+        least, size = sorted(condition.args, key=lambda side: not side.is_Integer)
+    else:
+        least, size = condition.lts, condition.gts
+    if least.is_Integer:
+        is_small = least <= (2 if isinstance(condition, (sympy.Ge, sympy.Le)) else 1)
+        return condition if is_small else None
+    if isinstance(condition, (sympy.Ge, sympy.Le)):
+        return None
+    ratios = [size / least, least / size] if isinstance(condition, sympy.Ne) else [size / least]
+    factors = (ratio for ratio in ratios if ratio.as_numer_denom()[1] == 1)
+    return next((sympy.Ne(factor, 1) for factor in factors), None)
 
 
 def small_sizes(
@@ -51,10 +64,12 @@ def small_sizes(
     Args:
         graph_module: The graph, whose nodes have their values.
         conditions: The conditions that calls of the program satisfy.
-        assumptions: What its ops assumed of sizes, as ``is_assumption`` has it. Calls need not satisfy it.
+        assumptions: What its ops assumed of sizes, as ``assumption_in`` returns it. Calls need not satisfy it.
         profiles: The sizes of its symbols that were asked for.
     """
-    trials = _Trials(conditions, assumptions, profiles)
+    ranges = union_of_profiles(profiles)
+    doubtful = [assumed for assumed in assumptions if not always_holds(assumed, ranges)]
+    trials = _Trials(conditions, doubtful, profiles)
     if trials.has_small_sizes:
         with running_calls():
             for call in distinct_calls(graph_module):
@@ -112,6 +127,28 @@ class _SmallSizes(NamedTuple):
         return cls([*plain, *ends], [*together], narrowest)
 
 
+class _Point:
+    """Values of a program's symbols.
+
+    Attributes:
+        values: The values.
+    """
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self._small: dict[Any, str] = {}
+
+    def small(self, size: Any) -> str:
+        """Returns a size as text if it is small, or may be because it depends on data; else an empty text."""
+        if size not in self._small:
+            try:
+                value = evaluate(size, self.values)
+                self._small[size] = str(value) if value <= 1 else ""
+            except (KeyError, ArithmeticError):
+                self._small[size] = "none"
+        return self._small[size]
+
+
 class _Trials:
     """Runs calls with small sizes.
 
@@ -128,9 +165,12 @@ class _Trials:
     ) -> None:
         self._conditions, self._profiles = conditions, profiles
         self._small: dict[Any, _SmallSizes] = {}
-        self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
+        self._points: dict[frozenset[tuple[Any, int]], Sequence[_Point]] = {}
         self.excluding: dict[Any, str] = {}
-        self._joint = {assumed for assumed in assumptions if len(assumed.free_symbols) > 1}
+        symbols_of = {assumed: assumed.free_symbols for assumed in assumptions}
+        self._joint = {
+            assumed: symbols for assumed, symbols in symbols_of.items() if len(symbols) > 1
+        }
         self.untried = set(self._joint)
         for symbol in profiles[0]:
             own = [assumed for assumed in assumptions if symbol in assumed.free_symbols]
@@ -152,22 +192,40 @@ class _Trials:
         if (
             small
             and call.depends_on_data
-            and not all(map(call.is_right, self._points_of({}, call.symbols)))
+            and not all(call.is_right(point.values) for point in self._points_of({}))
         ):
             return  # no op takes sizes that do not go together
+        trial = functools.partial(self._is_right, call, {})
         for assignment in _assignments(small):
-            if not self._is_right(call, assignment) and len(assignment) > 1:
+            if not trial(assignment) and len(assignment) > 1:
                 options = [small[symbol].alone for symbol in assignment]
                 for sizes in itertools.product(*options):
-                    self._is_right(call, dict(zip(assignment, sizes, strict=True)))
+                    trial(dict(zip(assignment, sizes, strict=True)))
 
-    def _is_right(self, call: Call, assignment: Mapping[Any, int]) -> bool:
-        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them."""
-        wrong = {assumed for assumed in self._joint if _is_wrong(assumed, assignment)}
+    def _is_right(
+        self, call: Call, results: dict[Any, bool], assignment: Mapping[Any, int]
+    ) -> bool:
+        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them.
+
+        Args:
+            call: The call.
+            results: Whether it is right, for each combination of its sizes that are small: it is run once for each.
+            assignment: The values of some symbols.
+        """
+        wrong = {
+            assumed
+            for assumed, symbols in self._joint.items()
+            if symbols <= assignment.keys() and not holds(assumed, assignment)
+        }
         self.untried -= wrong
         if self._is_excluded(assignment):
             return True
-        is_right = all(map(call.is_right, self._points_of(assignment, call.symbols)))
+        is_right = True
+        for point in self._points_of(assignment):
+            small = frozenset((size, value) for size in call.sizes if (value := point.small(size)))
+            if small and small not in results:
+                results[small] = call.is_right(point.values)
+            is_right = is_right and results.get(small, True)
         if not is_right:
             self._exclude(assignment, wrong, model_line(call.node))
         return is_right
@@ -180,16 +238,12 @@ class _Trials:
             if condition.free_symbols <= assignment.keys()
         )
 
-    def _points_of(self, assignment: Mapping[Any, int], symbols: Sequence[Any]) -> list[Values]:
-        """Returns the values of symbols to run a call with: small ones, beside the optimal and the largest others."""
+    def _points_of(self, assignment: Mapping[Any, int]) -> Sequence[_Point]:
+        """Returns the values of symbols to run calls with: small ones, beside the optimal and the largest others."""
         key = frozenset(assignment.items())
         if key not in self._points:
-            self._points[key] = self._find_points(assignment)
-        points = (
-            {symbol: point[symbol] for symbol in symbols if symbol in point}
-            for point in self._points[key]
-        )
-        return list({tuple(point.values()): point for point in points}.values())
+            self._points[key] = list(map(_Point, self._find_points(assignment)))
+        return self._points[key]
 
     def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
         """Returns up to two points with small sizes for which the conditions hold."""
@@ -239,11 +293,6 @@ class _Trials:
     def _without(self, symbol: Any, size: int) -> Any:
         """Returns the condition that a symbol has not this value, nor others for which the same assumption is wrong."""
         return self._small[symbol].assumptions.get(size, sympy.Ne(symbol, size))
-
-
-def _is_wrong(assumed: Any, assignment: Mapping[Any, int]) -> bool:
-    """Returns whether sizes decide that an assumption on them is wrong."""
-    return assumed.free_symbols <= assignment.keys() and not holds(assumed, assignment)
 
 
 def _assignments(small: Mapping[Any, _SmallSizes]) -> Iterator[Mapping[Any, int]]:
