@@ -51,7 +51,7 @@ class ConversionContext:
         depth: How many branches and loops the node in conversion is inside of.
         recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
-        maybe_zero_symbols: The symbols of the sizes of inputs that may be 0.
+        least_sizes: The least values of symbols in the sizes of inputs, as far as these determine them.
         plugins: The keys of the plugins in the network, by which an engine asks for them.
     """
 
@@ -64,7 +64,7 @@ class ConversionContext:
     depth: int = 0
     recorder: WeightRecorder = field(default_factory=NoRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
-    maybe_zero_symbols: set[Any] = field(default_factory=set)
+    least_sizes: dict[Any, int] = field(default_factory=dict)
     plugins: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)

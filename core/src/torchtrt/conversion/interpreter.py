@@ -129,10 +129,19 @@ class TRTInterpreter:
         self.context.set_known_value(tensor, value)
         self.input_symbols |= sizes_from_data(value)
         for index, size in enumerate(getattr(value, "shape", ())):
-            may_vanish = not all(ranges[index].min for ranges in profile.profiles)
-            if may_vanish and isinstance(size, torch.SymInt):
-                self.context.maybe_zero_symbols |= size.node.expr.free_symbols
+            if isinstance(size, torch.SymInt):
+                least = min(ranges[index].min for ranges in profile.profiles)
+                self._note_least(size.node.expr, least)
         return tensor
+
+    def _note_least(self, expression: Any, least: int) -> None:
+        """Notes the least value of a size of an input. Of a size of 0 that is computed, each symbol may be 0."""
+        sizes = self.context.least_sizes
+        if expression.is_Symbol:
+            sizes[expression] = least
+        elif not least:
+            for symbol in expression.free_symbols:
+                sizes.setdefault(symbol, 0)
 
     def convert(self, node: Node) -> Any:
         """Returns what the node's converter makes of it."""

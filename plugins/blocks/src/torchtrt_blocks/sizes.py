@@ -22,6 +22,7 @@ from torchtrt.conversion import (
     add_layer,
     is_network_tensor,
 )
+from torchtrt.graphs.symbols import least_value
 from torchtrt.tensorrt import trt
 
 
@@ -85,9 +86,9 @@ def leaves_int32(symbol: torch.SymInt) -> bool:
 
 
 def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
-    """Returns whether a size can be 0.
+    """Returns whether a size can be 0, for the sizes that the engine is built for.
 
-    The bounds of expressions do not decide it: PyTorch takes all sizes of inputs for 2 or more.
+    PyTorch's own bounds do not decide it: it takes all sizes of inputs for 2 or more.
 
     Args:
         ctx: The conversion context.
@@ -95,9 +96,7 @@ def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bo
     """
     if symbol is None or isinstance(symbol, int):
         return not symbol
-    expression = symbol.node.expr
-    is_positive = symbol.node.shape_env.bound_sympy(expression).lower > 0
-    return not is_positive or not ctx.maybe_zero_symbols.isdisjoint(expression.free_symbols)
+    return not least_value(symbol, ctx.least_sizes) > 0
 
 
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
 from torchtrt.graphs.memory import storage_of
-from torchtrt_compiler.sizes.guards import guards_of
+from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _NAME = re.compile(r"%[\w.]*:\w+|\b(?:s|u|zf|zuf)\d+\b")
@@ -64,7 +64,8 @@ def fingerprint(exported: ExportedProgram) -> Fingerprint:
                 form = _form(node.meta.get("val"))
                 lines.append(f"{label(node)} {node.op} {target} {arguments} {form}")
     lines += [f"{symbol} {sizes}" for symbol, sizes in exported.range_constraints.items()]
-    lines += [*map(str, guards_of(exported)), str(exported.call_spec)]
+    guards = (guard for guard in guards_of(exported) if not is_assumed(guard))
+    lines += [*map(str, guards), str(exported.call_spec)]
     names: dict[str, str] = {}  # in the order of their use: unused weights do not matter
     text = _NAME.sub(lambda name: names.setdefault(name[0], f"%{len(names)}"), "\n".join(lines))
     weights = tuple(targets[name] for name in names if name in targets)

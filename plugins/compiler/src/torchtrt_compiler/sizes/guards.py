@@ -15,32 +15,33 @@ from torchtrt_compiler.torch_internals import LIBRARIES, ValueRanges, bound_symp
 from torchtrt_runtime.size_ranges import Profile
 
 
-def guards_of(exported: ExportedProgram, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
+def guards_of(exported: ExportedProgram) -> dict[Any, str]:
     """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes, each with the model's line.
 
     PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
     text in a file. The symbols of a program from a file have guards too: those that opening it added.
-    A guard that holds for all sizes of 2 or more is not the program's. ``torch.export`` takes no size for less,
-    and ``torch.export.save`` writes this down. Of a number it assumes nothing.
 
     Args:
         exported: The program.
-        numbers: The symbols that are numbers.
 
     Raises:
         UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.
     """
     environment: Any = shape_env_of(exported.graph)
-    traced = guard_lines(environment, numbers)
+    traced = guard_lines(environment)
     # Only tracing records which inputs its symbols come from.
     if environment is not None and getattr(environment, "var_to_sources", None):
         return traced
-    written = (guard for guard in written_guards(exported) if not _is_assumed(guard, numbers))
-    return {**dict.fromkeys(written, ""), **traced}
+    return {**dict.fromkeys(written_guards(exported), ""), **traced}
 
 
-def _is_assumed(guard: Any, numbers: Collection[Any]) -> bool:
-    """Returns whether a guard holds for all sizes of 2 or more: PyTorch assumes it, and asks where a file lost that."""
+def is_assumed(guard: Any, numbers: Collection[Any] = frozenset()) -> bool:
+    """Returns whether a guard holds for all sizes of 2 or more: PyTorch assumes it, and asks where a file lost that.
+
+    Args:
+        guard: The guard.
+        numbers: The symbols that are numbers, of which PyTorch assumes nothing.
+    """
     if not guard.free_symbols.isdisjoint(numbers):
         return False
     return _is_certain(guard, {symbol: ValueRanges(2, int_oo) for symbol in guard.free_symbols})
@@ -57,14 +58,14 @@ def _is_certain(condition: Any, ranges: dict[Any, Any]) -> bool:
     return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
 
 
-def guard_lines(environment: Any, numbers: Collection[Any] = frozenset()) -> dict[Any, str]:
+def guard_lines(environment: Any) -> dict[Any, str]:
     """Returns the guards of a ``ShapeEnv``, each with the line of the model that it comes from, if any."""
     guards = () if environment is None else environment.guards
     lines: dict[Any, str] = {}
     for guard in guards:
         lines.setdefault(environment.replace(guard.expr), place_of(guard.sloc))
     lines.pop(sympy.true, None)
-    return {guard: line for guard, line in lines.items() if not _is_assumed(guard, numbers)}
+    return lines
 
 
 def fixing_lines(environment: Any, size: int) -> list[str]:

@@ -15,7 +15,7 @@ from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
-from torchtrt_compiler.sizes.guards import guards_of
+from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
@@ -68,19 +68,18 @@ class ProgramSizes:
         Raises:
             UnsupportedProgramError: A condition in a program from a file has a form that cannot be read.
         """
-        asked = asked_conditions(exported)
-        if asked is None:
-            conditions = guards_of(exported, symbols_of_numbers(exported))
-            return cls(exported, _ranges(functional), conditions, ())
-        guards = guards_of(exported)
-        of_ops = {
-            guard: assumed
-            for guard in guards.keys() - asked.lines.keys()
-            if (assumed := assumption_in(guard)) is not None
-        }
+        asked, guards = asked_conditions(exported), guards_of(exported)
+        lines = {} if asked is None else asked.lines
+        numbers = symbols_of_numbers(exported) if asked is None else frozenset()
+        of_ops = {}
+        for guard in guards.keys() - lines.keys():
+            if is_assumed(guard, numbers):
+                of_ops[guard] = guard
+            elif asked is not None and (assumed := assumption_in(guard)) is not None:
+                of_ops[guard] = assumed
         conditions = {
             condition: line
-            for condition, line in {**asked.lines, **guards}.items()
+            for condition, line in {**lines, **guards}.items()
             if condition not in of_ops
         }
         ranges = {

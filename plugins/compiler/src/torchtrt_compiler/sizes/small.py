@@ -22,6 +22,7 @@ from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
 from torchtrt_compiler.sizes.guards import always_holds
+from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_SYMBOLS = 4
@@ -127,28 +128,6 @@ class _SmallSizes(NamedTuple):
         return cls([*plain, *ends], [*together], narrowest)
 
 
-class _Point:
-    """Values of a program's symbols.
-
-    Attributes:
-        values: The values.
-    """
-
-    def __init__(self, values: Values) -> None:
-        self.values = values
-        self._small: dict[Any, str] = {}
-
-    def small(self, size: Any) -> str:
-        """Returns a size as text if it is small, or may be because it depends on data; else an empty text."""
-        if size not in self._small:
-            try:
-                value = evaluate(size, self.values)
-                self._small[size] = str(value) if value <= 1 else ""
-            except (KeyError, ArithmeticError):
-                self._small[size] = "none"
-        return self._small[size]
-
-
 class _Trials:
     """Runs calls with small sizes.
 
@@ -165,7 +144,8 @@ class _Trials:
     ) -> None:
         self._conditions, self._profiles = conditions, profiles
         self._small: dict[Any, _SmallSizes] = {}
-        self._points: dict[frozenset[tuple[Any, int]], Sequence[_Point]] = {}
+        self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
+        self._ranges = union_of_profiles(profiles)
         self.excluding: dict[Any, str] = {}
         symbols_of = {assumed: assumed.free_symbols for assumed in assumptions}
         self._joint = {
@@ -189,11 +169,7 @@ class _Trials:
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
         small = {symbol: self._small[symbol] for symbol in call.symbols if symbol in self._small}
-        if (
-            small
-            and call.depends_on_data
-            and not all(call.is_right(point.values) for point in self._points_of({}))
-        ):
+        if small and call.depends_on_data and not all(map(call.is_right, self._points_of({}))):
             return  # no op takes sizes that do not go together
         trial = functools.partial(self._is_right, call, {})
         for assignment in _assignments(small):
@@ -201,9 +177,16 @@ class _Trials:
                 options = [small[symbol].alone for symbol in assignment]
                 for sizes in itertools.product(*options):
                     trial(dict(zip(assignment, sizes, strict=True)))
+        for size in call.sizes if small else ():
+            for assignment in self._below_bound(size):
+                trial(assignment, size > _value(size, assignment))
 
     def _is_right(
-        self, call: Call, results: dict[Any, bool], assignment: Mapping[Any, int]
+        self,
+        call: Call,
+        results: dict[Any, bool],
+        assignment: Mapping[Any, int],
+        assumed: Any = None,
     ) -> bool:
         """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them.
 
@@ -211,24 +194,47 @@ class _Trials:
             call: The call.
             results: Whether it is right, for each combination of its sizes that are small: it is run once for each.
             assignment: The values of some symbols.
+            assumed: The assumption that is wrong for them, if it is one that PyTorch made without asking.
         """
         wrong = {
-            assumed
-            for assumed, symbols in self._joint.items()
-            if symbols <= assignment.keys() and not holds(assumed, assignment)
+            other
+            for other, symbols in self._joint.items()
+            if symbols <= assignment.keys() and not holds(other, assignment)
         }
         self.untried -= wrong
         if self._is_excluded(assignment):
             return True
         is_right = True
         for point in self._points_of(assignment):
-            small = frozenset((size, value) for size in call.sizes if (value := point.small(size)))
+            values = ((size, _value(size, point)) for size in call.sizes)
+            small = frozenset(
+                (size, value)
+                for size, value in values
+                if value is None or value < max(lower_bound(size), 2)
+            )
             if small and small not in results:
-                results[small] = call.is_right(point.values)
+                results[small] = call.is_right(point)
             is_right = is_right and results.get(small, True)
         if not is_right:
-            self._exclude(assignment, wrong, model_line(call.node))
+            self._exclude(
+                assignment, wrong if assumed is None else {assumed}, model_line(call.node)
+            )
         return is_right
+
+    def _below_bound(self, size: Any) -> Iterator[Mapping[Any, int]]:
+        """Yields sizes for which one computed from several is less than PyTorch takes it for: ``n * m`` for 4 or more.
+
+        All symbols have their least values but one, so that each value of the computed size occurs.
+        """
+        symbols = size.free_symbols & self._ranges.keys()
+        if symbols < size.free_symbols or len(symbols) < 2:
+            return
+        least = {symbol: max(self._ranges[symbol].min, 1) for symbol in symbols}
+        for symbol in symbols if _is_below(size, least) else ():
+            for value in range(least[symbol], self._ranges[symbol].max + 1):
+                if not _is_below(size, {**least, symbol: value}):
+                    break
+                yield {**least, symbol: value}
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
         """Returns whether a condition on some of these sizes excludes them already."""
@@ -238,11 +244,11 @@ class _Trials:
             if condition.free_symbols <= assignment.keys()
         )
 
-    def _points_of(self, assignment: Mapping[Any, int]) -> Sequence[_Point]:
+    def _points_of(self, assignment: Mapping[Any, int]) -> list[Values]:
         """Returns the values of symbols to run calls with: small ones, beside the optimal and the largest others."""
         key = frozenset(assignment.items())
         if key not in self._points:
-            self._points[key] = list(map(_Point, self._find_points(assignment)))
+            self._points[key] = self._find_points(assignment)
         return self._points[key]
 
     def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
@@ -293,6 +299,25 @@ class _Trials:
     def _without(self, symbol: Any, size: int) -> Any:
         """Returns the condition that a symbol has not this value, nor others for which the same assumption is wrong."""
         return self._small[symbol].assumptions.get(size, sympy.Ne(symbol, size))
+
+
+@functools.lru_cache(maxsize=1024)
+def lower_bound(size: Any) -> int:
+    """Returns the least value of a size for PyTorch, which takes each symbol for 2 or more."""
+    bounds = bound_sympy(size, {symbol: ValueRanges(2, int_oo) for symbol in size.free_symbols})
+    return int(bounds.lower) if bounds.lower.is_Integer else 0
+
+
+def _is_below(size: Any, values: Values) -> bool:
+    return bool((_value(size, values) or 0) < lower_bound(size))
+
+
+def _value(size: Any, values: Values) -> Any:
+    """Returns a size; None if it has no value, or depends on data."""
+    try:
+        return evaluate(size, values)
+    except (KeyError, ArithmeticError):
+        return None
 
 
 def _assignments(small: Mapping[Any, _SmallSizes]) -> Iterator[Mapping[Any, int]]:
