@@ -40,7 +40,7 @@ def is_assumed(guard: Any, numbers: Collection[Any] = frozenset()) -> bool:
 
     Args:
         guard: The guard.
-        numbers: The symbols that are numbers, of which PyTorch assumes nothing.
+        numbers: The symbols that are numbers. PyTorch assumes nothing of them.
     """
     if not guard.free_symbols.isdisjoint(numbers):
         return False
