@@ -8,6 +8,7 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from plugins.follow.tests.followed import X, agree, followed, made, programs
 from tests.support.threads import calls_in_other_threads
@@ -332,6 +333,33 @@ def test_a_refresh_lets_a_model_be_compiled_that_changes_no_more(monkeypatch):
     monkeypatch.setattr(Numbering, "is_numbering", False)
     follower.torchtrt.refresh()
     agree(follower, made(Numbering), X)
+    assert 1 == len(programs(follower))
+
+
+HOOKS = {
+    "weight norm": nn.utils.weight_norm,
+    "spectral norm": nn.utils.spectral_norm,
+    "pruning": lambda module: prune.l1_unstructured(module, "weight", 0.5),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+def test_weights_that_hooks_of_pytorch_compute_are_followed(name):
+    """The hook of a layer puts them where they were in each call."""
+    model = made()
+    with torch.no_grad():
+        HOOKS[name](model.first)
+    other = copy.deepcopy(model)
+    follower = followed(model)
+    agree(follower, other, X)
+    with torch.no_grad():
+        for module in (model, other):
+            for weight in module.parameters():
+                weight.mul_(1.5)
+    agree(follower, other, X)
+    agree(follower, model, X)
+    agree(follower, other, X)
     assert 1 == len(programs(follower))
 
 
