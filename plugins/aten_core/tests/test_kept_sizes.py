@@ -93,3 +93,25 @@ def test_a_fixed_size_that_stays_beside_a_dynamic_one():
         image = torch.randn(1, 2, 7, width)
         torch.testing.assert_close(compiled(image), model(image))
     assert len(compiled.report.blocks) == 1
+
+
+@pytest.mark.filterwarnings("ignore:You asked for")
+def test_a_size_that_another_input_fixes_is_resampled():
+    """The size of the result is an expression still, of which it is not known that it is the scaled one."""
+
+    class Pyramid(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = torch.nn.Conv2d(2, 2, 3, stride=4, padding=1)
+
+        def forward(self, x, y):
+            small = self.convolution(x)
+            return torch.nn.functional.interpolate(small, scale_factor=2.0), small + y
+
+    model, y = Pyramid().eval(), torch.randn(1, 2, 3, 3)
+    shapes = [(2, 2, size, size) for size in (9, 10, 20)]
+    sizes = torchtrt.Input(min_shape=shapes[0], opt_shape=shapes[1], max_shape=shapes[2])
+    compiled = torchtrt.compile(model, [sizes, y], min_block_size=1)
+    for shape in ((2, 2, 9, 12), (2, 2, 12, 11)):
+        image = torch.randn(shape)
+        torch.testing.assert_close(compiled(image, y), model(image, y), rtol=1e-4, atol=1e-4)

@@ -16,7 +16,13 @@ import torchtrt
 from plugins.compiler.tests.refitted import Folded, Half, Tied, X, agree, compiled, made
 from tests.support.shards import some
 from tests.support.threads import calls_in_other_threads
-from torchtrt.errors import EngineError, InputError, RefitError, VerificationError
+from torchtrt.errors import (
+    EngineError,
+    InputError,
+    RefitError,
+    UnsupportedProgramError,
+    VerificationError,
+)
 from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
 from torchtrt_testing.faults import watched_tensorrt
 
@@ -202,6 +208,51 @@ def test_weights_that_do_not_fit_are_refused_before_anything_changes(change, mes
     with pytest.raises(RefitError, match=message):
         torchtrt.refit_module_weights(model, state, in_place=True)
     agree(old, model)
+
+
+class Sparse(nn.Module):
+    """Adds a sparse matrix, made of weights, to another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(4, 4))
+        self.values = nn.Parameter(torch.rand(3))
+        self.other = nn.Parameter(torch.rand(4))
+        self.register_buffer("places", torch.tensor([[0, 1, 2], [0, 0, 3]]))
+
+    def forward(self, x):
+        sparse = torch.sparse_coo_tensor(self.places, self.values * 2, (4, 4))
+        return x.expand(4, 4) @ (self.weight + sparse) + self.other
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("name", ["weight", "values"])
+def test_what_is_computed_by_sparse_tensors_must_stay(name):
+    """No memory tells how the engine's weights follow from the model's; other weights may change."""
+    model, new = compiled(made(Sparse, 0)), made(Sparse, 0)
+    with torch.no_grad():
+        new.other.add_(1)
+    agree(new, torchtrt.refit_module_weights(model, new))
+    with torch.no_grad():
+        new.get_parameter(name).add_(1)
+    with pytest.raises(RefitError, match=f"follow from '{name}'"):
+        torchtrt.refit_module_weights(model, new)
+
+
+@pytest.mark.parametrize("option", [{"immutable_weights": False}, {"strip_engine_weights": True}])
+def test_engines_that_get_weights_take_no_sparse_ones(option):
+    """The error names the weight."""
+
+    class Graph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("edges", torch.eye(4).to_sparse())
+
+        def forward(self, x):
+            return self.edges.to_dense() * x
+
+    with pytest.raises(UnsupportedProgramError, match="'edges' has the layout"):
+        torchtrt.compile(Graph().eval(), [torch.rand(4)], min_block_size=1, **option)
 
 
 def fake(*sizes):

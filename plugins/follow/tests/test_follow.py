@@ -13,7 +13,7 @@ from torch import nn
 
 import torchtrt
 from plugins.follow.tests.followed import Block, X, agree, followed, made, programs
-from torchtrt.errors import FollowWarning, InputError, SettingsError
+from torchtrt.errors import FollowWarning, InputError, NoEngineWarning, SettingsError
 
 
 def test_a_followed_model_is_its_model_to_everything_else():
@@ -35,7 +35,8 @@ def test_a_followed_model_is_its_model_to_everything_else():
     agree(parent, model, X)
     assert follower.to(torch.float64) is follower
     assert torch.float64 is model.first.weight.dtype
-    agree(follower, model, X.double())
+    with pytest.warns(NoEngineWarning):
+        agree(follower, model, X.double())
 
 
 def test_a_call_is_the_same_program_however_its_arguments_are_given():
@@ -278,6 +279,18 @@ def test_autocast_is_a_part_of_the_call():
     torch.testing.assert_close(actual, expected, rtol=5e-2, atol=5e-2)
     agree(follower, model, X)
     assert 2 == len(programs(follower))
+
+
+def test_calls_without_any_engine_cause_one_warning():
+    """Also behind a program that has one."""
+    model = nn.Linear(4, 4).eval()
+    follower = followed(model)
+    agree(follower, model, X)
+    model.double()
+    with pytest.warns(NoEngineWarning):
+        agree(follower, model, X.double())
+    agree(follower, model, X.double()[None])
+    assert 1 == len(programs(follower))
 
 
 def test_exporting_and_transforming_see_the_model():

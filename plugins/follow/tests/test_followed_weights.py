@@ -8,10 +8,11 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from plugins.follow.tests.followed import X, agree, followed, made, programs
 from tests.support.threads import calls_in_other_threads
-from torchtrt.errors import FollowWarning
+from torchtrt.errors import FollowWarning, UnsupportedProgramError
 
 
 def _load(model):
@@ -280,6 +281,85 @@ def test_a_model_that_prepares_itself_in_its_first_call_is_compiled_in_the_secon
     follower = followed(made(Lazy))
     for _ in range(3):
         agree(follower, made(Lazy), X)
+    assert 1 == len(programs(follower))
+
+
+class Remembering(nn.Module):
+    """Keeps its last result, in the place of one of the same form."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = torch.zeros(3, 4)
+
+    def forward(self, x):
+        self.last = x * 2
+        return self.last + 1
+
+
+def test_a_model_that_changes_in_each_call_runs_in_pytorch_and_says_so():
+    """Although it has the same structure after each of them."""
+    model = made(Remembering)
+    follower, strict = followed(model), followed(model, fallback=False)
+    agree(follower, made(Remembering), X)
+    with pytest.warns(FollowWarning, match="changes 'form of last'"):
+        agree(follower, made(Remembering), X)
+    agree(follower, made(Remembering), X)
+    agree(strict, made(Remembering), X)
+    for _ in range(2):
+        with pytest.raises(UnsupportedProgramError, match="changes 'form of last'"):
+            agree(strict, model, X)
+
+
+class Numbering(nn.Module):
+    """Counts its calls."""
+
+    is_numbering = True
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += self.is_numbering
+        return x * 3
+
+
+def test_a_refresh_lets_a_model_be_compiled_that_changes_no_more(monkeypatch):
+    """The calls before it ran in PyTorch."""
+    follower = followed(made(Numbering))
+    agree(follower, made(Numbering), X)
+    with pytest.warns(FollowWarning, match="changes 'calls'"):
+        agree(follower, made(Numbering), X)
+    monkeypatch.setattr(Numbering, "is_numbering", False)
+    follower.torchtrt.refresh()
+    agree(follower, made(Numbering), X)
+    assert 1 == len(programs(follower))
+
+
+HOOKS = {
+    "weight norm": nn.utils.weight_norm,
+    "spectral norm": nn.utils.spectral_norm,
+    "pruning": lambda module: prune.l1_unstructured(module, "weight", 0.5),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
+def test_weights_that_hooks_of_pytorch_compute_are_followed(name):
+    """The hook of a layer puts them where they were in each call."""
+    model = made()
+    with torch.no_grad():
+        HOOKS[name](model.first)
+    other = copy.deepcopy(model)
+    follower = followed(model)
+    agree(follower, other, X)
+    with torch.no_grad():
+        for module in (model, other):
+            for weight in module.parameters():
+                weight.mul_(1.5)
+    agree(follower, other, X)
+    agree(follower, model, X)
+    agree(follower, other, X)
     assert 1 == len(programs(follower))
 
 

@@ -322,3 +322,18 @@ def test_results_of_a_loaded_model_become_arrays(tmp_path):
     path = saved(nn.Linear(4, 2).eval(), [torch.rand(3, 4)], tmp_path)
 
     assert (3, 2) == torchtrt.load(path)(torch.rand(3, 4)).numpy().shape
+
+
+def test_a_sparse_weight_outside_of_engines_is_not_saved(tmp_path):
+    """The error names the weight and its layout."""
+
+    class Graph(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("edges", torch.eye(4).to_sparse())
+
+        def forward(self, x):
+            return torch.sparse.mm(self.edges, x * 2)
+
+    with pytest.raises(UnsupportedProgramError, match=r"'edges' is a Tensor of the layout"):
+        saved(Graph().eval(), [torch.rand(4, 2)], tmp_path)

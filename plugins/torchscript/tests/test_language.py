@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import torchtrt
 import torchtrt_torchscript as torchscript
-from torchtrt.errors import InputError
+from torchtrt.errors import ExportError, InputError
 
 from .helpers import assert_compiles, assert_same, quiet, script
 
@@ -170,6 +170,41 @@ def test_a_trace_computes_with_sizes_as_tensors(version):
 
     for batch in (2, 4, 6):
         assert_same(compiled, split, torch.randn(batch, 6))
+
+
+SIZES = {
+    "subtraction from a number": lambda n: 13 - n,
+    "distance": lambda n: abs(n - 9),
+    "power": lambda n: n**2,
+    "shifts": lambda n: (n << 1) + (n >> 1),
+    "limit": lambda n: torch.maximum(n, n - n + 3) if isinstance(n, Tensor) else max(n, 3),
+    "multiple of four": lambda n: n + (4 - n % 4) % 4,
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_trace_keeps_every_arithmetic_on_sizes(name, version):
+    """Ops behind it know that the result is a size, such as a roll, which asks whether it is 0."""
+
+    def repeated(x):
+        return x.repeat(SIZES[name](x.shape[0]), 1).roll(1, 0)
+
+    traced = quiet(torch.jit.trace, repeated, torch.randn(4, 3))
+    rows = torchtrt.Input(min_shape=(2, 3), opt_shape=(4, 3), max_shape=(6, 3))
+    compiled = compiled_whole(traced, rows)
+    for batch in (2, 4, 6):
+        assert_same(compiled, repeated, torch.randn(batch, 3))
+
+
+def test_a_size_that_a_trace_computes_with_tensors_is_the_reason():
+    """The op itself takes known numbers."""
+
+    def repeated(x):
+        return x.repeat(1 + (x.shape[0] & 3), 1).roll(1, 0)
+
+    traced = quiet(torch.jit.trace, repeated, torch.randn(4, 3))
+    with pytest.raises(ExportError, match="aten::roll asks for a size that is known"):
+        torchscript.compile(traced, (torch.randn(4, 3),), dynamic_shapes=(BATCH,))
 
 
 def test_a_buffer_keeps_what_is_written_to_it(version):

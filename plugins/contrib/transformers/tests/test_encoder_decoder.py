@@ -200,6 +200,9 @@ def test_what_there_is_no_room_for_is_an_error(t5):
         t5.compiled.generate(prompts(13, 4)[0], max_new_tokens=3)
     with pytest.raises(InputError, match="a cache of their own"):
         t5.compiled.generate(source, max_new_tokens=3, cache_implementation="static")
+    with pytest.raises(InputError, match="tokens of the decoder to the encoder"):
+        t5.compiled.generate(source, max_new_tokens=3, guidance_scale=1.5)
+    assert 3 == t5.compiled.generate(source, max_new_tokens=2, guidance_scale=1.0).shape[1]
     with pytest.raises(InputError, match=r"get_encoder\(\) of the compiled model"):
         t5.compiled(decoder_input_ids=source, encoder_outputs=t5.model.get_encoder()(source, mask))
     with pytest.raises(EngineError, match="compiled in"):
@@ -211,7 +214,7 @@ def test_a_call_without_a_cache_returns_the_logits_behind_each_token(t5):
     source, mask = prompts(2, 6)
     start, start_mask = prompts(2, 4, 7, padding=(2,))
     arguments = {"attention_mask": mask, "decoder_input_ids": start}
-    going_on = t5.compiled(input_ids=source, **arguments)
+    going_on = t5.compiled(source, mask, decoder_input_ids=start)
     for options in ({}, {"decoder_attention_mask": start_mask}):
         actual = t5.compiled(input_ids=source, **arguments, **options).logits
         with torch.no_grad():

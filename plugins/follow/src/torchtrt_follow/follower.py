@@ -107,7 +107,9 @@ class Follower:
         self._changes = 0
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
-        self._untried: dict[Binding, tuple[Any, str]] = {}  # for PyTorch, each with its warning
+        self._untried: dict[
+            Binding, tuple[Any, str] | None
+        ] = {}  # for PyTorch, with their warnings
         self._lock = threading.RLock()  # for all but calls like an earlier one
         self._changer: int | None = None
         self._ready: Mapping[Any, Binding] = {}
@@ -158,6 +160,7 @@ class Follower:
                 program.held = None
             if not weights_only:
                 self._structures = []
+                self._impure.clear()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the programs for the model as it is now into a folder, from which ``load`` takes them.
@@ -208,21 +211,30 @@ class Follower:
     def _run_in_pytorch(
         self, binding: Binding, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Returns what the model returns for a call that cannot be compiled.
-
-        If the model raises an error for the first such call, then the call was wrong, and later ones are compiled.
-        """
+        """Returns what the model returns for a call that cannot be compiled."""
+        has_returned = False
         try:
             result = self.model.forward(*args, **kwargs)
-        except Exception:
-            with self._lock:
-                if self._untried.pop(binding, None):
-                    for structure in self._structures:
-                        structure.drop(binding.program)
-            raise
-        if self._untried and (warning := self._untried.pop(binding, None)):
-            self._warn(*warning)
+            has_returned = True
+        finally:
+            if binding in self._untried:
+                self._settle(binding, has_returned)
         return result
+
+    def _settle(self, binding: Binding, has_returned: bool) -> None:
+        """Warns after the first call that PyTorch has run, or lets later ones be compiled.
+
+        They are if the model raised an error, because the call was wrong, or if it may have prepared itself.
+        """
+        with self._lock:
+            if binding not in self._untried:  # another thread has settled it
+                return
+            warning = self._untried.pop(binding)
+            if warning is None or not has_returned:
+                for structure in self._structures:
+                    structure.drop(binding.program)
+        if warning is not None and has_returned:
+            self._warn(*warning)
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Returns a call that engines may run; None for one that PyTorch runs."""
@@ -259,7 +271,7 @@ class Follower:
             state = structures[-1].state
             if state.is_same() and binding.is_current(state):
                 return binding
-        if self._impure[call.key] > 1:
+        if self._impure[call.key] > 1 and self._fallback:
             return None
         with self._lock:
             return self._current_binding(call, kind)
@@ -328,8 +340,7 @@ class Follower:
                 text = f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}"
                 untried = ("compile", call.key), text
             binding = Binding(Program(None, Fingerprint(None, ())), key)  # PyTorch
-            if untried is not None:
-                self._untried[binding] = untried
+            self._untried[binding] = untried
         structure.bindings.append(binding)
         return binding
 
@@ -352,8 +363,8 @@ class Follower:
                     "allow more."
                 )
             with warnings.catch_warnings():
-                if self._programs:
-                    warnings.simplefilter("ignore", NoEngineWarning)
+                if any(program.compiled is None for program in self._programs):
+                    warnings.simplefilter("ignore", NoEngineWarning)  # one is enough
                 if bounds != declared:
                     warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
                 binding = self._bind(structure.state, call, bounds, others)

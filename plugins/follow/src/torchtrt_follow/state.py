@@ -80,10 +80,15 @@ class ModelState:
         except RuntimeError:  # another thread changes a container
             return False
 
-    def difference(self, other: ModelState) -> str:
-        """Returns the path of the first fact that differs from another state; empty if all are equal."""
+    def difference(self, other: ModelState, besides: Collection[str] = ()) -> str:
+        """Returns the path of the first fact that differs from another state; empty if all are equal.
+
+        Facts on the weights of the names in ``besides`` may differ.
+        """
         one, two = self.facts, other.facts
-        return next((path for path in (one | two) if one.get(path) != two.get(path)), "")
+        ignored = {f"{fact} of {name}" for fact in ("form", "memory") for name in besides}
+        paths = (path for path in (one | two) if path not in ignored)
+        return next((path for path in paths if one.get(path) != two.get(path)), "")
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Returns the weights, and tensors for the scales, by name."""

@@ -107,8 +107,23 @@ def _check_modules(model: torch.nn.Module) -> None:
 
 def _is_pure(hook: Any) -> bool:
     """Returns whether a hook does nothing besides: it computes a weight, or collects what the call returns."""
+    return _is_of_pytorch(hook) or only_collects(hook)
+
+
+def _is_of_pytorch(hook: Any) -> bool:
+    """Returns whether a hook is one of those with which PyTorch computes a weight in each call."""
     code = getattr(hook, "__module__", None) or type(hook).__module__
-    return code.startswith("torch.nn.utils") or only_collects(hook)
+    return code.startswith("torch.nn.utils")
+
+
+def _computed_weights(model: torch.nn.Module) -> set[str]:
+    """Returns the names of the weights that hooks of PyTorch compute: no call reads those of an earlier one."""
+    return {
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        for hook in filter(_is_of_pytorch, module._forward_pre_hooks.values())
+        for name in filter(vars(module).__contains__, map(str, vars(hook).values()))
+    }
 
 
 def _checking(model: torch.nn.Module) -> Any:
@@ -120,7 +135,7 @@ def _checking(model: torch.nn.Module) -> Any:
         state = ModelState(model)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         result = method(*args, **kwargs)
-        if path := ModelState(model).difference(state):
+        if path := ModelState(model).difference(state, _computed_weights(model)):
             raise ImpureForwardError(
                 f"Its forward changes {path!r}, which a program does not repeat."
             )

@@ -311,6 +311,12 @@ def _as_fraction(result: Any) -> Any:
 
 
 def _what_failed(node: ScriptNode, args: Sequence[Any], error: Exception) -> str:
+    """Returns the sentence for an error that a node raised."""
+    if isinstance(error, GuardOnDataDependentSymNode) and not is_symbolic(args):
+        return (
+            f"{node.kind()} asks for a size that is known when the model is compiled; here a size of a tensor that it "
+            "takes depends on data, or on a computation with tensors."
+        )
     if isinstance(error, (DependsOnDataError, GuardOnDataDependentSymNode)) or is_symbolic(args):
         return (
             f"{node.kind()} takes numbers that are known when the model is compiled; here one depends on data or on a "

@@ -101,6 +101,26 @@ def _subtracted(first: Any, second: Any, alpha: Any = 1) -> Any:
     return first - alpha * second
 
 
+def _subtracted_from(first: Any, second: Any, alpha: Any = 1) -> Any:
+    return second - alpha * first
+
+
+def _raised(first: Any, second: Any) -> Any:
+    return first**second if isinstance(second, int) and second >= 0 else None
+
+
+def _shifted_left(first: Any, second: Any) -> Any:
+    return first * 2**second if isinstance(second, int) and 0 <= second < 63 else None
+
+
+def _shifted_right(first: Any, second: Any) -> Any:
+    return first // 2**second if isinstance(second, int) and 0 <= second < 63 else None
+
+
+def _absolute(number: Any) -> Any:
+    return torch.sym_max(number, -number)
+
+
 def _divided(first: Any, second: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return first / second
@@ -117,6 +137,13 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "aten::floor_divide": operator.floordiv,
     "aten::remainder": operator.mod,
     "aten::neg": operator.neg,
+    "aten::rsub": _subtracted_from,
+    "aten::abs": _absolute,
+    "aten::pow": _raised,
+    "aten::__lshift__": _shifted_left,
+    "aten::__rshift__": _shifted_right,
+    "aten::maximum": torch.sym_max,
+    "aten::minimum": torch.sym_min,
 }
 """Operators of traces on sizes."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.conversion import (
     ConversionContext,
@@ -104,6 +105,11 @@ def _is_in_table(size: int | torch.SymInt) -> bool:
     return most is not None and most <= _LONGEST
 
 
+def _is_scaled(size: int, scale: float, result: int | torch.SymInt) -> bool:
+    """Returns whether a size of the result is known to be exactly the scaled one."""
+    return bool(statically_known_true(result == size * scale))
+
+
 def _unlike_layer(node: Node) -> str | None:
     """Returns what TensorRT's layer does not do, or ``None``."""
     op = arguments_of(node)
@@ -122,7 +128,11 @@ def _unlike_layer(node: Node) -> str | None:
                 return f"a size that a fraction scales must be known to be at most {_LONGEST}"
             continue
         # TensorRT takes the ratio of the sizes; a scale that gives a whole size for every input is that ratio.
-        exact = float(scale).is_integer() if not isinstance(size, int) else size * scale == result
+        exact = (
+            float(scale).is_integer()
+            if not isinstance(size, int)
+            else _is_scaled(size, scale, result)
+        )
         if op.output_size is not None and not isinstance(size, int):
             exact = exact and sizes.same(size * int(scale), result)
         if not exact:

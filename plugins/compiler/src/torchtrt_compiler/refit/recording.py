@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from torch.overrides import TorchFunctionMode
 
 from torchtrt.contract import constant_of
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
@@ -144,6 +145,9 @@ class Recorder:
         ]
         results = list(result) if isinstance(result, (list, tuple)) else [result]
         made = [result for result in results if isinstance(result, torch.Tensor)]
+        if any(map(_has_other_layout, (*tensors, *made))):
+            for tensor in tensors:
+                self.fix(tensor)
         if not all(map(_is_plain, (*tensors, *made))):
             return
         is_computed = len(made) == len(results) and (
@@ -215,10 +219,18 @@ _FIXED = -1
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and _has_values(tensor)
+
+
+def _has_other_layout(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is sparse, for one: it has no memory by which it could be known."""
+    return tensor.layout is not torch.strided and _has_values(tensor)
+
+
+def _has_values(tensor: torch.Tensor) -> bool:
     return (
         not isinstance(tensor, FakeTensor)
         and type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-        and tensor.layout is torch.strided
         and tensor.device.type != "meta"
         and not is_functorch_wrapped_tensor(tensor)
         and not is_functional_tensor(tensor)
@@ -415,7 +427,17 @@ class BlockRecorder(Recorder):
 
 
 def watcher_of(exported: ExportedProgram, settings: CompilationSettings) -> ProgramWatcher:
-    """Returns what watches the compilation of a program: a recorder where engines get weights after they are built."""
+    """Returns what watches the compilation of a program: a recorder where engines get weights after they are built.
+
+    Raises:
+        UnsupportedProgramError: They get some, and a weight is sparse.
+    """
     if settings.immutable_weights and not settings.strip_engine_weights:
         return UnwatchedProgram()
+    for name, value in {**exported.constants, **exported.state_dict}.items():
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            raise UnsupportedProgramError(
+                f"The weight {name!r} has the layout {value.layout}, and engines take other weights in place of dense "
+                "ones only. Make it dense, or compile with immutable_weights=True and strip_engine_weights=False."
+            )
     return ProgramRecorder(exported, has_constants=settings.strip_engine_weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -202,8 +203,20 @@ class CompiledEncoderDecoder(CompiledClass):
         """Returns the compiled encoder."""
         return self.compiled_encoder
 
+    def check_options(self, options: Mapping[str, Any], config: Any) -> None:
+        """Raises an ``InputError`` for an option of ``generate`` that cannot work, given or in a configuration."""
+        super().check_options(options, config)
+        scales = options.get("guidance_scale"), getattr(config, "guidance_scale", None)
+        if any(scale not in (None, 1) for scale in scales):
+            raise InputError(
+                "generate(guidance_scale=...) is not possible here: transformers gives the tokens of the decoder to "
+                "the encoder for it."
+            )
+
     def forward(
         self,
+        source: Tensor | None = None,
+        /,
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
@@ -219,6 +232,7 @@ class CompiledEncoderDecoder(CompiledClass):
         those behind each token, which are read in groups of ``max_candidate_tokens + 1``.
 
         Args:
+            source: The encoder's input, in place of its output. It may have its name in the model's class, too.
             attention_mask: ``(batch, source)``, zero where the source is padding.
             decoder_input_ids: ``(batch, new)`` integers.
             decoder_attention_mask: ``(batch, cached + new)``, zero where a token is padding.
@@ -227,7 +241,7 @@ class CompiledEncoderDecoder(CompiledClass):
             decoder_position_ids: ``(batch, new)``, for classes that take them.
             logits_to_keep: Behind how many of the new tokens the logits are returned, the last ones; 0 for all. 1 if
                 the model was compiled without ``max_candidate_tokens``.
-            **others: The encoder's input, if it is to be computed. ``use_cache`` has no influence.
+            **others: ``use_cache`` has no influence.
 
         Raises:
             InputError: The arguments do not fit the engines, or a sequence becomes too long or ends with padding.
@@ -235,7 +249,7 @@ class CompiledEncoderDecoder(CompiledClass):
         """
         for name in ("cache_position", "use_cache", "return_dict"):
             others.pop(name, None)
-        source = others.pop(self.main_input_name, None)
+        source = others.pop(self.main_input_name, source)
         unknown = set_options(others)
         if unknown or decoder_input_ids is None:
             raise InputError(

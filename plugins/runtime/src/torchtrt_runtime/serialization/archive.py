@@ -180,8 +180,10 @@ def _write_tensors(
     spans: dict[tuple[int, torch.dtype], _Span] = {}
     for name, tensor in tensors.items():
         if type(tensor.detach()) is not torch.Tensor or tensor.layout is not torch.strided:
-            message = f"The weight {name!r} is a {type(tensor.detach()).__name__}, which has no form in a file."
-            raise UnsupportedProgramError(message)
+            form = f"{kind_of(tensor.detach())} of the layout {tensor.layout}"
+            raise UnsupportedProgramError(
+                f"The weight {name!r} is {form}, which has no form in a file."
+            )
         storage = tensor.untyped_storage()
         start, stop = _extent(tensor)
         span = spans.setdefault((storage._cdata, tensor.dtype), _Span(storage, start, stop, []))
