@@ -24,7 +24,10 @@ from torchtrt_compiler.sizes.small import are_refused_by_ops
 from torchtrt_compiler.torch_internals import PythonPrinter, size_as_traced
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.reports.report import NarrowedSize
-from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, union
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size, some_sizes, union
+
+_POINTS = 4
+"""How many of the sizes beyond each end of a range are tried."""
 
 
 class Narrowing(NamedTuple):
@@ -58,6 +61,7 @@ class Narrowing(NamedTuple):
         gaps = [] if asked is None else list(self._gaps(asked.lines))
         dimensions = list(self._dimensions())
         rows = []
+        is_left_out = len(self.accepted.profiles) < count_ranges(self.inputs.leaves)
         for dimension in dimensions:
             own = [
                 condition
@@ -65,20 +69,24 @@ class Narrowing(NamedTuple):
                 if examples and condition.free_symbols == {dimension.symbol}
             ]
             (low, high), (least, most) = dimension.row.asked, dimension.row.compiled
-            if least > low or most < high or {*own} & {*gaps}:
-                line = self._line(dimension, is_minimum=least > low)
+            ends = {True: least > low, False: most < high}
+            lines = {end: self._line(dimension, end) for end, narrowed in ends.items() if narrowed}
+            if lines or {*own} & {*gaps}:
+                branches = (line for line in lines.values() if not is_check(line))
+                line = next(filter(None, (*branches, *lines.values())), "")
+                line = line or self._line(dimension, is_minimum=False)
                 text = " and ".join(map(as_code, own))
-                is_of_program = asked is None and not text and self._is_declared(dimension)
-                rows.append(
-                    dataclasses.replace(
-                        dimension.row,
-                        model_line=line,
-                        condition=text,
-                        is_of_program=is_of_program,
-                    )
-                )
+                row = dataclasses.replace(dimension.row, model_line=line, condition=text)
+                if asked is None:
+                    is_of_program = not text and self._is_declared(dimension)
+                    row = dataclasses.replace(row, is_of_program=is_of_program)
+                elif not {*own} & {*gaps} and self._is_refused(dimension, lines):
+                    row = dataclasses.replace(row, is_refused=True)
+                elif not text and not line:
+                    limiting = _limiting(dimension, dimensions, is_left_out)
+                    row = dataclasses.replace(row, depends_on=limiting)
+                rows.append(row)
         # A range that is left out as a whole takes the sizes of the other inputs with it.
-        is_left_out = len(self.accepted.profiles) < count_ranges(self.inputs.leaves)
         cause = next((row.model_line for row in rows if row.model_line), "") if is_left_out else ""
         for row in rows:
             yield dataclasses.replace(row, model_line=row.model_line or cause)
@@ -98,6 +106,25 @@ class Narrowing(NamedTuple):
         """Returns whether the program itself has the limits that are compiled."""
         declared = union(profile[dimension.symbol] for profile in self.declared)
         return (declared.min, declared.max) == (dimension.compiled.min, dimension.compiled.max)
+
+    def _is_refused(self, dimension: _Dimension, lines: Mapping[bool, str]) -> bool:
+        """Returns whether the model itself refuses the sizes beyond the limits, by a check or in an op.
+
+        Args:
+            dimension: The dimension.
+            lines: The lines of the model that narrow it, at its minimum and elsewhere.
+        """
+        compiled, (low, high) = dimension.compiled, dimension.asked
+        usual = {symbol: size.opt for symbol, size in self.accepted.profiles[0].items()}
+        beyond = {True: (low, compiled.min - 1), False: (compiled.max + 1, high)}
+        points = [
+            {**usual, dimension.symbol: value}
+            for end, line in lines.items()
+            for value in some_sizes(SizeRange(beyond[end][0], 0, beyond[end][1]), _POINTS)
+            if not line
+        ]
+        is_checked = all(map(is_check, filter(None, lines.values())))
+        return is_checked and are_refused_by_ops(self.exported.graph_module, points)
 
     def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program.
@@ -135,7 +162,7 @@ class Narrowing(NamedTuple):
                 low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
                 named = None if is_number(placeholder) else dim
                 row = NarrowedSize(str(placeholder.target), named, (low, high), (least, most))
-                yield _Dimension(linear, row, compiled, size.node.shape_env)
+                yield _Dimension(linear, row, asked, compiled, size.node.shape_env)
 
     def _arguments(self) -> Iterator[tuple[Any, Node]]:
         """Yields what was passed for each input, or else its placeholder, and its placeholder."""
@@ -194,12 +221,14 @@ class _Dimension(NamedTuple):
     Attributes:
         linear: The size, by its symbol.
         row: The dimension, the sizes that were asked for, and the limits of those that are compiled.
+        asked: The smallest and the largest value of the symbol that were asked for.
         compiled: The values of the symbol that are compiled.
         environment: Where the symbol lives.
     """
 
     linear: LinearSize
     row: NarrowedSize
+    asked: tuple[int, int]
     compiled: SizeRange
     environment: Any
 
@@ -207,3 +236,18 @@ class _Dimension(NamedTuple):
     def symbol(self) -> Any:
         """The symbol in the size."""
         return self.linear.symbol
+
+
+def _limiting(dimension: _Dimension, dimensions: Sequence[_Dimension], is_left_out: bool) -> str:
+    """Returns the dimension of the same symbol whose range sets the limits that are compiled; ``""`` if there is none.
+
+    Where a range is left out as a whole, it is one with other limits.
+    """
+    limits = dimension.compiled.min, dimension.compiled.max
+    narrowed = [end for end, limit in enumerate(limits) if dimension.asked[end] != limit]
+    others = [other for other in dimensions if other.symbol == dimension.symbol]
+    for other in others:
+        is_other = is_left_out and other.asked != dimension.asked
+        if is_other or all(other.asked[end] == limits[end] for end in narrowed):
+            return other.row.dimension_name
+    return ""
