@@ -1,6 +1,7 @@
 """Models, inputs and packs that fail: an error or a report names what to do."""
 
 import contextlib
+import sys
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
     UnknownTargetError,
 )
-from torchtrt.packs import ConverterPack, PackInfo, add_pack, use_packs
+from torchtrt.packs import ConverterPack, ConverterPriority, PackInfo, add_pack, use_packs
 
 
 def test_full_compilation_lists_what_would_stay(small):
@@ -179,6 +180,33 @@ def without_order(module, settings):
     next(iter(relu.users)).append(relu)
 
 
+def behind_the_end(module, settings):
+    """Adds a call without a place."""
+    relu = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0]
+    module.graph.call_function(torch.ops.aten.sigmoid.default, relu.args)
+
+
+def new_without_value(module, settings):
+    """Puts another op in a call's place, without the value of its result."""
+    relu = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0]
+    with module.graph.inserting_before(relu):
+        sigmoid = module.graph.call_function(torch.ops.aten.sigmoid.default, relu.args)
+    relu.replace_all_uses_with(sigmoid)
+    module.graph.erase_node(relu)
+
+
+def with_another_argument(module, settings):
+    """Passes what the op does not take."""
+    relu = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0]
+    relu.kwargs = {"slope": 1}
+
+
+def as_a_method(module, settings):
+    """Calls a method of tensors, as graphs before the export do."""
+    relu = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0]
+    relu.op, relu.target = "call_method", "relu"
+
+
 @contextlib.contextmanager
 def folding_boxes(function):
     """Lets a pack have a lowering pass in a ``with`` block."""
@@ -199,6 +227,10 @@ def folding_boxes(function):
         (without_values, r"the node \w+ has lost the value"),
         (without_results, "its results are not those that it had"),
         (without_order, "used before it has been defined"),
+        (behind_the_end, r"the node sigmoid\w* is behind the output; insert"),
+        (new_without_value, r"the new node sigmoid\w* has no value"),
+        (with_another_argument, "with an argument 'slope', which it does not have"),
+        (as_a_method, "is a call_method, and only call_function"),
     ],
 )
 def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(small, function, match):
@@ -213,6 +245,7 @@ def test_a_lowering_pass_that_breaks_the_graph_is_named_with_its_pack(small, fun
     [
         pytest.param(lambda graph, settings: 1 / 0, "raised ZeroDivisionError", id="raises"),
         pytest.param(lambda graph, settings: "done", "returned str", id="returns"),
+        pytest.param(lambda graph, settings: sys.exit(3), "raised SystemExit: 3", id="exits"),
     ],
 )
 def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, function, match):
@@ -220,3 +253,42 @@ def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, function, matc
     fails = pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}")
     with folding_boxes(function), fails:
         torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+
+def test_a_decomposition_that_calls_its_op_is_named():
+    """The report says why it does not help."""
+
+    @torch.library.custom_op("boxes::loops", mutates_args=())
+    def loops(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    loops.register_fake(torch.empty_like)
+    pack = ConverterPack("boxes")
+
+    @pack.decomposition("boxes::loops")
+    def looping(x):
+        return torch.ops.boxes.loops(x * 2)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return loops(x).relu()
+
+    with use_packs():
+        add_pack(pack, PackInfo("boxes"))
+        compiled = torchtrt.compile(Model().eval(), [torch.rand(2)], min_block_size=1)
+
+    (row,) = compiled.report.in_torch
+    assert "looping calls the op" in row.reason
+
+
+def test_a_converter_that_ends_the_program_is_a_failed_conversion(small):
+    """The program goes on to the error, which names the pack."""
+    pack = ConverterPack("boxes")
+    high = ConverterPriority.HIGH
+    pack.add("aten.relu.default", lambda ctx, self: sys.exit(3), priority=high)
+
+    fails = pytest.raises(ConversionError, match=r"boxes .*could not .*SystemExit: 3")
+    with use_packs():
+        add_pack(pack, PackInfo("boxes"))
+        with fails:
+            torchtrt.compile(small, [torch.rand(2, 8)], min_block_size=1)

@@ -127,6 +127,7 @@ def test_an_unknown_name_may_be_meant_for_an_argument_of_the_function():
         {"workspace_size": 2**63},
         *({"engine_cache": word} for word in ("true", "False", "yes", "NO", "on", "off", "0", "1")),
         {"engine_cache": "a\0b"},
+        *({name: ""} for name in ("engine_cache", "timing_cache", "runtime_cache")),
         {"runtime_cache": Path("a\0b")},
         {"torch_executed_ops": None},
         {"converter_preferences": ["aten.relu"]},

@@ -81,7 +81,9 @@ def _is_path(value: object) -> bool:
     """Returns whether a value is a path, or none; no path has a NUL character."""
     if value is None:
         return True
-    return isinstance(value, str | os.PathLike) and "\0" not in str(os.fspath(value))
+    return (
+        isinstance(value, str | os.PathLike) and value != "" and "\0" not in str(os.fspath(value))
+    )
 
 
 def _are_targets(value: Any) -> bool:

@@ -145,9 +145,10 @@ def torchtrt_check(): ...
             "nothing calls the hook torchtrt_converter_pack", "Delete the hook",
         ),
         ("pack", "pack.modules = ('no',)", "import-failed", "no module torchtrt_converters_probe.no", "Name modules"),
+        ("pack", "pack.modules = ('no.a',)", "import-failed", "no module torchtrt_converters_probe.no", "Name modules"),
         ("pack", "pack = ConverterPack('other')", "bad-name", "calls itself 'other'", "ConverterPack('probe'"),
     ],
-    ids=["missing", "no-pack", "superfluous-hook", "no-module", "other-name"],
+    ids=["missing", "no-pack", "superfluous-hook", "no-module", "no-module-outside", "other-name"],
 )  # fmt: skip
 def test_an_entry_point_that_does_not_lead_to_the_pack_says_what_to_do(
     load_object: Callable[..., Loaded], entry: str, more: str, code: str, what: str, hint: str

@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from torchtrt.contract import RejectIf, check_names
-from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
+from torchtrt.errors import (
+    AmbiguousTargetError,
+    ConverterSignatureError,
+    InvalidTargetError,
+    PackError,
+)
 from torchtrt.packs import (
     CallingConvention,
     ConverterPack,
@@ -379,6 +384,7 @@ def test_a_pack_that_names_no_modules_keeps_the_order_of_registration() -> None:
             lambda self, other, alpha: self,
             "may be called without 'alpha', for which the function has no default",
         ),
+        (lambda ctx, self, other, alpha: self, "has 3 arguments, and the function takes 4"),
     ],
 )
 def test_a_decomposition_that_cannot_be_called_as_its_op_is_refused(
@@ -425,3 +431,29 @@ def test_the_answer_of_a_check_that_is_no_reason_names_the_check(answer: Any) ->
 
     with pytest.raises(TypeError, match=r"of small: a reason or None is meant"):
         RejectIf(never, small)("node", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"enabled": "no"}, "enabled='no' of vision::snake, where True or False is meant"),
+        ({"supports_dynamic_shapes": 1}, "supports_dynamic_shapes=1 of vision::snake"),
+        ({"requires": 42}, "requires=42 of vision::snake has no Capability"),
+        ({"table": "kind"}, "write ops with values as table="),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_is_named(arguments: Any, match: str) -> None:
+    """Whatever Python would make of it."""
+    with pytest.raises(PackError, match=f"Pack 'vision': {match}"):
+        ConverterPack("vision").converter("vision::snake", **arguments)
+
+
+@pytest.mark.parametrize("name", ["snake", "", "::snake", "vision."])
+def test_a_name_without_a_namespace_is_no_op_of_a_later_library(name: str) -> None:
+    """So that it is refused, and not noted for later."""
+    pack = ConverterPack("vision")
+
+    with pytest.raises(InvalidTargetError, match="a name has a namespace"):
+        pack.converter(name)(lambda ctx, x: x)
+    with pytest.raises(InvalidTargetError, match="a name has a namespace"):
+        pack.decomposition(name)(lambda x: x)

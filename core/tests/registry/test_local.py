@@ -13,7 +13,7 @@ import torch
 
 import torchtrt
 from torchtrt import packs
-from torchtrt.errors import AmbiguousTargetError, PackError
+from torchtrt.errors import AmbiguousTargetError, ExportError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
@@ -134,6 +134,36 @@ def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None
         PackError, match=r"Pack 'local': .*broken raised ZeroDivisionError: oops.*Mend"
     ):
         torchtrt.compile(torch.nn.ReLU().eval(), [torch.ones(2)], min_block_size=1)
+
+
+def test_a_context_of_a_pack_that_fails_behind_the_export_is_named(local: ConverterPack) -> None:
+    """And not the model."""
+
+    @local.export_context
+    @contextlib.contextmanager
+    def broken() -> Iterator[None]:
+        yield
+        raise SystemExit(3)
+
+    with pytest.raises(PackError, match=r"Pack 'local': .*broken raised SystemExit: 3"):
+        torchtrt.compile(torch.nn.ReLU().eval(), [torch.ones(2)], min_block_size=1)
+
+
+def test_a_context_of_a_pack_hides_no_error_of_the_model(local: ConverterPack) -> None:
+    """Even if it would."""
+
+    @local.export_context
+    @contextlib.contextmanager
+    def hiding() -> Iterator[None]:
+        with contextlib.suppress(Exception):
+            yield
+
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("oops")
+
+    with pytest.raises(ExportError, match="oops"):
+        torchtrt.compile(Broken().eval(), [torch.ones(2)], min_block_size=1)
 
 
 def test_passes_run_in_pack_order() -> None:

@@ -376,3 +376,35 @@ def test_a_graphs_support_counts_its_calls(local: ConverterPack) -> None:
     assert get_graph_converter_support(module) == (2, 3)
     assert get_graph_converter_support(module, torch_executed_ops={"operator.add"}) == (1, 3)
     assert operator.add in DYNAMO_CONVERTERS
+
+
+def _small(node: Node) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [(lambda node: 1 / 0, "validator-failed"), (lambda node: 5, "bad-validator")],
+    ids=["raises", "answers"],
+)
+def test_a_check_that_fails_is_named_without_those_beside_it(
+    registry_of: RegistryOf, call: Call, check: Any, code: str
+) -> None:
+    """The author sees which one to repair, and the problem has the code of its kind."""
+    registry = registry_of(pack("vision", reject_if=[_small, check]))
+
+    with pytest.warns(PackWarning, match=r"its validator lambda r"):
+        assert registry.resolve(call(relu)).chosen is None
+    assert [code] == [problem.code for problem in problems()]
+
+
+def test_a_validator_that_answers_no_is_named_without_the_checks_beside_it(
+    registry_of: RegistryOf, call: Call
+) -> None:
+    """They may be another's: a ``CheckedPack`` adds its own."""
+    registry = registry_of(
+        pack("vision", capability_validator=lambda node: False, reject_if=_small)
+    )
+
+    (rejection,) = registry.resolve(call(relu)).rejections
+
+    assert rejection.reason == "its validator lambda returned False"

@@ -249,6 +249,13 @@ def test_pytorchs_modes_are_taken(mode):
         assert_near(torch.compile(model, backend="torchtrt", mode=mode)(x), model(x))
 
 
+@pytest.mark.parametrize("options", [5, "autocast", {3: 4}])
+def test_options_that_are_no_settings_by_name_are_an_error(options):
+    """Whatever Python would say of them."""
+    with pytest.raises(Exception, match=r"SettingsError: The options .* are no settings by their"):
+        torch.compile(nn.ReLU(), backend="torchtrt", options=options)(torch.rand(2, 3))
+
+
 def test_an_unknown_mode_is_an_error_that_lists_the_known_ones():
     """At the first call, as Dynamo has it."""
     with pytest.raises(Exception, match=r"torchtrt has no mode 'fast'\. It has: 'default'"):

@@ -203,8 +203,17 @@ def test_engines_with_weights_compiled_in_take_no_others(tmp_path, exported):
 
 
 def test_engines_of_another_model_are_refused(folder):
-    with pytest.raises(InputError, match=r"another Block: its form of first\.weight is .*\[9, 4\]"):
+    with pytest.raises(
+        InputError,
+        match=r"not for this Block. They differ in the form of first\.weight: .*\[9, 4\]",
+    ):
         followed(width=9).torchtrt.load(folder)
+    other = torchtrt.follow(nn.Linear(4, 4).eval())
+    match = (
+        "not for this Linear. They differ in the modules of the model: none here, first .* there"
+    )
+    with pytest.raises(InputError, match=match):
+        other.torchtrt.load(folder)
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,8 @@ def test_a_path_that_cannot_be_is_refused(one, tmp_path, path):
         (lambda plan, text: (plan, text.replace("float32", "int64")), UnreadableFileError, "int64 for 'input'"),
         (lambda plan, text: (plan, text.replace("[8, 4]", "[9, 4]")), UnreadableFileError, "has the profiles"),
         (lambda plan, text: (plan, text.replace('"sizes": [[', '"sizes": [7, [')), UnreadableFileError, "sizes"),
+        (lambda plan, text: (plan, text.replace('["symbol", "n0"]', "-1")), UnreadableFileError, "sizes"),
+        (lambda plan, text: (plan, text.replace('["symbol", "n0"]', "true")), UnreadableFileError, "sizes"),
         (lambda plan, text: (plan, text.replace('{"n0": [1, 2, 8]}', "")), UnreadableFileError, "lacks"),
         (lambda plan, text: (plan, text.replace('"profiles"', '"ranges"')), UnreadableFileError, "'profiles'"),
         (lambda plan, text: (plan, text.replace("reference@", "reference@9")), EngineMismatchError, "not here"),

@@ -144,6 +144,8 @@ def check_decomposition(
         what = f"has {count} positional arguments, and the function takes {len(names)}"
     elif lacking:
         what = f"has the argument {lacking[0]!r}, which the function does not take"
+    elif required and len(names) > len(arguments):
+        what = f"has {len(arguments)} arguments, and the function takes {len(names)}"
     elif required:
         what = f"may be called without {required[0]!r}, for which the function has no default"
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,10 @@ def to_rejection(answer: object) -> Reject | None:
     raise TypeError(message)
 
 
+class WrongAnswerError(TypeError):
+    """A check returned neither a reason nor ``None``."""
+
+
 class RejectIf:
     """A validator made of small checks: it rejects a node if one of them returns a reason.
 
@@ -89,8 +94,13 @@ class RejectIf:
                 return answer
             else:
                 name = check_names(check)[0]
-                raise TypeError(f"{answer!r:.200} of {name}: a reason or None is meant")
+                raise WrongAnswerError(f"{answer!r:.200} of {name}: a reason or None is meant")
         return None
+
+    @property
+    def answering(self) -> Validator | None:
+        """The one that may answer with a bool."""
+        return self._validator
 
 
 def check_names(validator: Validator) -> tuple[str, ...]:
@@ -98,6 +108,16 @@ def check_names(validator: Validator) -> tuple[str, ...]:
     if isinstance(validator, RejectIf):
         return tuple(name for check in validator.checks for name in check_names(check))
     return (re.split("[:.]", qualified_function(validator))[-1].strip("_<>"),)
+
+
+def responsible(validator: Validator, error: BaseException | None = None) -> str:
+    """Returns the name of the check that raised an exception, or without one of the check that answered wrongly."""
+    asked = [validator]
+    if isinstance(validator, RejectIf):
+        frames = traceback.walk_tb(error.__traceback__) if error else ()
+        calls = (frame for frame, _ in frames if frame.f_code is RejectIf.__call__.__code__)
+        asked += [call.f_locals["check"] for call in calls] or [validator.answering or validator]
+    return ", ".join(check_names(asked[-1]))
 
 
 def declared_dtypes(validator: Validator) -> tuple[str, ...]:

@@ -158,7 +158,9 @@ class TRTInterpreter:
             with self.network.node(name, f"{node.name} = {node.target} [{pack}]"):
                 result = without_arrays(self.call(candidate, node, tuple(args), dict(kwargs), name))
             check_result(self.context, node, result)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too, which would end the program without a word
             message = _conversion_message(node, candidate, error)
             raise ConversionError(message, resolution) from error
         if candidate.support.requires_output_allocator or self.makes_sizes(node):
@@ -227,7 +229,7 @@ def _remember(context: ConversionContext, result: Any, value: Any) -> None:
             _remember(context, tensor, tensor_value)
 
 
-def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> str:
+def _conversion_message(node: Node, candidate: Candidate, error: BaseException) -> str:
     """Returns the error for a node that a converter could not convert: the converter, the inputs, the model's line."""
     lines = [
         f"{candidate.pack.label} could not convert {node.target} (node {node.name}): "

@@ -252,7 +252,8 @@ def _fill(pack: ConverterPack, implemented: Hooks, info: PackInfo) -> None:
         try:
             import_modules(f"{package}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"{package}.{name}":
+            named = f"{package}.{name}."
+            if error.name == package or not named.startswith(f"{error.name}."):
                 raise
             what = f"it has modules={pack.modules!r}, and there is no module {error.name}"
             hint = f"Name modules of {package}, by their names in it."

@@ -31,9 +31,10 @@ from torchtrt.packs.registrations import (
     checks_of,
     joined_checks,
     register,
+    spelling_of_unknown,
     target_or_name,
 )
-from torchtrt.targets import Target, canonical_spelling, parse_targets, qualified_name
+from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt.torch_internals import OpOverload
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
@@ -157,15 +158,18 @@ class ConverterPack:
         if looks_like_converter(targets[0] if targets else None) or not (targets or table):
             message = f"Pack {self.name!r}: write @pack.converter(op), with the op that the function converts."
             raise PackError(message)
-        self._check_form(targets, table or {})
+        self._check_form(targets, {} if table is None else table)
         ops = ", ".join(map(str, targets)) or "a table"
-        flags = (supports_dynamic_shapes, requires_output_allocator)
-        if any(type(flag) is not bool for flag in flags):
-            message = (
-                f"Pack {self.name!r}: a flag of {ops} is {flags!r}, where True or False is meant."
-            )
+        flags = {
+            "enabled": enabled,
+            "supports_dynamic_shapes": supports_dynamic_shapes,
+            "requires_output_allocator": requires_output_allocator,
+        }
+        if wrong := [flag for flag, value in flags.items() if type(value) is not bool]:
+            stated = f"{wrong[0]}={flags[wrong[0]]!r}"
+            message = f"Pack {self.name!r}: {stated} of {ops}, where True or False is meant."
             raise PackError(message)
-        capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
+        capabilities = _as_tuple(requires)
         if not all(isinstance(capability, Capability) for capability in capabilities):
             message = f"Pack {self.name!r}: requires={requires!r} of {ops} has no Capability: write Capability.NAME."
             raise PackError(message)
@@ -340,14 +344,15 @@ class ConverterPack:
         )
         return next(positions, -1), module
 
-    def _check_form(self, targets: Sequence[Any], table: Mapping[str, Any]) -> None:
+    def _check_form(self, targets: Sequence[Any], table: Any) -> None:
         """Checks that ops are arguments of their own, and that a table has values by op.
 
         Raises:
             PackError: One is in another form.
         """
         has_table = any(isinstance(target, Mapping) for target in targets)
-        if has_table or not all(isinstance(values, Mapping) for values in table.values()):
+        values = table.values() if isinstance(table, Mapping) else [table]
+        if has_table or not all(isinstance(value, Mapping) for value in values):
             message = f"Pack {self.name!r}: write ops with values as table={{'parameter': {{op: value}}}}."
             raise PackError(message)
         if any(isinstance(target, list | tuple | set | frozenset) for target in targets):
@@ -430,6 +435,11 @@ def _fitting(
     return fitting
 
 
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    is_one = isinstance(value, str) or not isinstance(value, Iterable)
+    return (value,) if is_one else tuple(value)
+
+
 def _is_module_name(name: object) -> bool:
     return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
@@ -445,7 +455,7 @@ def _functional_targets(target: Target | str) -> Sequence[Target | str]:
     try:
         targets = sorted(parse_targets(target), key=str)
     except UnknownTargetError:
-        return (canonical_spelling(str(target)),)
+        return (spelling_of_unknown(str(target)),)
     functional = [
         op for op in targets if not (isinstance(op, OpOverload) and op._schema.is_mutable)
     ]

@@ -17,7 +17,7 @@ from torchtrt.contract import (
     calling_convention,
     with_settings,
 )
-from torchtrt.errors import PackError, UnknownTargetError
+from torchtrt.errors import InvalidTargetError, PackError, UnknownTargetError
 from torchtrt.targets import Target, canonical_spelling, parse_target
 
 
@@ -91,7 +91,20 @@ def target_or_name(target: Target | str) -> Target | str:
     try:
         return parse_target(target)
     except UnknownTargetError:
-        return canonical_spelling(str(target))
+        return spelling_of_unknown(str(target))
+
+
+def spelling_of_unknown(name: str) -> str:
+    """Returns the one spelling of an op that a library may add.
+
+    Raises:
+        InvalidTargetError: No op has such a name: it has no namespace.
+    """
+    spelling = canonical_spelling(name)
+    if not all(spelling.split(".")[:2]) or "." not in spelling:
+        message = f"{name!r} names no op: a name has a namespace, as in 'aten.add.Tensor' or 'vision::snake'."
+        raise InvalidTargetError(message)
+    return spelling
 
 
 def checks_of(reject_if: Any, pack: str) -> tuple[Validator, ...]:

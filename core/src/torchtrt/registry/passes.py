@@ -53,9 +53,11 @@ class PackPass:
         """
         try:
             result = self.function(graph_module, settings)
-        except (UnsupportedProgramError, ProcessGroupError, InputError, SettingsError):
+        except (
+            UnsupportedProgramError, ProcessGroupError, InputError, SettingsError, KeyboardInterrupt,
+        ):  # fmt: skip
             raise
-        except Exception as error:
+        except BaseException as error:  # SystemExit too, which would end the program without a word
             what = describe(error, qualified_function(self.function))
             raise PackError(
                 f"The lowering pass {self} raised {what}. {self.pack.advice}"
@@ -77,14 +79,37 @@ def export_contexts() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for loaded in current_packs().loaded:
             for context in loaded.pack.export_contexts:
-                try:
-                    stack.enter_context(context())
-                except Exception as error:
-                    where = qualified_function(context)
-                    what = f"{where} raised {describe(error, where)}"
-                    problem = Problem(what, loaded.info.advice).about(loaded.info)
-                    raise PackError(str(problem)) from error
+                stack.enter_context(_ExportContext(context, loaded.info))
         yield
+
+
+class _ExportContext:
+    """A pack's context, which hides no error of what runs inside."""
+
+    def __init__(self, function: Callable[..., Any], pack: PackInfo) -> None:
+        self.function = function
+        self.pack = pack
+        self.entered = contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        with self._named():
+            self.entered.enter_context(self.function())
+
+    def __exit__(self, *raised: Any) -> None:
+        with self._named(raised[1]):
+            self.entered.__exit__(*raised)
+
+    @contextlib.contextmanager
+    def _named(self, from_inside: BaseException | None = None) -> Iterator[None]:
+        """Gives errors of the context itself the name of the pack."""
+        try:
+            yield
+        except BaseException as error:
+            if error is from_inside or isinstance(error, KeyboardInterrupt):
+                raise
+            where = qualified_function(self.function)
+            what = f"{where} raised {describe(error, where)}"
+            raise PackError(str(Problem(what, self.pack.advice).about(self.pack))) from error
 
 
 def enabled_passes(settings: CompilationSettings) -> tuple[PackPass, ...]:

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 from torch.fx import Node
 
-from torchtrt.contract import Converter, to_rejection
+from torchtrt.contract import Converter, WrongAnswerError, responsible, to_rejection
 from torchtrt.errors import NoConverterError, UnknownTargetError
 from torchtrt.packs import (
     CallingConvention,
@@ -359,22 +359,27 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
         answer = candidate.validate(node, settings)
     except KeyboardInterrupt:
         raise
+    except WrongAnswerError as error:
+        return _failed_validator(candidate, error, f"returned {error}", "bad-validator", None)
     except BaseException as error:  # SystemExit too: whatever a validator raises stops only itself
         what = f"raised {describe(error, candidate.qualified_function)}"
-        return _failed_validator(candidate, what, "validator-failed", traceback.format_exc())
+        return _failed_validator(candidate, error, what, "validator-failed", traceback.format_exc())
     if answer is None or answer is True:
         return None
     try:
         rejection = to_rejection(answer)
     except TypeError as error:
-        return _failed_validator(candidate, f"returned {error}", "bad-validator", None)
+        return _failed_validator(candidate, None, f"returned {error}", "bad-validator", None)
     assert rejection is not None
-    reason = rejection.reason or f"its validator {candidate.checks} returned False"
+    reason = rejection.reason or f"its validator {responsible(candidate.validate)} returned False"
     return Rejection(candidate, reason, advice=rejection.advice)
 
 
-def _failed_validator(candidate: Candidate, what: str, code: str, text: str | None) -> Rejection:
-    reason = f"its validator {candidate.checks} {what}"
+def _failed_validator(
+    candidate: Candidate, error: BaseException | None, what: str, code: str, text: str | None
+) -> Rejection:
+    assert candidate.validate is not None
+    reason = f"its validator {responsible(candidate.validate, error)} {what}"
     hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
     record(Problem(reason, hint, code, traceback=text).about(candidate.pack))
     return Rejection(candidate, reason, "validator-failed", traceback=text)

@@ -87,6 +87,11 @@ def torchtrt(
     if mode not in _MODES:
         message = f"torchtrt has no mode {mode!r}. It has: {', '.join(map(repr, _MODES))}."
         raise SettingsError(message)
+    if not isinstance(options or {}, Mapping) or not all(isinstance(n, str) for n in options or ()):
+        message = (
+            f"The options {options!r} are no settings by their names, as {{'min_block_size': 1}}."
+        )
+        raise SettingsError(message)
     settings = {**_MODES[mode], **(options or {})}
     settings_from(settings)  # now, not on the first call
     if settings.get("autocast_calibration_dataloader") is not None:

@@ -140,12 +140,14 @@ def _is_same_model(
     if not paths:
         return True
     path = min(paths, key=lambda path: not path.startswith(_OF_THE_PROGRAM))
-    difference = f"its {path} is {now.get(path)}, and was {saved.get(path)}"
+    difference = f"{path}: {now.get(path) or 'none'} here, {saved.get(path) or 'none'} there"
     if path.startswith(_OF_THE_PROGRAM):
-        raise InputError(f"The engines in {folder} are for another {kind}: {difference}.")
+        raise InputError(
+            f"The engines in {folder} are not for this {kind}. They differ in the {difference}."
+        )
     warn_caller(
-        f"The {kind} may be another than the one of the engines in {folder}, because {difference}. Its first call "
-        "exports it, and uses the engines if they have the same program. Save them again.",
+        f"The {kind} may be another than the one of the engines in {folder}. They differ in the {difference}. Its "
+        "first call exports it, and uses the engines if they have the same program. Save them again.",
         FollowWarning,
     )
     return False

@@ -5,6 +5,7 @@ Other modules of this distribution import them from here, as names: a function a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
+    "PROGRAMS",
     "DisableAutocast",
     "DisableTorchDispatch",
     "FakeTensorMode",
@@ -66,6 +68,9 @@ __all__ = [
     "tensor_guards",
     "tensors_are_at",
 ]
+
+PROGRAMS = threading.RLock()
+"""Held while PyTorch exports or reads a program, because the modes that it enters for it are those of all threads."""
 
 tensor_guards: Any = dynamo_guards.TensorGuards
 """Makes what Dynamo compares tensors with."""

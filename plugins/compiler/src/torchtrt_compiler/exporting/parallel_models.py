@@ -32,6 +32,7 @@ from torchtrt_compiler.torch_internals import (
     without_size_guards,
 )
 from torchtrt_runtime.processes.groups import is_collective, is_distributed
+from torchtrt_runtime.torch_internals import PROGRAMS
 
 _ATTENTION = "torchtrt_compiler::attention"
 _PARAMETRIZED = ".parametrizations."
@@ -46,12 +47,13 @@ def export_module(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
     """Returns a module as ``torch.export`` exports it; a parallel one as the part of this process."""
-    if is_parallel(model):
-        return export_parallel(model, args, kwargs, dynamic_shapes)
-    with in_order_of_export(model):
-        return torch.export.export(
-            model, args, dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
-        )
+    with PROGRAMS:
+        if is_parallel(model):
+            return export_parallel(model, args, kwargs, dynamic_shapes)
+        with in_order_of_export(model):
+            return torch.export.export(
+                model, args, dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
+            )
 
 
 def export_parallel(

@@ -300,7 +300,9 @@ def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
         reason = f"its decomposition {where} does not apply: {error}"
         raise _NotDecomposedError(reason) from error
     if any(part.target is node.target for part in parts.graph.nodes):
-        raise _NotDecomposedError
+        is_ours = node.target in decompositions()
+        where = qualified_function(decompose)
+        raise _NotDecomposedError(f"its decomposition {where} calls the op" if is_ours else "")
     return parts
 
 
@@ -331,7 +333,9 @@ def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[An
     except GuardOnDataDependentSymNode as error:
         reason = f"its decomposition asks for the value of {error.cond}, which depends on data"
         raise _NotDecomposedError(reason) from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too
         if not is_ours:  # PyTorch's own may refuse its inputs in any way; then the node stays whole
             raise _NotDecomposedError from error
         where = qualified_function(decompose)

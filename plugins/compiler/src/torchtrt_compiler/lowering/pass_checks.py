@@ -12,6 +12,8 @@ from torchtrt.graphs.nodes import all_graphs
 from torchtrt.registry import PackPass
 from torchtrt.torch_internals import OpOverload
 
+_OPS = ("placeholder", "get_attr", "call_function", "output")
+
 
 class Outline:
     """The parts of a graph that a pass must keep: inputs, the number of results, and the values of nodes.
@@ -36,7 +38,7 @@ class Outline:
     def results(self) -> int | None:
         """Returns the number of results of the whole graph; None if the graph does not end in one output."""
         ends = [node for node in self.nodes if node.op == "output" and node.graph is self.graphs[0]]
-        if len(ends) != 1 or self.graphs[0].output_node() is not ends[0]:
+        if len(ends) != 1 or next(reversed(self.graphs[0].nodes)) is not ends[0]:
             return None
         results = self.nodes[ends[0]][1]
         return len(results[0]) if results and isinstance(results[0], (tuple, list)) else None
@@ -60,6 +62,10 @@ def check_pass(lowering_pass: PackPass, before: Outline, after: Outline) -> None
 
 def _faults(before: Outline, after: Outline) -> Iterator[str]:
     """Yields what is wrong with a graph, each a clause."""
+    for graph in after.graphs:
+        last = next(reversed(graph.nodes))
+        if last.op != "output" and graph.find_nodes(op="output"):
+            yield f"the node {last.name} is behind the output; insert nodes with graph.inserting_before(node)"
     if after.results() is None or after.results() != before.results():
         yield "its results are not those that it had"
     if after.inputs != before.inputs:
@@ -67,16 +73,31 @@ def _faults(before: Outline, after: Outline) -> Iterator[str]:
     for node, (*_, has_value) in after.nodes.items():
         if not has_value and before.nodes.get(node, (False,))[-1]:
             yield f"the node {node.name} has lost the value of PyTorch in meta['val']"
+        if not has_value and node not in before.nodes and _returns_tensors(node):
+            yield f"the new node {node.name} has no value of PyTorch in meta['val']"
+        if node.op not in _OPS:
+            yield f"the node {node.name} is a {node.op}, and only call_function calls ops"
         if fault := _call_fault(node):
             yield f"the node {node.name} calls {node.target} {fault}"
     yield from filter(None, map(_lint_fault, after.graphs))
 
 
+def _returns_tensors(node: Node) -> bool:
+    return (
+        isinstance(node.target, OpOverload)
+        and bool(node.target._schema.returns)
+        and bool(node.users)
+    )
+
+
 def _call_fault(node: Node) -> str:
-    """Returns what is wrong with the number of a call's arguments."""
+    """Returns what is wrong with a call's arguments."""
     if not isinstance(node.target, OpOverload):
         return ""
     arguments = node.target._schema.arguments
+    unknown = node.kwargs.keys() - {argument.name for argument in arguments}
+    if unknown:
+        return f"with an argument {min(unknown)!r}, which it does not have"
     if len(node.args) > len(arguments):
         return f"with {len(node.args)} arguments, and it has {len(arguments)}"
     missing = [

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch.export import ExportedProgram
 
+from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.sizes.accepted import Accepted
 from torchtrt_compiler.sizes.calls import are_refused_by_ops
@@ -18,7 +19,10 @@ from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.torch_internals import size_as_traced
 from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.reports.report import NarrowedSize
-from torchtrt_runtime.size_ranges import Profile, union
+from torchtrt_runtime.size_ranges import Profile, some_sizes, union
+
+_POINTS = 4
+"""How many of the sizes beyond each end of a range are tried."""
 
 
 class Narrowing(NamedTuple):
@@ -49,6 +53,7 @@ class Narrowing(NamedTuple):
         asked = asked_conditions(self.exported)
         gaps = [] if asked is None else list(self._gaps(asked.lines))
         limits = [(size, self._limits(size)) for size in self.sizes]
+        is_left_out = any(len(self.accepted.profiles) < len(size.ranges) for size in self.sizes)
         rows = []
         for size, row in limits:
             symbol = size.linear.symbol
@@ -57,20 +62,25 @@ class Narrowing(NamedTuple):
                 for condition, examples in self.accepted.examples.items()
                 if examples and condition.free_symbols == {symbol}
             ]
-            (low, high), (least, most) = row.asked, row.compiled
-            if least > low or most < high or {*own} & {*gaps}:
-                text = " and ".join(as_code(condition, codes) for condition in own)
-                is_of_program = asked is None and not text and self._is_declared(symbol)
-                rows.append(
-                    dataclasses.replace(
-                        row,
-                        model_line=self._line(size, is_minimum=least > low),
-                        condition=text,
-                        is_of_program=is_of_program,
-                    )
-                )
+            has_gaps = not {*gaps}.isdisjoint(own)
+            lines = {end: self._line(symbol, size.size, end) for end in _narrowed_ends(row)}
+            if not lines and not has_gaps:
+                continue
+            branches = (line for line in lines.values() if not is_check(line))
+            line = next(filter(None, (*branches, *lines.values())), "")
+            line = line or self._line(symbol, size.size, 1)
+            text = " and ".join(as_code(condition, codes) for condition in own)
+            row = dataclasses.replace(row, model_line=line, condition=text)
+            if asked is None:
+                is_of_program = not text and self._is_declared(symbol)
+                row = dataclasses.replace(row, is_of_program=is_of_program)
+            elif not has_gaps and self._is_refused(size, row, lines):
+                row = dataclasses.replace(row, is_refused=True)
+            elif not text and not line:
+                limiting = _limiting(size, row, limits, is_left_out)
+                row = dataclasses.replace(row, depends_on=limiting)
+            rows.append(row)
         # A range that is left out as a whole takes the sizes of the other inputs with it.
-        is_left_out = any(len(self.accepted.profiles) < len(size.ranges) for size in self.sizes)
         cause = next((row.model_line for row in rows if row.model_line), "") if is_left_out else ""
         for row in rows:
             yield dataclasses.replace(row, model_line=row.model_line or cause)
@@ -110,6 +120,28 @@ class Narrowing(NamedTuple):
         )
         return (declared.min, declared.max) == (compiled.min, compiled.max)
 
+    def _is_refused(self, size: DeclaredSize, row: NarrowedSize, lines: Mapping[int, str]) -> bool:
+        """Returns whether the model itself refuses the sizes beyond the limits, by a check or in an op.
+
+        Args:
+            size: The dimension.
+            row: Its limits.
+            lines: The lines of the model that narrow it, at the first and the last end.
+        """
+        (low, high), (least, most) = (
+            size.linear.values(*ends) for ends in (row.asked, row.compiled)
+        )
+        beyond = SizeRange(low, 0, least - 1), SizeRange(most + 1, 0, high)
+        usual = {symbol: sizes.opt for symbol, sizes in self.accepted.profiles[0].items()}
+        points = [
+            {**usual, size.linear.symbol: value}
+            for end, line in lines.items()
+            for value in some_sizes(beyond[end], _POINTS)
+            if not line
+        ]
+        is_checked = all(map(is_check, filter(None, lines.values())))
+        return is_checked and are_refused_by_ops(self.exported.graph_module, points)
+
     def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program.
 
@@ -123,11 +155,10 @@ class Narrowing(NamedTuple):
             if is_branch or not are_refused_by_ops(graph_module, points):
                 yield condition
 
-    def _line(self, size: DeclaredSize, is_minimum: bool) -> str:
-        """Returns the line of the model that narrows a size, at the minimum of its range or elsewhere."""
-        symbol = size.linear.symbol
+    def _line(self, symbol: Any, size: Any, end: int) -> str:
+        """Returns the line of the model that narrows a size, at the first end of its range or at the last."""
         compiled = union(profile[symbol] for profile in self.accepted.profiles)
-        outside = {symbol: compiled.min - 1 if is_minimum else compiled.max + 1}
+        outside = {symbol: (compiled.min - 1, compiled.max + 1)[end]}
         refusing = [
             condition
             for condition in self.lines
@@ -138,9 +169,8 @@ class Narrowing(NamedTuple):
             for condition, examples in self.accepted.examples.items()
             if symbol in condition.free_symbols and (examples or len(condition.free_symbols) > 1)
         ]
-        environment = size.size.node.shape_env
-        sources = getattr(environment, "var_to_range_sloc", {}).get(symbol)
-        own = place_of(sources and (sources.lower if is_minimum else sources.upper))
+        sources = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(symbol)
+        own = place_of(sources and (sources.lower, sources.upper)[end])
         return next(filter(None, (*map(self.lines.get, (*refusing, *joint)), own)), "")
 
     def _equal_sizes(
@@ -164,3 +194,28 @@ class Narrowing(NamedTuple):
             if first := next(own, None):
                 text = as_code(condition, codes)
                 yield dataclasses.replace(first[1], model_line=line, condition=text)
+
+
+def _narrowed_ends(row: NarrowedSize) -> list[int]:
+    """Returns at which ends of a range sizes are left out: 0 for the first, 1 for the last."""
+    return [end for end in (0, 1) if row.asked[end] != row.compiled[end]]
+
+
+def _limiting(
+    size: DeclaredSize,
+    row: NarrowedSize,
+    limits: Sequence[tuple[DeclaredSize, NarrowedSize]],
+    is_left_out: bool,
+) -> str:
+    """Returns the dimension of the same symbol whose range sets the limits that are compiled; ``""`` if there is none.
+
+    Where a range is left out as a whole, it is one with other limits.
+    """
+    asked, compiled = (size.linear.values(*ends) for ends in (row.asked, row.compiled))
+    for other, other_row in limits:
+        if other.linear.symbol == size.linear.symbol:
+            others = other.linear.values(*other_row.asked)
+            sets_limits = all(others[end] == compiled[end] for end in _narrowed_ends(row))
+            if sets_limits or (is_left_out and others != asked):
+                return str(other.dimension)
+    return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy
 
+from torchtrt_runtime.reports.rows import dimension_text
 from torchtrt_runtime.size_ranges import LinearSize
 from torchtrt_runtime.torch_internals import PythonPrinter
 
@@ -29,8 +30,7 @@ class Dimension:
     linear: LinearSize | None = None
 
     def __str__(self) -> str:
-        described = f"input {self.input!r}"
-        return described if self.dim is None else f"dimension {self.dim} of {described}"
+        return dimension_text(self.input, self.dim)
 
     @property
     def subject(self) -> str:

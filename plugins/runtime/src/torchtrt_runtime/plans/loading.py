@@ -207,7 +207,7 @@ def _adopt(
         profile = _agreed(input_, profile_by_name[input_["name"]])
         sizes = tuple(from_json(size, symbols.__getitem__) for size in input_["sizes"])
         fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
-        if fixed != profile.shape:
+        if fixed != profile.shape or not all(map(_is_size, sizes)):
             raise UnreadableFileError(f"it has the sizes {input_['sizes']} for {input_['name']!r}")
         inputs.append(profile)
         checks.append(
@@ -243,11 +243,16 @@ def _output_sizes(
         return [*map(_fixed, shape)]
     sizes = [_size_in_inputs(size, symbols) for size in described]
     pairs = zip(sizes, shape, strict=True)
-    if any(isinstance(size, int) and own not in (-1, size) for size, own in pairs):
+    contradicts = any(isinstance(size, int) and own not in (-1, size) for size, own in pairs)
+    if contradicts or not all(map(_is_size, sizes)):
         raise UnreadableFileError(
             f"it has the sizes {described} for {output['name']!r}, and the engine has {list(shape)}"
         )
     return sizes
+
+
+def _is_size(size: Any) -> bool:
+    return not isinstance(size, bool) and not (isinstance(size, int) and size < 0)
 
 
 def _size_in_inputs(size: Any, symbols: SymbolsByName) -> Any:

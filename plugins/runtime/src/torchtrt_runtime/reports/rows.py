@@ -84,6 +84,11 @@ def _span(sizes: tuple[int, int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
+def dimension_text(name: str, dim: int | None) -> str:
+    """Returns a dimension of an input, or an input that is a number, as messages name it."""
+    return f"input {name!r}" if dim is None else f"dimension {dim} of input {name!r}"
+
+
 @dataclass(frozen=True)
 class NarrowedSize:
     """A dynamic size whose values are fewer than were asked for, because the model's code excludes some.
@@ -97,6 +102,8 @@ class NarrowedSize:
         condition: The condition that the remaining sizes satisfy, as the model's code could write it. It is empty if
             the two limits decide. It may be on several sizes, and is then true for some of their combinations.
         is_of_program: Whether the program that was given to ``torchtrt.compile`` has these limits.
+        is_refused: Whether the model itself refuses the sizes beyond these limits.
+        depends_on: The dimension of another input whose range allows no others: ``"dimension 0 of input 'y'"``.
     """
 
     input: str
@@ -106,26 +113,35 @@ class NarrowedSize:
     model_line: str = ""
     condition: str = ""
     is_of_program: bool = False
+    is_refused: bool = False
+    depends_on: str = ""
 
     def __str__(self) -> str:
         where = f", where {shortened(self.condition)}" if self.condition else ""
         compiled = _span(self.compiled)
         advice = "" if self.condition else f"Declare {compiled} to accept that. "
-        dimension = "" if self.dim is None else f"dimension {self.dim} of "
         return (
-            f"You asked for {_span(self.asked)} in {dimension}input {self.input!r}, {self.reason}. Compiled for "
-            f"{compiled}{where}: calls with other sizes are refused. {advice}{self.advice}"
+            f"You asked for {_span(self.asked)} in {dimension_text(self.input, self.dim)}, {self.reason}. "
+            f"Compiled for {compiled}{where}: calls with other sizes are refused. {advice}{self.advice}"
         )
 
     @property
     def advice(self) -> str:
         """The way to the other sizes."""
+        if self.depends_on:
+            return f"For the other sizes, ask for more in {self.depends_on} as well."
+        if self.is_refused:
+            return "The other sizes fail in PyTorch, too."
         return OTHER_EXPORT if self.is_of_program else OTHER_PROGRAM
 
     @property
     def reason(self) -> str:
         """Why there are fewer sizes, as the end of a sentence."""
         line = f" because of {self.model_line}" if self.model_line else ""
+        if self.depends_on:
+            return f"but the size depends on {self.depends_on}, where you asked for other sizes"
+        if self.is_refused:
+            return f"but the model itself refuses some of these sizes{line}"
         if self.is_of_program:
             return f"but the program takes {_span(self.compiled)}{line}"
         return f"but PyTorch exports the model differently for some of these sizes{line}"

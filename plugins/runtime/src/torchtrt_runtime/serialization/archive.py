@@ -12,7 +12,6 @@ import io
 import json
 import os
 import sys
-import threading
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -39,12 +38,11 @@ from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.readable_sizes import make_readable
-from torchtrt_runtime.torch_internals import serialize_tensor_meta
+from torchtrt_runtime.torch_internals import PROGRAMS, serialize_tensor_meta
 
 METADATA = "torchtrt.json"
 _EXTRA = "extra/"
 """The folder for the extra files of ``torch.export.save``; the metadata is one of them."""
-_READING = threading.Lock()  # PyTorch reads one program at a time
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
 _CONFIGS = {
@@ -375,7 +373,7 @@ class Archive:
             writer.write(_SAMPLES, b"")
         skeleton.seek(0)
         # PyTorch's reader fails where another device is the default.
-        with _READING, torch.device("cpu"), warnings.catch_warnings():
+        with PROGRAMS, torch.device("cpu"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
             program = torch.export.load(skeleton)
         if call := unsafe_call(program.graph_module):

@@ -1,0 +1,127 @@
+"""The reasons for sizes that are left out are true, and what they advise works."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import InputError, SizeWarning
+
+
+class Asserted(nn.Module):
+    """A check at one end of the sizes."""
+
+    def forward(self, x):
+        """At most six rows."""
+        assert x.shape[0] < 7
+        return x.relu()
+
+
+class Checked(nn.Module):
+    """Checks at both ends of the sizes."""
+
+    def forward(self, x):
+        """From three to six rows."""
+        torch._check(x.shape[0] >= 3)
+        torch._check(x.shape[0] <= 6)
+        return x.relu()
+
+
+class Grouped(nn.Module):
+    """An op that refuses sizes."""
+
+    def forward(self, x):
+        """Rows of six elements."""
+        return x.view(-1, 6)
+
+
+class CheckedBranch(nn.Module):
+    """A check at one end, and another program at the other."""
+
+    def forward(self, x):
+        """Another function for many rows."""
+        torch._check(x.shape[0] >= 3)
+        return x.sigmoid() if x.shape[0] > 6 else x.relu()
+
+
+class Product(nn.Module):
+    """Two inputs with a size in common."""
+
+    def forward(self, x, y):
+        """The sum over the rows."""
+        return x.mT @ y
+
+
+def rows(low, usual, high):
+    """Returns an input of four columns."""
+    return torchtrt.Input(min_shape=(low, 4), opt_shape=(usual, 4), max_shape=(high, 4))
+
+
+def compiled_with_warning(model, inputs):
+    """Returns a compiled model, and the text of its warning."""
+    with pytest.warns(SizeWarning) as shown:
+        compiled = torchtrt.compile(model.eval(), inputs, min_block_size=1)
+    return compiled, str(shown[0].message)
+
+
+@pytest.mark.parametrize(("model", "refused"), [(Asserted, 7), (Checked, 7), (Grouped, 2)])
+def test_sizes_that_the_model_itself_refuses_are_said_to_be(model, refused):
+    """No other compilation takes them, so that none is advised."""
+    compiled, text = compiled_with_warning(model(), [rows(2, 3, 9)])
+
+    (row,) = compiled.report.narrowed
+    assert row.is_refused
+    assert "the model itself refuses some of these sizes" in text
+    assert "fail in PyTorch, too" in text
+    assert "second time" not in text
+    with pytest.raises(InputError, match="the model itself refuses"):
+        compiled(torch.rand(refused, 4))
+
+
+def test_a_branch_at_one_end_is_the_reason_for_both():
+    """It is the one that can be changed."""
+    compiled, text = compiled_with_warning(CheckedBranch(), [rows(1, 4, 9)])
+
+    (row,) = compiled.report.narrowed
+    assert not row.is_refused
+    line = CheckedBranch.forward.__code__.co_firstlineno + 3
+    assert f"line {line}, in forward" in row.model_line
+    assert "second time" in text
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "narrowed"),
+    [
+        (rows(1, 3, 8), rows(2, 3, 6), {"x": "y"}),
+        (rows(2, 3, 6), rows(1, 3, 8), {"y": "x"}),
+        (rows(1, 3, 6), rows(2, 3, 8), {"x": "y", "y": "x"}),
+        (
+            torchtrt.Input(ranges=[((2, 4), (2, 4), (3, 4)), ((5, 4), (6, 4), (7, 4))]),
+            torchtrt.Input(ranges=[((2, 4), (2, 4), (3, 4)), ((8, 4), (8, 4), (9, 4))]),
+            {"x": "y", "y": "x"},
+        ),
+    ],
+    ids=["first", "second", "both", "ranges"],
+)
+def test_a_size_in_common_names_the_input_with_another_range(x, y, narrowed):
+    """The model's code has nothing to do with it."""
+    compiled, text = compiled_with_warning(Product(), [x, y])
+
+    others = {row.input: row.depends_on for row in compiled.report.narrowed}
+    assert others == {name: f"dimension 0 of input {other!r}" for name, other in narrowed.items()}
+    assert "where you asked for other sizes" in text
+    assert "differently" not in text
+
+
+def test_more_sizes_of_the_other_input_as_well_are_compiled():
+    """As the warning advises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SizeWarning)
+        compiled = torchtrt.compile(
+            Product().eval(), [rows(1, 3, 8), rows(1, 3, 8)], min_block_size=1
+        )
+
+    x = torch.rand(8, 4)
+    torch.testing.assert_close(compiled(x, x), x.mT @ x)
