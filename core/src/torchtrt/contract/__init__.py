@@ -19,6 +19,7 @@ from torchtrt.contract.converters import (
 )
 from torchtrt.contract.functions import qualified_function
 from torchtrt.contract.validators import (
+    FailedCheckError,
     Reject,
     RejectIf,
     Validator,
@@ -26,7 +27,6 @@ from torchtrt.contract.validators import (
     accept_every_node,
     check_names,
     declared_dtypes,
-    responsible,
     to_rejection,
     with_settings,
 )
@@ -37,6 +37,7 @@ __all__ = [
     "Converter",
     "ConverterPriority",
     "ConverterSupport",
+    "FailedCheckError",
     "Reject",
     "RejectIf",
     "SchemaArguments",
@@ -52,7 +53,6 @@ __all__ = [
     "looks_like_converter",
     "named_arguments",
     "qualified_function",
-    "responsible",
     "to_rejection",
     "value_of",
     "with_settings",

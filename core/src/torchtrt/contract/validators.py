@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +63,11 @@ def to_rejection(answer: object) -> Reject | None:
 
 
 class WrongAnswerError(TypeError):
-    """A check returned neither a reason nor ``None``."""
+    """A check of a validator returned neither a reason nor ``None``."""
+
+
+class FailedCheckError(Exception):
+    """A check of a validator raised the exception that is the cause. Its text is the name of the check."""
 
 
 class RejectIf:
@@ -84,7 +87,12 @@ class RejectIf:
     def __call__(self, node: Node, settings: Any) -> Any:
         """Returns the first rejection, or ``None``."""
         for check, takes_settings in self._calls:
-            answer = check(node, settings) if takes_settings else check(node)
+            try:
+                answer = check(node, settings) if takes_settings else check(node)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit too
+                raise FailedCheckError(check_names(check)[0]) from error
             if answer is None:
                 continue
             if check is self._validator:
@@ -108,16 +116,6 @@ def check_names(validator: Validator) -> tuple[str, ...]:
     if isinstance(validator, RejectIf):
         return tuple(name for check in validator.checks for name in check_names(check))
     return (re.split("[:.]", qualified_function(validator))[-1].strip("_<>"),)
-
-
-def responsible(validator: Validator, error: BaseException | None = None) -> str:
-    """Returns the name of the check that raised an exception, or without one of the check that answered wrongly."""
-    asked = [validator]
-    if isinstance(validator, RejectIf):
-        frames = traceback.walk_tb(error.__traceback__) if error else ()
-        calls = (frame for frame, _ in frames if frame.f_code is RejectIf.__call__.__code__)
-        asked += [call.f_locals["check"] for call in calls] or [validator.answering or validator]
-    return ", ".join(check_names(asked[-1]))
 
 
 def declared_dtypes(validator: Validator) -> tuple[str, ...]:

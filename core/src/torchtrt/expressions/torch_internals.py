@@ -25,6 +25,25 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
+def lower_bound(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> Any:
+    """Returns a lower bound of a size, as SymPy's number.
+
+    Args:
+        size: The size.
+        least_sizes: The least values of symbols. Others are at least 1, or what PyTorch has for sizes that depend on
+            data.
+    """
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    expression, environment = size.node.expr, size.node.shape_env
+    ranges = {}
+    for symbol in expression.free_symbols:
+        bounds = environment.bound_sympy(symbol)
+        least = min(bounds.lower, least_sizes.get(symbol, 1))
+        ranges[symbol] = ValueRanges(least, bounds.upper)
+    return bound_sympy(expression, ranges).lower
+
+
 @functools.cache
 def _size_classes(names: tuple[str, ...]) -> dict[str, Any]:
     """Returns SymPy's and PyTorch's classes of the functions of sizes, by name, as far as this PyTorch has them."""

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torchtrt.errors import NewAssumptionError
 from torchtrt.expressions.torch_internals import is_certain
@@ -46,23 +45,6 @@ def size_at(size: Any, sizes: Mapping[Any, int]) -> Any:
     expression = size.node.expr if isinstance(size, torch.SymInt) else size
     value = expression.xreplace(sizes)
     return value if getattr(value, "free_symbols", ()) else int(value)
-
-
-def least_value(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> Any:
-    """Returns a lower bound of a size, as SymPy's number.
-
-    Args:
-        size: The size.
-        least_sizes: The least values of symbols. Others are at least 1, or what PyTorch has for sizes that depend on
-            data.
-    """
-    expression, environment = size.node.expr, size.node.shape_env
-    ranges = {}
-    for symbol in expression.free_symbols:
-        bounds = environment.bound_sympy(symbol)
-        least = min(bounds.lower, least_sizes.get(symbol, 1))
-        ranges[symbol] = ValueRanges(least, bounds.upper)
-    return bound_sympy(expression, ranges).lower
 
 
 def sizes_from_data(value: Any) -> set[Any]:

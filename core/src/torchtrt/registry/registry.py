@@ -11,7 +11,13 @@ from typing import NoReturn, TypeVar
 
 from torch.fx import Node
 
-from torchtrt.contract import Converter, WrongAnswerError, responsible, to_rejection
+from torchtrt.contract import (
+    Converter,
+    FailedCheckError,
+    WrongAnswerError,
+    check_names,
+    to_rejection,
+)
 from torchtrt.errors import NoConverterError, UnknownTargetError
 from torchtrt.packs import (
     CallingConvention,
@@ -360,26 +366,35 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     except KeyboardInterrupt:
         raise
     except WrongAnswerError as error:
-        return _failed_validator(candidate, error, f"returned {error}", "bad-validator", None)
+        return _failed_answer(candidate, f"its validator returned {error}")
     except BaseException as error:  # SystemExit too: whatever a validator raises stops only itself
-        what = f"raised {describe(error, candidate.qualified_function)}"
-        return _failed_validator(candidate, error, what, "validator-failed", traceback.format_exc())
+        return _failed_validator(candidate, error)
     if answer is None or answer is True:
         return None
     try:
         rejection = to_rejection(answer)
     except TypeError as error:
-        return _failed_validator(candidate, None, f"returned {error}", "bad-validator", None)
+        return _failed_answer(candidate, f"its validator {candidate.checks} returned {error}")
     assert rejection is not None
-    reason = rejection.reason or f"its validator {responsible(candidate.validate)} returned False"
+    asked = getattr(candidate.validate, "answering", None) or candidate.validate
+    reason = rejection.reason or f"its validator {', '.join(check_names(asked))} returned False"
     return Rejection(candidate, reason, advice=rejection.advice)
 
 
-def _failed_validator(
-    candidate: Candidate, error: BaseException | None, what: str, code: str, text: str | None
+def _failed_validator(candidate: Candidate, error: BaseException) -> Rejection:
+    """Returns the rejection for a validator, or one of its checks, that raised an exception."""
+    check, cause = candidate.checks, error
+    if isinstance(error, FailedCheckError) and error.__cause__ is not None:
+        check, cause = str(error), error.__cause__
+    what = f"its validator {check} raised {describe(cause, candidate.qualified_function)}"
+    text = "".join(traceback.format_exception(cause))
+    return _failed_answer(candidate, what, "validator-failed", text)
+
+
+def _failed_answer(
+    candidate: Candidate, reason: str, code: str = "bad-validator", text: str | None = None
 ) -> Rejection:
-    assert candidate.validate is not None
-    reason = f"its validator {responsible(candidate.validate, error)} {what}"
+    """Returns the rejection for a validator that gave no answer, and records it as a problem of the pack."""
     hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
     record(Problem(reason, hint, code, traceback=text).about(candidate.pack))
     return Rejection(candidate, reason, "validator-failed", traceback=text)

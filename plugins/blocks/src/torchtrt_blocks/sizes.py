@@ -22,7 +22,6 @@ from torchtrt.conversion import (
     add_layer,
     is_network_tensor,
 )
-from torchtrt.graphs.symbols import least_value
 from torchtrt.tensorrt import trt
 
 
@@ -88,15 +87,13 @@ def leaves_int32(symbol: torch.SymInt) -> bool:
 def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size can be 0, for the sizes that the engine is built for.
 
-    PyTorch's own bounds do not decide it: it takes all sizes of inputs for 2 or more.
-
     Args:
         ctx: The conversion context.
         symbol: An ``int``, a symbolic size, or ``None`` for an unknown one.
     """
     if symbol is None or isinstance(symbol, int):
         return not symbol
-    return not least_value(symbol, ctx.least_sizes) > 0
+    return ctx.may_be_zero(symbol)
 
 
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:

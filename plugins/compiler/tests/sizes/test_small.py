@@ -489,14 +489,3 @@ def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
 
     with pytest.raises(InputError, match="is 1, but the model was compiled for 2"):
         compiled(torch.rand(1), torch.rand(1, 2))
-
-
-def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
-    """It cannot simplify the conditions of such a reshape, and goes on without."""
-    rows = torchtrt.Input(min_shape=(2, 8), opt_shape=(4, 8), max_shape=(16, 8))
-    model = Function(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0)).eval()
-    compiled = torchtrt.compile(model, [rows], min_block_size=1, require_full_compilation=True)
-    assert not [record for record in caplog.records if record.exc_info]
-    for number in (2, 4, 16):
-        x = torch.rand(number, 8)
-        torch.testing.assert_close(compiled(x), model(x))

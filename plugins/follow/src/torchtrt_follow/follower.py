@@ -107,9 +107,8 @@ class Follower:
         self._changes = 0
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
-        self._untried: dict[
-            Binding, tuple[Any, str] | None
-        ] = {}  # for PyTorch, with their warnings
+        # Those that PyTorch runs and has not run yet, with their warnings.
+        self._untried: dict[Binding, tuple[Any, str] | None] = {}
         self._lock = threading.RLock()  # for all but calls like an earlier one
         self._changer: int | None = None
         self._ready: Mapping[Any, Binding] = {}

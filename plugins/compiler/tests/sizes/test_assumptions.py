@@ -1,0 +1,138 @@
+"""Derived sizes of 0 and 1, such as those of ``x[1:]`` and of feature maps: ops assume that they are neither."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchtrt
+from tests.support.modules import Function
+from torchtrt.errors import InputError, SizeWarning
+
+SEQUENCES = {
+    "rows but the first": lambda x: x[1:] * 2,
+    "differences": lambda x: x[1:] - x[:-1],
+    "half of the rows": lambda x: x[: x.shape[0] // 2].softmax(0),
+    "a chunk": lambda x: torch.cat([x[:1], x[1:].flip(0)]).cumsum(0),
+    "a convolution": lambda x: F.conv1d(x.T[None], torch.ones(4, 4, 2))[0].T.relu(),
+    "a product without rows": lambda x: torch.einsum("ij,kj->ik", x, x[1:]),
+    "a view of what is written": lambda x: _written(x),
+}
+
+
+def _written(x):
+    y = x.clone()
+    y[1:].reshape(-1).mul_(3)
+    return y
+
+
+def rows(least=1, most=12):
+    """Returns an input of four columns."""
+    return torchtrt.Input(min_shape=(least, 4), opt_shape=(6, 4), max_shape=(most, 4))
+
+
+def compiled_without_warning(function, *inputs):
+    """Returns a compiled function that takes all sizes which were asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SizeWarning)
+        return torchtrt.compile(
+            Function(function).eval(), inputs, min_block_size=1, require_full_compilation=True
+        )
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sizes_for_which_a_derived_one_is_small_are_taken(name):
+    function = SEQUENCES[name]
+    least = 2 if name == "a convolution" else 1  # for which eager PyTorch raises
+    compiled = compiled_without_warning(function, rows(least))
+    for number in range(least, 13):
+        x = torch.rand(number, 4)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_images_whose_last_feature_map_is_one_pixel_are_taken():
+    model = nn.Sequential(
+        *(nn.Conv2d(3 if layer == 0 else 4, 4, 3, 2, 1) for layer in range(3)),
+        nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2),
+    ).eval()  # fmt: skip
+    images = torchtrt.Input(
+        min_shape=(1, 3, 1, 1), opt_shape=(2, 3, 32, 32), max_shape=(3, 3, 40, 40)
+    )
+    compiled = compiled_without_warning(model, images)
+    for batch, height, width in itertools.product((1, 3), (1, 2, 5, 8, 9, 16, 40), (1, 8, 33)):
+        x = torch.rand(batch, 3, height, width)
+        torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("function", "refused"),
+    [
+        (lambda x: x[1:].squeeze() + 1, {2}),
+        (lambda x: x * 2 if x[1:].shape[0] == 1 else x * 3, {2}),
+        (lambda x: F.conv1d(x.T[None], torch.ones(4, 4, 3)).squeeze(2), {3}),
+    ],
+    ids=["squeeze", "branch", "squeezed convolution"],
+)
+def test_sizes_for_which_an_op_does_otherwise_are_refused(function, refused):
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [rows(2)], min_block_size=1)
+    for number in range(2, 13):
+        x = torch.rand(number, 4)
+        if number in refused:
+            with pytest.raises(InputError):
+                compiled(x)
+            continue
+        try:
+            expected = function(x)
+        except RuntimeError:
+            continue
+        torch.testing.assert_close(compiled(x), expected)
+
+
+def test_a_squeezed_map_is_refused_where_it_is_one_pixel():
+    """Of a height of 1 or 2 beside a width of 1 or 2: each alone is taken."""
+
+    def function(x):
+        return F.conv2d(x, torch.ones(2, 1, 3, 3), stride=2, padding=1).flatten(2).squeeze(2)
+
+    images = torchtrt.Input(min_shape=(2, 1, 1, 1), opt_shape=(2, 1, 8, 8), max_shape=(3, 1, 9, 9))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [images], min_block_size=1)
+    for height, width in itertools.product(range(1, 10), repeat=2):
+        x = torch.rand(2, 1, height, width)
+        if height <= 2 and width <= 2:
+            with pytest.raises(InputError):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_elements_that_pytorch_takes_for_granted_are_counted():
+    """To PyTorch, two sizes have a product of 4 or more, and the first three elements are three."""
+
+    def function(x):
+        return torch.outer(x.flatten()[:3], x[0])
+
+    sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 7), max_shape=(9, 9))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+    for number, columns in itertools.product(range(1, 10), repeat=2):
+        x = torch.rand(number, columns)
+        if number * columns < 3:
+            with pytest.raises(InputError):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
+    """It cannot simplify the conditions of such a reshape, and goes on without."""
+    sizes = torchtrt.Input(min_shape=(2, 8), opt_shape=(4, 8), max_shape=(16, 8))
+    compiled = compiled_without_warning(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0), sizes)
+    assert not [record for record in caplog.records if record.exc_info]
+    for number in (2, 4, 16):
+        x = torch.rand(number, 8)
+        torch.testing.assert_close(compiled(x), x.reshape(-1, 2, 8).sum(1).cumsum(0))
