@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.conversion import (
     ConversionContext,
@@ -106,8 +105,8 @@ def _is_in_table(size: int | torch.SymInt) -> bool:
 
 
 def _is_scaled(size: int, scale: float, result: int | torch.SymInt) -> bool:
-    """Returns whether a size of the result is known to be exactly the scaled one."""
-    return bool(statically_known_true(result == size * scale))
+    """Returns whether a size of the result is certainly the scaled one."""
+    return sizes.minimum(result) == sizes.maximum(result) == size * scale
 
 
 def _unlike_layer(node: Node) -> str | None:

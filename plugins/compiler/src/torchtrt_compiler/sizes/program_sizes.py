@@ -83,7 +83,7 @@ class ProgramSizes:
             if condition not in of_ops
         }
         ranges = {
-            symbol: (1 if low > 2 and _decide(guards, symbol, low) else low, high)
+            symbol: (_without_assumptions(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
         }
         return cls(exported, ranges, conditions, set(of_ops.values()))
@@ -129,13 +129,21 @@ class ProgramSizes:
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 
-def _decide(conditions: Iterable[Any], symbol: Any, minimum: int) -> bool:
-    """Returns whether conditions on one symbol are why PyTorch takes no value from 2 to a minimum for it."""
-    own = [condition for condition in conditions if condition.free_symbols == {symbol}]
-    return all(
-        any(not holds(condition, {symbol: value}) for condition in own)
-        for value in range(2, minimum)
+def _without_assumptions(
+    minimum: int, symbol: Any, conditions: Iterable[Any], assumptions: Iterable[Any]
+) -> int:
+    """Returns the minimum of a symbol without what only assumptions exclude: PyTorch narrows its range by them too."""
+    proved, assumed = (
+        [condition for condition in group if condition.free_symbols == {symbol}]
+        for group in (conditions, assumptions)
     )
+    while minimum > 2:
+        point = {symbol: minimum - 1}
+        is_assumed = not all(holds(condition, point) for condition in assumed)
+        if not is_assumed or not all(holds(condition, point) for condition in proved):
+            break
+        minimum -= 1
+    return minimum
 
 
 def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
