@@ -276,7 +276,20 @@ def _varying_maximum(self: Tensor, spans: Sequence[VaryingSpan]) -> tuple[Tensor
             flat = before + index * math.prod(self.shape[dim + 1 :])
         result, flat = best.movedim(-1, dim), flat.movedim(-1, dim)
     assert flat is not None
+    if any(span.gap > 1 for span in spans):
+        flat = _with_starts_of_empty(self, spans, flat)
     return result, flat
+
+
+def _with_starts_of_empty(self: Tensor, spans: Sequence[VaryingSpan], flat: Tensor) -> Tensor:
+    """Returns places of maxima, and for windows without an element the place of the first one that they could have."""
+    first = torch.zeros((), dtype=torch.int64, device=self.device)
+    is_empty = torch.zeros((), dtype=torch.bool, device=self.device)
+    for dim, span in enumerate(spans, self.dim() - len(spans)):
+        start = torch.where(span.starts < 0, span.starts.remainder(span.gap), span.starts)
+        first = first.unsqueeze(-1) + start * math.prod(self.shape[dim + 1 :])
+        is_empty = is_empty.unsqueeze(-1) | ~span.inside.any(-1)
+    return torch.where(is_empty, first, flat)
 
 
 def _varying_average(

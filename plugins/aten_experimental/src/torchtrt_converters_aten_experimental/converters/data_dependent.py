@@ -29,7 +29,7 @@ from torchtrt_blocks import (
     slicing,
     types,
 )
-from torchtrt_blocks.checks import sizes_known_before_data
+from torchtrt_blocks.checks import is_backed, sizes_known_before_data
 from torchtrt_blocks.formulas import Formula
 from torchtrt_blocks.sizes_from_data import asserted_size
 from torchtrt_converters_aten_experimental import pack
@@ -165,10 +165,22 @@ def _select(ctx: ConversionContext, tensor: NetworkTensor, mask: NetworkTensor) 
     return layer.get_output(0)
 
 
+def broadcast_by_data(node: Node) -> str | None:
+    """Rejects a size that depends on data, beside another one: PyTorch broadcasts it if it is 1."""
+    op = arguments_of(node)
+    shapes = [value_of(argument).shape[::-1] for argument in (op.self, op.mask)]
+    for extents in zip(*shapes, strict=False):
+        symbolic = [extent for extent in extents if not isinstance(extent, int)]
+        is_fixed_one = any(isinstance(extent, int) and extent == 1 for extent in extents)
+        if not is_fixed_one and not sizes.same(*extents) and not all(map(is_backed, symbolic)):
+            return f"only the data decides whether a size is broadcast: {extents[0]} beside {extents[1]}"
+    return None
+
+
 @pack.converter(
     torch.ops.aten.masked_select.default,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    reject_if=(unmoved_bytes, unknown_sizes, asserted_size),
+    reject_if=(unmoved_bytes, unknown_sizes, broadcast_by_data, asserted_size),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

@@ -38,7 +38,7 @@ class Outline:
     def results(self) -> int | None:
         """Returns the number of results of the whole graph; None if the graph does not end in one output."""
         ends = [node for node in self.nodes if node.op == "output" and node.graph is self.graphs[0]]
-        if len(ends) != 1 or next(reversed(self.graphs[0].nodes)) is not ends[0]:
+        if len(ends) != 1 or _last(self.graphs[0]) is not ends[0]:
             return None
         results = self.nodes[ends[0]][1]
         return len(results[0]) if results and isinstance(results[0], (tuple, list)) else None
@@ -46,6 +46,12 @@ class Outline:
 
 def _computed(node: Node) -> tuple[Any, ...]:
     return node.target, node.args, node.kwargs, "val" in node.meta
+
+
+def _last(graph: Graph) -> Node:
+    """Returns the last node. Reversed nodes are no iterator before PyTorch 2.13."""
+    last: Node = next(iter(reversed(graph.nodes)))
+    return last
 
 
 def check_pass(lowering_pass: PackPass, before: Outline, after: Outline) -> None:
@@ -63,7 +69,7 @@ def check_pass(lowering_pass: PackPass, before: Outline, after: Outline) -> None
 def _faults(before: Outline, after: Outline) -> Iterator[str]:
     """Yields what is wrong with a graph, each a clause."""
     for graph in after.graphs:
-        last = next(reversed(graph.nodes))
+        last = _last(graph)
         if last.op != "output" and graph.find_nodes(op="output"):
             yield f"the node {last.name} is behind the output; insert nodes with graph.inserting_before(node)"
     if after.results() is None or after.results() != before.results():
