@@ -19,6 +19,8 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
+    SegformerConfig,
+    SegformerModel,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -82,11 +84,20 @@ def t5() -> Any:
     return compile_for_generation(model, max_batch_size=2, max_length=64)
 
 
+def segformer() -> Any:
+    """Returns a compiled SegFormer of the smallest kind."""
+    images = torchtrt.Input(
+        min_shape=(1, 3, 32, 32), opt_shape=(1, 3, 128, 128), max_shape=(2, 3, 256, 256)
+    )
+    return torchtrt.compile(SegformerModel(SegformerConfig()).eval(), [images])
+
+
 MODELS: tuple[tuple[str, Callable[[], Any], str], ...] = (
     ("BERT, 12 layers, batch and length dynamic", bert, "1.45×"),
     ("GPT-2, 12 layers, batch and length dynamic", gpt2, "2.7×"),
     ("generation with a Llama of two layers", llama, "2.3×"),
     ("generation with a T5 of two layers", t5, "138×"),
+    ("SegFormer, tiny, height and width dynamic", segformer, "most of 24 s"),
 )
 
 

@@ -19,7 +19,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.sizes.accepted import Values, nearest_point
+from torchtrt_compiler.sizes.accepted import Values, nearest_point, points_in
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
 from torchtrt_compiler.sizes.guards import always_holds
 from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
@@ -29,6 +29,8 @@ _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
 _MOST_VALUES = 256
 """For how many values of a symbol the assumptions are evaluated: those at the ends of its range, and some between."""
+_MOST_POINTS, _TRIED_POINTS = 1024, 16
+"""For how many values of several symbols an assumption is evaluated, and how many of the wrong ones are tried."""
 _MOST_RUNS = 16
 """In how many runs of values assumptions may differ. Of more, as those of a remainder are, calls are not run."""
 
@@ -71,11 +73,12 @@ def small_sizes(
     ranges = union_of_profiles(profiles)
     doubtful = [assumed for assumed in assumptions if not always_holds(assumed, ranges)]
     trials = _Trials(conditions, doubtful, profiles)
-    if trials.has_small_sizes:
-        with running_calls():
-            for call in distinct_calls(graph_module):
-                trials.run(call)
-    return {**trials.excluding, **dict.fromkeys(trials.untried, "")}
+    with running_calls():
+        calls = list(distinct_calls(graph_module)) if trials.has_small_sizes else []
+        for call in calls:
+            trials.run(call)
+        trials.run_computed(calls)
+    return trials.excluding
 
 
 class _SmallSizes(NamedTuple):
@@ -84,7 +87,7 @@ class _SmallSizes(NamedTuple):
     Attributes:
         alone: 0 and 1, and the ends of the runs of values for which the same assumptions are wrong.
         together: Those that are tried with small values of other symbols: the least, and the last.
-        assumptions: For values from 2 on the narrowest assumption on the symbol alone that is wrong for it.
+        assumptions: For values from 2 on the narrowest assumption that is wrong for it.
     """
 
     alone: Sequence[int]
@@ -98,11 +101,8 @@ class _SmallSizes(NamedTuple):
         """Returns the small values of a symbol; None if the assumptions on it are wrong for too many."""
         sizes = [some_sizes(profile[symbol], _MOST_VALUES) for profile in profiles]
         values = sorted(set().union(*sizes))
-        least = {other: size.min for other, size in union_of_profiles(profiles).items()}
         wrong = {
-            value: [
-                assumed for assumed in assumptions if not holds(assumed, {**least, symbol: value})
-            ]
+            value: [assumed for assumed in assumptions if not holds(assumed, {symbol: value})]
             for value in values
         }
         runs = [
@@ -115,15 +115,9 @@ class _SmallSizes(NamedTuple):
         plain = [value for value in (1, 0) if value in values]
         ends = [value for value in dict.fromkeys(itertools.chain(*runs)) if value > 1]
         counts = {
-            assumed: sum(assumed in others for others in wrong.values())
-            for assumed in assumptions
-            if assumed.free_symbols == {symbol}
+            assumed: sum(assumed in others for others in wrong.values()) for assumed in assumptions
         }
-        narrowest = {
-            value: min(own, key=counts.__getitem__)
-            for value in ends
-            if (own := [assumed for assumed in wrong[value] if assumed in counts])
-        }
+        narrowest = {value: min(wrong[value], key=counts.__getitem__) for value in ends}
         together = dict.fromkeys([*plain, *ends[:1], *ends[-1:]])
         return cls([*plain, *ends], [*together], narrowest)
 
@@ -133,7 +127,6 @@ class _Trials:
 
     Attributes:
         excluding: The conditions that exclude sizes, each with the line of the model whose call is not right for them.
-        untried: The assumptions on several symbols that were right for all sizes of calls.
     """
 
     def __init__(
@@ -147,13 +140,10 @@ class _Trials:
         self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
         self._ranges = union_of_profiles(profiles)
         self.excluding: dict[Any, str] = {}
-        symbols_of = {assumed: assumed.free_symbols for assumed in assumptions}
-        self._joint = {
-            assumed: symbols for assumed, symbols in symbols_of.items() if len(symbols) > 1
-        }
-        self.untried = set(self._joint)
+        self._results: dict[tuple[Call, Any], bool] = {}
+        self._joint = [assumed for assumed in assumptions if len(assumed.free_symbols) > 1]
         for symbol in profiles[0]:
-            own = [assumed for assumed in assumptions if symbol in assumed.free_symbols]
+            own = [assumed for assumed in assumptions if assumed.free_symbols == {symbol}]
             small = _SmallSizes.of(symbol, own, profiles)
             if small is None:
                 self.excluding.update(dict.fromkeys(own, ""))
@@ -164,77 +154,96 @@ class _Trials:
     @property
     def has_small_sizes(self) -> bool:
         """Whether a size that was asked for is small."""
-        return bool(self._small)
+        return bool(self._small or self._joint)
 
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
         small = {symbol: self._small[symbol] for symbol in call.symbols if symbol in self._small}
         if small and call.depends_on_data and not all(map(call.is_right, self._points_of({}))):
             return  # no op takes sizes that do not go together
-        trial = functools.partial(self._is_right, call, {})
         for assignment in _assignments(small):
-            if not trial(assignment) and len(assignment) > 1:
+            if not self._is_right(call, assignment) and len(assignment) > 1:
                 options = [small[symbol].alone for symbol in assignment]
                 for sizes in itertools.product(*options):
-                    trial(dict(zip(assignment, sizes, strict=True)))
-        for size in call.sizes if small else ():
-            for assignment in self._below_bound(size):
-                trial(assignment, size > _value(size, assignment))
+                    self._is_right(call, dict(zip(assignment, sizes, strict=True)))
 
-    def _is_right(
-        self,
-        call: Call,
-        results: dict[Any, bool],
-        assignment: Mapping[Any, int],
-        assumed: Any = None,
-    ) -> bool:
-        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them.
+    def run_computed(self, calls: Sequence[Call]) -> None:
+        """Runs calls with sizes that are small together: ``n * m``, which PyTorch takes for 4 or more."""
+        sizes = dict.fromkeys(size for call in calls for size in call.sizes)
+        for size in sizes:
+            if len(size.free_symbols) > 1 and size.free_symbols <= self._ranges.keys():
+                own = [call for call in calls if size in call.sizes]
+                self._try(sympy.Ge(size, _least(size), evaluate=False), own, size)
+        for assumed in self._joint:
+            own = [call for call in calls if not assumed.free_symbols.isdisjoint(call.symbols)]
+            self._try(assumed, own)
+
+    def _try(self, assumed: Any, calls: Sequence[Call], size: Any = None) -> None:
+        """Runs calls with sizes for which an assumption is wrong, and excludes those for which one is not right.
 
         Args:
-            call: The call.
-            results: Whether it is right, for each combination of its sizes that are small: it is run once for each.
-            assignment: The values of some symbols.
-            assumed: The assumption that is wrong for them, if it is one that PyTorch made without asking.
+            assumed: The assumption.
+            calls: The calls.
+            size: The computed size whose values are excluded one by one; all are together where there is none.
         """
-        wrong = {
-            other
-            for other, symbols in self._joint.items()
-            if symbols <= assignment.keys() and not holds(other, assignment)
-        }
-        self.untried -= wrong
+        if always_holds(assumed, self._ranges):
+            return
+        for _ in range(_MOST_RUNS):
+            wrong = next(
+                (
+                    (point, call)
+                    for point in self._points_against(assumed)
+                    for call in calls
+                    if not self._runs(call, point)
+                ),
+                None,
+            )
+            if wrong is None:
+                return
+            point, call = wrong
+            condition = assumed if size is None else sympy.Ne(size, _value(size, point))
+            self.excluding[condition] = model_line(call.node)
+        self.excluding[assumed] = ""
+
+    def _points_against(self, assumed: Any) -> Iterator[Values]:
+        """Yields some of the sizes that are not excluded and for which an assumption is wrong."""
+        symbols = sorted(assumed.free_symbols, key=str)
+        conditions = [
+            condition
+            for condition in (*self._conditions, *self.excluding)
+            if condition.free_symbols <= {*symbols}
+        ]
+        wrong = [
+            point
+            for point in points_in(
+                {symbol: self._ranges[symbol] for symbol in symbols}, _MOST_POINTS
+            )
+            if not holds(assumed, point)
+            and all(holds(condition, point) for condition in conditions)
+        ]
+        for index in some_sizes(SizeRange(0, 0, len(wrong) - 1), _TRIED_POINTS):
+            yield from self._find_points(wrong[index])[:1]
+
+    def _is_right(self, call: Call, assignment: Mapping[Any, int]) -> bool:
+        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them."""
         if self._is_excluded(assignment):
             return True
-        is_right = True
-        for point in self._points_of(assignment):
-            values = ((size, _value(size, point)) for size in call.sizes)
-            small = frozenset(
-                (size, value)
-                for size, value in values
-                if value is None or value < max(lower_bound(size), 2)
-            )
-            if small and small not in results:
-                results[small] = call.is_right(point)
-            is_right = is_right and results.get(small, True)
+        is_right = all(self._runs(call, point) for point in self._points_of(assignment))
         if not is_right:
-            self._exclude(
-                assignment, wrong if assumed is None else {assumed}, model_line(call.node)
-            )
+            self._exclude(assignment, model_line(call.node))
         return is_right
 
-    def _below_bound(self, size: Any) -> Iterator[Mapping[Any, int]]:
-        """Yields sizes for which one computed from several is less than PyTorch takes it for: ``n * m`` for 4 or more.
-
-        All symbols have their least values but one, so that each value of the computed size occurs.
-        """
-        symbols = size.free_symbols & self._ranges.keys()
-        if symbols < size.free_symbols or len(symbols) < 2:
-            return
-        least = {symbol: max(self._ranges[symbol].min, 1) for symbol in symbols}
-        for symbol in symbols if _is_below(size, least) else ():
-            for value in range(least[symbol], self._ranges[symbol].max + 1):
-                if not _is_below(size, {**least, symbol: value}):
-                    break
-                yield {**least, symbol: value}
+    def _runs(self, call: Call, point: Values) -> bool:
+        """Returns whether a call is right for sizes. It runs once for each combination of those that are small."""
+        values = ((size, _value(size, point)) for size in call.sizes)
+        small = frozenset(
+            (size, value) for size, value in values if value is None or value < _least(size)
+        )
+        if not small:
+            return True
+        if (call, small) not in self._results:
+            self._results[call, small] = call.is_right(point)
+        return self._results[call, small]
 
     def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
         """Returns whether a condition on some of these sizes excludes them already."""
@@ -274,18 +283,13 @@ class _Trials:
             points.append(largest)
         return points
 
-    def _exclude(self, assignment: Mapping[Any, int], wrong: Collection[Any], line: str) -> None:
+    def _exclude(self, assignment: Mapping[Any, int], line: str) -> None:
         """Excludes sizes: the smallest of those that are too small together, or all of them as a condition.
-
-        Assumptions on several symbols that are wrong for them are conditions from then on.
 
         To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
         unevaluated. Such sizes are excluded alone.
         """
         least = min(assignment.values())
-        if wrong and least:
-            self.excluding.update(dict.fromkeys(wrong, line))
-            return
         if len(assignment) > 1 and least:
             different = (self._without(symbol, size) for symbol, size in assignment.items())
             self.excluding[sympy.Or(*different)] = line
@@ -302,14 +306,10 @@ class _Trials:
 
 
 @functools.lru_cache(maxsize=1024)
-def lower_bound(size: Any) -> int:
-    """Returns the least value of a size for PyTorch, which takes each symbol for 2 or more."""
+def _least(size: Any) -> int:
+    """Returns from which value on a size is not small: the least one for PyTorch, which takes symbols for 2 or more."""
     bounds = bound_sympy(size, {symbol: ValueRanges(2, int_oo) for symbol in size.free_symbols})
-    return int(bounds.lower) if bounds.lower.is_Integer else 0
-
-
-def _is_below(size: Any, values: Values) -> bool:
-    return bool((_value(size, values) or 0) < lower_bound(size))
+    return max(int(bounds.lower) if bounds.lower.is_Integer else 0, 2)
 
 
 def _value(size: Any, values: Values) -> Any:
