@@ -110,6 +110,40 @@ def test_a_squeezed_map_is_refused_where_it_is_one_pixel():
             torch.testing.assert_close(compiled(x), function(x))
 
 
+def test_a_pooled_diagonal_is_refused_where_it_is_one_element():
+    """Where the smaller of two sizes is 1 or 2, whatever the other one is."""
+
+    def function(x):
+        return F.max_pool1d(x.tril().diagonal()[None], 3, 2, 1).squeeze(0).squeeze(0)
+
+    sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 7), max_shape=(9, 9))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+    for number, columns in itertools.product(range(1, 10), repeat=2):
+        x = torch.rand(number, columns)
+        if min(number, columns) <= 2:
+            with pytest.raises(InputError):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_size_that_a_condition_fixes_to_1_is_squeezed():
+    """In the network it is still open."""
+
+    def function(x):
+        return F.conv1d(x[:2, None], torch.ones(1, 1, 2), stride=2).squeeze() * 2
+
+    sizes = torchtrt.Input(min_shape=(2, 2), opt_shape=(5, 3), max_shape=(9, 9))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+    for columns in (2, 3):
+        x = torch.rand(4, columns)
+        torch.testing.assert_close(compiled(x), function(x))
+    with pytest.raises(InputError):
+        compiled(torch.rand(4, 5))
+
+
 def test_elements_that_pytorch_takes_for_granted_are_counted():
     """To PyTorch, two sizes have a product of 4 or more, and the first three elements are three."""
 

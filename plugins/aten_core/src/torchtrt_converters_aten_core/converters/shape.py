@@ -165,9 +165,9 @@ def squeeze(
     ctx: ConversionContext, self: NetworkTensor, dim: int | Sequence[int] | None = None
 ) -> NetworkTensor:
     """Converts the removal of dimensions of size 1: those named, or all."""
-    rank = len(self.shape)
-    named = range(rank) if dim is None else _as_list(dim)
-    ones = [axis % rank for axis in named if rank and self.shape[axis % rank] == 1]
+    shape = ctx.symbolic_shape(self)  # where a condition fixes a size, the network's is still open
+    named = range(len(shape)) if dim is None else _as_list(dim)
+    ones = [axis for axis in named if shape and isinstance(shape[axis], int) and shape[axis] == 1]
     return blocks.squeeze(ctx, self, ones)
 
 
