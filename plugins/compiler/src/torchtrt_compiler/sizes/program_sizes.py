@@ -110,13 +110,17 @@ class ProgramSizes:
         """
         sizes = declared_sizes(self.exported, placeholders, inputs)
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
-        check_decidable((*self.conditions, *self.assumptions), declared)
         conditions = self.conditions
+        # What holds for all sizes of 2 or more may be of symbols that are the size of no input.
+        asked = (assumed for assumed in self.assumptions if not is_assumed(assumed))
+        check_decidable((*conditions, *asked), declared)
+        assumptions = [
+            assumed for assumed in self.assumptions if assumed.free_symbols <= declared[0].keys()
+        ]
         accepted = accepted_sizes(conditions, declared)
+        graph_module = self.exported.graph_module
         if accepted.profiles and (
-            small := small_sizes(
-                self.exported.graph_module, conditions, self.assumptions, accepted.profiles
-            )
+            small := small_sizes(graph_module, conditions, assumptions, accepted.profiles)
         ):
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)

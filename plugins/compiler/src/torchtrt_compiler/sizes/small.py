@@ -22,9 +22,10 @@ from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point, points_in
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
 from torchtrt_compiler.sizes.guards import always_holds
-from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo
+from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo, sympy_functions
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
+_REMAINDERS = (sympy_functions.Mod, sympy_functions.PythonMod)
 _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
 _MOST_VALUES = 256
@@ -38,22 +39,31 @@ _MOST_RUNS = 16
 def assumption_in(condition: Any) -> Any | None:
     """Returns what a condition says if that is only that a size is not 0 or 1; None for other conditions.
 
-    Of sizes that ops compare, one may be a multiple of the other: ``w < h * w`` says that ``h`` is not 1.
+    Of sizes that ops compare, one may be a multiple of the other: ``w < h * w`` says that ``h`` is not 1, and so does
+    that a remainder of ``w`` by ``h * w`` is not 0.
     """
-    if not isinstance(condition, (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
-        return None
     if isinstance(condition, sympy.Ne):
         least, size = sorted(condition.args, key=lambda side: not side.is_Integer)
-    else:
+        if least == 0 and isinstance(size, _REMAINDERS):
+            return _not_one([size.args[1] / size.args[0]])
+        ratios = [size / least, least / size] if least else []
+    elif isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
         least, size = condition.lts, condition.gts
+        ratios = [size / least] if isinstance(condition, (sympy.Gt, sympy.Lt)) and least else []
+    else:
+        return None
+    if condition.has(*_REMAINDERS):
+        return None  # no size is one
     if least.is_Integer:
         is_small = least <= (2 if isinstance(condition, (sympy.Ge, sympy.Le)) else 1)
         return condition if is_small else None
-    if isinstance(condition, (sympy.Ge, sympy.Le)):
-        return None
-    ratios = [size / least, least / size] if isinstance(condition, sympy.Ne) else [size / least]
-    factors = (ratio for ratio in ratios if ratio.as_numer_denom()[1] == 1)
-    return next((sympy.Ne(factor, 1) for factor in factors), None)
+    return _not_one(ratios)
+
+
+def _not_one(ratios: Sequence[Any]) -> Any | None:
+    """Returns the condition that the first of several ratios that is a size is not 1."""
+    sizes = (ratio for ratio in ratios if ratio.as_numer_denom()[1] == 1)
+    return next((sympy.Ne(size, 1) for size in sizes), None)
 
 
 def small_sizes(
