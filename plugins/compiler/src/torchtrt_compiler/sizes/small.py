@@ -39,8 +39,8 @@ _MOST_RUNS = 16
 def assumption_in(condition: Any) -> Any | None:
     """Returns what a condition says if that is only that a size is not 0 or 1; None for other conditions.
 
-    Of sizes that ops compare, one may be a multiple of the other: ``w < h * w`` says that ``h`` is not 1. So does the
-    condition that the remainder of ``w`` by ``h * w`` is not 0.
+    Ops compare sizes with multiples of them.
+    Where ``w`` is less than ``h * w``, or is no multiple of it, ``h`` is not 1.
     """
     if isinstance(condition, sympy.Ne):
         least, size = sorted(condition.args, key=lambda side: not side.is_Integer)
