@@ -165,8 +165,28 @@ def test_elements_that_pytorch_takes_for_granted_are_counted():
 def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
     """It cannot simplify the conditions of such a reshape, and goes on without."""
     sizes = torchtrt.Input(min_shape=(2, 8), opt_shape=(4, 8), max_shape=(16, 8))
-    compiled = compiled_without_warning(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0), sizes)
+    model = Function(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0)).eval()
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(model, [sizes], min_block_size=1)
     assert not [record for record in caplog.records if record.exc_info]
-    for number in (2, 4, 16):
+    for number in (4, 16):
         x = torch.rand(number, 8)
-        torch.testing.assert_close(compiled(x), x.reshape(-1, 2, 8).sum(1).cumsum(0))
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_a_check_of_an_op_that_is_on_no_size_is_kept():
+    """Padding by reflection takes more columns than it adds, and no size of it is small at that limit."""
+
+    def function(x):
+        return F.pad(x[None], (4, 4), mode="reflect")[0]
+
+    sizes = torchtrt.Input(min_shape=(2, 1), opt_shape=(3, 9), max_shape=(4, 12))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+    for columns in range(1, 13):
+        x = torch.rand(3, columns)
+        if columns <= 4:
+            with pytest.raises(InputError):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import sympy
@@ -21,11 +21,12 @@ from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point, points_in
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
-from torchtrt_compiler.sizes.guards import always_holds
+from torchtrt_compiler.sizes.guards import always_holds, is_assumed
 from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo, sympy_functions
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _REMAINDERS = (sympy_functions.Mod, sympy_functions.PythonMod)
+_MAXIMA = (sympy_functions.Max, sympy.Max)
 _MOST_SYMBOLS = 4
 """Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
 _MOST_VALUES = 256
@@ -82,13 +83,29 @@ def small_sizes(
     """
     ranges = union_of_profiles(profiles)
     doubtful = [assumed for assumed in assumptions if not always_holds(assumed, ranges)]
-    trials = _Trials(conditions, doubtful, profiles)
+    if not doubtful and all(size.min >= 2 for size in ranges.values()):
+        return {}
     with running_calls():
-        calls = list(distinct_calls(graph_module)) if trials.has_small_sizes else []
+        calls = list(distinct_calls(graph_module))
+        sizes = set[Any]().union(*(call.sizes for call in calls))
+        tried = [assumed for assumed in doubtful if is_assumed(assumed) or _is_of(sizes, assumed)]
+        trials = _Trials((*conditions, *(set(doubtful) - set(tried))), tried, profiles)
         for call in calls:
             trials.run(call)
         trials.run_computed(calls)
-    return trials.excluding
+    return {**dict.fromkeys(set(doubtful) - set(tried), ""), **trials.excluding}
+
+
+def _is_of(sizes: Set[Any], assumed: Any) -> bool:
+    """Returns whether an assumption is on sizes of calls, or on their product: calls run where these are small."""
+    size = next(side for side in assumed.args if not side.is_Integer)
+    factors = sympy.Mul.make_args(sympy.factor_terms(size))
+    # Strides count a size as 1 at least.
+    forms = ({factor, *factor.args} if factor.func in _MAXIMA else {factor} for factor in factors)
+    return all(
+        factor.is_Integer or not sizes.isdisjoint(form)
+        for factor, form in zip(factors, forms, strict=True)
+    )
 
 
 class _SmallSizes(NamedTuple):
@@ -160,11 +177,6 @@ class _Trials:
                 small = _SmallSizes.of(symbol, [], profiles)
             if small and small.alone:
                 self._small[symbol] = small
-
-    @property
-    def has_small_sizes(self) -> bool:
-        """Whether a size that was asked for is small."""
-        return bool(self._small or self._joint)
 
     def run(self, call: Call) -> None:
         """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
