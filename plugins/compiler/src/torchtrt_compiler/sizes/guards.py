@@ -54,8 +54,16 @@ def always_holds(condition: Any, sizes: Profile) -> bool:
 
 
 def _is_certain(condition: Any, ranges: dict[Any, Any]) -> bool:
-    bounds = bound_sympy(condition, ranges)
+    bounds = bounds_of(condition, ranges)
     return bool(bounds.is_singleton() and bounds.lower == True)  # noqa: E712  (SymPy's)
+
+
+def bounds_of(expression: Any, ranges: dict[Any, Any]) -> Any:
+    """Returns the bounds of an expression. PyTorch has none for a number combined with a condition."""
+    try:
+        return bound_sympy(expression, ranges)
+    except AssertionError:
+        return ValueRanges(-int_oo, int_oo)
 
 
 def guard_lines(environment: Any) -> dict[Any, str]:

@@ -21,8 +21,8 @@ from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.sizes.accepted import Values, nearest_point, points_in
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
-from torchtrt_compiler.sizes.guards import always_holds, is_assumed
-from torchtrt_compiler.torch_internals import ValueRanges, bound_sympy, int_oo, sympy_functions
+from torchtrt_compiler.sizes.guards import always_holds, bounds_of, is_assumed
+from torchtrt_compiler.torch_internals import ValueRanges, int_oo, sympy_functions
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _REMAINDERS = (sympy_functions.Mod, sympy_functions.PythonMod)
@@ -330,7 +330,7 @@ class _Trials:
 @functools.lru_cache(maxsize=1024)
 def _least(size: Any) -> int:
     """Returns from which value on a size is not small: the least one for PyTorch, which takes symbols for 2 or more."""
-    bounds = bound_sympy(size, {symbol: ValueRanges(2, int_oo) for symbol in size.free_symbols})
+    bounds = bounds_of(size, {symbol: ValueRanges(2, int_oo) for symbol in size.free_symbols})
     return max(int(bounds.lower) if bounds.lower.is_Integer else 0, 2)
 
 
