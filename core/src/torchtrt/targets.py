@@ -127,7 +127,7 @@ def _find(name: str) -> Target | OpOverloadPacket:
     path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
     module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
     op = _find_function(module, path) if module else _find_operator(path)
-    if op is None or op_of_function(path) is not None:  # no graph calls torch.relu: it calls the op
+    if op is None:
         raise UnknownTargetError(functools.partial(_unknown, name, path))
     return op
 

@@ -86,7 +86,6 @@ def test_an_unknown_name_is_an_error_with_the_closest_match(name: str, closest: 
         ("torch.nn.functional.gelu", "aten.gelu"),
         ("torch.linalg.svd", "aten.linalg_svd"),
         ("torch.special.zeta", "aten.special_zeta"),
-        ("torch.relu", "aten.relu"),
     ],
 )
 def test_the_name_of_a_function_is_an_error_with_its_op(name: str, op: str) -> None:

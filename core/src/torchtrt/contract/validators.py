@@ -67,7 +67,16 @@ class WrongAnswerError(TypeError):
 
 
 class FailedCheckError(Exception):
-    """A check of a validator raised the exception that is the cause. Its text is the name of the check."""
+    """A check of a validator raised the exception that is the cause.
+
+    Args:
+        check: The name of the check.
+        error: The exception.
+    """
+
+    def __init__(self, check: str, error: BaseException) -> None:
+        super().__init__(f"{check} raised {type(error).__name__}: {error}")
+        self.check = check
 
 
 class RejectIf:
@@ -92,7 +101,7 @@ class RejectIf:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit too
-                raise FailedCheckError(check_names(check)[0]) from error
+                raise FailedCheckError(check_names(check)[0], error) from error
             if answer is None:
                 continue
             if check is self._validator:

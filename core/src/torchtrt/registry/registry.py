@@ -385,7 +385,7 @@ def _failed_validator(candidate: Candidate, error: BaseException) -> Rejection:
     """Returns the rejection for a validator, or one of its checks, that raised an exception."""
     check, cause = candidate.checks, error
     if isinstance(error, FailedCheckError) and error.__cause__ is not None:
-        check, cause = str(error), error.__cause__
+        check, cause = error.check, error.__cause__
     what = f"its validator {check} raised {describe(cause, candidate.qualified_function)}"
     text = "".join(traceback.format_exception(cause))
     return _failed_answer(candidate, what, "validator-failed", text)
