@@ -15,6 +15,7 @@ from torchtrt.errors import (
     PackError,
     ProcessGroupError,
     SettingsError,
+    TorchTRTError,
     UnsupportedProgramError,
     did_you_mean,
 )
@@ -105,7 +106,8 @@ class _ExportContext:
         try:
             yield
         except BaseException as error:
-            if error is from_inside or isinstance(error, KeyboardInterrupt):
+            # A context may say of the model's error what it means, or find what the model cannot have.
+            if error is from_inside or isinstance(error, (KeyboardInterrupt, TorchTRTError)):
                 raise
             where = qualified_function(self.function)
             what = f"{where} raised {describe(error, where)}"
