@@ -1,6 +1,7 @@
 """Derived sizes of 0 and 1, such as those of ``x[1:]`` and of feature maps: ops assume that they are neither."""
 
 import itertools
+import math
 import warnings
 
 import pytest
@@ -41,6 +42,19 @@ def compiled_without_warning(function, *inputs):
         return torchtrt.compile(
             Function(function).eval(), inputs, min_block_size=1, require_full_compilation=True
         )
+
+
+def check_refused(function, sizes, shapes, is_refused):
+    """Checks that a compiled function warns, refuses some shapes, and returns eager results for the others."""
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
+    for shape in shapes:
+        x = torch.rand(shape)
+        if is_refused(shape):
+            with pytest.raises(InputError):
+                compiled(x)
+        else:
+            torch.testing.assert_close(compiled(x), function(x))
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
@@ -99,15 +113,8 @@ def test_a_squeezed_map_is_refused_where_it_is_one_pixel():
         return F.conv2d(x, torch.ones(2, 1, 3, 3), stride=2, padding=1).flatten(2).squeeze(2)
 
     images = torchtrt.Input(min_shape=(2, 1, 1, 1), opt_shape=(2, 1, 8, 8), max_shape=(3, 1, 9, 9))
-    with pytest.warns(SizeWarning):
-        compiled = torchtrt.compile(Function(function).eval(), [images], min_block_size=1)
-    for height, width in itertools.product(range(1, 10), repeat=2):
-        x = torch.rand(2, 1, height, width)
-        if height <= 2 and width <= 2:
-            with pytest.raises(InputError):
-                compiled(x)
-        else:
-            torch.testing.assert_close(compiled(x), function(x))
+    shapes = [(2, 1, *sizes) for sizes in itertools.product(range(1, 10), repeat=2)]
+    check_refused(function, images, shapes, lambda shape: max(shape[2:]) <= 2)
 
 
 def test_a_pooled_diagonal_is_refused_where_it_is_one_element():
@@ -117,15 +124,8 @@ def test_a_pooled_diagonal_is_refused_where_it_is_one_element():
         return F.max_pool1d(x.tril().diagonal()[None], 3, 2, 1).squeeze(0).squeeze(0)
 
     sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 7), max_shape=(9, 9))
-    with pytest.warns(SizeWarning):
-        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
-    for number, columns in itertools.product(range(1, 10), repeat=2):
-        x = torch.rand(number, columns)
-        if min(number, columns) <= 2:
-            with pytest.raises(InputError):
-                compiled(x)
-        else:
-            torch.testing.assert_close(compiled(x), function(x))
+    shapes = list(itertools.product(range(1, 10), repeat=2))
+    check_refused(function, sizes, shapes, lambda shape: min(shape) <= 2)
 
 
 def test_a_size_that_a_condition_fixes_to_1_is_squeezed():
@@ -151,15 +151,8 @@ def test_elements_that_pytorch_takes_for_granted_are_counted():
         return torch.outer(x.flatten()[:3], x[0])
 
     sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 7), max_shape=(9, 9))
-    with pytest.warns(SizeWarning):
-        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
-    for number, columns in itertools.product(range(1, 10), repeat=2):
-        x = torch.rand(number, columns)
-        if number * columns < 3:
-            with pytest.raises(InputError):
-                compiled(x)
-        else:
-            torch.testing.assert_close(compiled(x), function(x))
+    shapes = list(itertools.product(range(1, 10), repeat=2))
+    check_refused(function, sizes, shapes, lambda shape: math.prod(shape) < 3)
 
 
 def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
@@ -181,12 +174,5 @@ def test_a_check_of_an_op_that_is_on_no_size_is_kept():
         return F.pad(x[None], (4, 4), mode="reflect")[0]
 
     sizes = torchtrt.Input(min_shape=(2, 1), opt_shape=(3, 9), max_shape=(4, 12))
-    with pytest.warns(SizeWarning):
-        compiled = torchtrt.compile(Function(function).eval(), [sizes], min_block_size=1)
-    for columns in range(1, 13):
-        x = torch.rand(3, columns)
-        if columns <= 4:
-            with pytest.raises(InputError):
-                compiled(x)
-        else:
-            torch.testing.assert_close(compiled(x), function(x))
+    shapes = [(3, columns) for columns in range(1, 13)]
+    check_refused(function, sizes, shapes, lambda shape: shape[1] <= 4)

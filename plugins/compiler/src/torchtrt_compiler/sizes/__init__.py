@@ -3,7 +3,7 @@
 * ``declared`` has the sizes that the caller asked for.
 * ``guards`` has the conditions under which PyTorch exported the program, and ``guard_texts`` reads those of a file.
 * ``questions`` notes what the model's own code asked about sizes meanwhile.
-* ``small`` runs the program's ops with sizes of 0 and 1.
+* ``calls`` has the program's ops with the shapes of their arguments, and ``small`` runs them with small sizes.
 * ``accepted`` evaluates all conditions, and ``narrowing`` reports what they exclude.
 * ``program_sizes`` is what the pipeline asks: from what is known of a program to the profiles to build for, and the
   conditions that calls are checked for.

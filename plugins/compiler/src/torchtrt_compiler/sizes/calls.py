@@ -69,7 +69,8 @@ class Call:
 
     def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
         self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        self.sizes = set().union(*map(_sizes_of, (*node.all_input_nodes, node)))
+        sizes = map(_sizes_of, (*node.all_input_nodes, node))
+        self.sizes = dict.fromkeys(itertools.chain.from_iterable(sizes))  # a set in order
         symbols = set().union(*(size.free_symbols for size in self.sizes))
         self.symbols = sorted(symbols, key=str)
         self._fixed: dict[Node, Any] = {}
@@ -238,10 +239,10 @@ def _description(leaf: Any) -> Hashable:
     return type(leaf), *(_numbers(leaf) or (leaf,))
 
 
-def _sizes_of(node: Node) -> set[Any]:
+def _sizes_of(node: Node) -> list[Any]:
     """Returns the expressions in the sizes of a node's value."""
     numbers = itertools.chain.from_iterable(map(_numbers, pytree.tree_leaves(node.meta.get("val"))))
-    return {number for number in numbers if isinstance(number, sympy.Basic) and number.free_symbols}
+    return [number for number in numbers if isinstance(number, sympy.Basic) and number.free_symbols]
 
 
 def _numbers(value: Any) -> tuple[Any, ...]:

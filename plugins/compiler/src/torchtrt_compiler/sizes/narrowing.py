@@ -97,10 +97,7 @@ class Narrowing(NamedTuple):
     def _limits(self, size: DeclaredSize) -> NarrowedSize:
         """Returns a dimension with the limits of the sizes that were asked for and that are compiled."""
         linear = size.linear
-        declared, compiled = (
-            union(profile[linear.symbol] for profile in profiles)
-            for profiles in (self.declared, self.accepted.profiles)
-        )
+        declared, compiled = self._ranges_of(linear.symbol)
         lows, _, highs = (
             [number for number in numbers if number is not None]
             for numbers in zip(*size.ranges, strict=True)
@@ -112,12 +109,14 @@ class Narrowing(NamedTuple):
         low, high, least, most = map(linear.size, (*asked, compiled.min, compiled.max))
         return NarrowedSize(size.dimension.input, size.dimension.dim, (low, high), (least, most))
 
+    def _ranges_of(self, symbol: Any) -> list[SizeRange]:
+        """Returns the values of a symbol that were asked for, and those that are compiled."""
+        groups = self.declared, self.accepted.profiles
+        return [union(profile[symbol] for profile in profiles) for profiles in groups]
+
     def _is_declared(self, symbol: Any) -> bool:
         """Returns whether the program itself has the limits that are compiled."""
-        declared, compiled = (
-            union(profile[symbol] for profile in profiles)
-            for profiles in (self.declared, self.accepted.profiles)
-        )
+        declared, compiled = self._ranges_of(symbol)
         return (declared.min, declared.max) == (compiled.min, compiled.max)
 
     def _is_refused(self, size: DeclaredSize, row: NarrowedSize, lines: Mapping[int, str]) -> bool:
@@ -157,7 +156,7 @@ class Narrowing(NamedTuple):
 
     def _line(self, symbol: Any, size: Any, end: int) -> str:
         """Returns the line of the model that narrows a size, at the first end of its range or at the last."""
-        compiled = union(profile[symbol] for profile in self.accepted.profiles)
+        _, compiled = self._ranges_of(symbol)
         outside = {symbol: (compiled.min - 1, compiled.max + 1)[end]}
         refusing = [
             condition

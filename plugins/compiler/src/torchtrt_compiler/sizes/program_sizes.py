@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ class ProgramSizes:
     exported: ExportedProgram
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
-    assumptions: Collection[Any]
+    assumptions: Sequence[Any]
 
     @classmethod
     def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
@@ -72,7 +72,9 @@ class ProgramSizes:
         lines = {} if asked is None else asked.lines
         numbers = symbols_of_numbers(exported) if asked is None else frozenset()
         of_ops = {}
-        for guard in guards.keys() - lines.keys():
+        for guard in guards:
+            if guard in lines:
+                continue
             if is_assumed(guard, numbers):
                 of_ops[guard] = guard
             elif asked is not None and (assumed := assumption_in(guard)) is not None:
@@ -86,7 +88,7 @@ class ProgramSizes:
             symbol: (_without_assumptions(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
         }
-        return cls(exported, ranges, conditions, set(of_ops.values()))
+        return cls(exported, ranges, conditions, tuple(dict.fromkeys(of_ops.values())))
 
     @property
     def fixed(self) -> Mapping[Any, int]:

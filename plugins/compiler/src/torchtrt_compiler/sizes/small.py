@@ -89,11 +89,12 @@ def small_sizes(
         calls = list(distinct_calls(graph_module))
         sizes = set[Any]().union(*(call.sizes for call in calls))
         tried = [assumed for assumed in doubtful if is_assumed(assumed) or _is_of(sizes, assumed)]
-        trials = _Trials((*conditions, *(set(doubtful) - set(tried))), tried, profiles)
+        kept = [assumed for assumed in doubtful if assumed not in tried]
+        trials = _Trials((*conditions, *kept), tried, profiles)
         for call in calls:
             trials.run(call)
         trials.run_computed(calls)
-    return {**dict.fromkeys(set(doubtful) - set(tried), ""), **trials.excluding}
+    return {**dict.fromkeys(kept, ""), **trials.excluding}
 
 
 def _is_of(sizes: Set[Any], assumed: Any) -> bool:

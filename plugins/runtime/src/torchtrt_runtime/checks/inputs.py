@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.graphs.nodes import is_number
-from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
+from torchtrt_runtime.checks.dimensions import symbol_codes
 from torchtrt_runtime.checks.sizes import CallSizes, SizeChecks, check_decidable
 from torchtrt_runtime.checks.tensors import (
     InputMemory,
@@ -140,7 +140,7 @@ class InputChecks:
 
     def as_code(self, expression: Any) -> str:
         """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""
-        return as_code(expression, self._sizes.codes)
+        return self._sizes.as_code(expression)
 
     def _check(self, leaves: Sequence[Any]) -> None:
         """Checks each input by itself, and then the conditions that involve several sizes."""

@@ -36,6 +36,10 @@ class SizeChecks:
     narrowed: tuple[NarrowedSize, ...]
     pinned_profile: int | None
 
+    def as_code(self, expression: Any) -> str:
+        """Returns an expression of the symbols as the model's code could write it."""
+        return as_code(expression, self.codes)
+
 
 class CallSizes:
     """The sizes of the inputs of one call, by the symbols that stand for them.
@@ -158,24 +162,22 @@ class CallSizes:
         for dimension, size in self._derived:
             expected = evaluate(dimension.size, values)
             if expected != size:
+                code = self._checks.as_code(dimension.size)
                 raise InputError(
-                    f"{dimension.subject} is {size}, but it must be {self._as_code(dimension.size)} = {expected}."
+                    f"{dimension.subject} is {size}, but it must be {code} = {expected}."
                 )
         for condition in self._checks.conditions:
             if not holds(condition, values):
                 raise self._refusal(condition)
 
-    def _as_code(self, expression: Any) -> str:
-        return as_code(expression, self._checks.codes)
-
     def _refusal(self, condition: Any) -> InputError:
         """Returns the error for a condition under which the model was exported, and which does not hold."""
         symbols = sorted(condition.free_symbols, key=str)
         values = " and ".join(
-            f"{self._as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
+            f"{self._checks.as_code(symbol)} is {self._values.get(symbol)}" for symbol in symbols
         )
         closest = next(filter(None, map(self._closest, symbols)), "")
-        code = shortened(self._as_code(condition))
+        code = shortened(self._checks.as_code(condition))
         return InputError(
             f"The model was exported under the condition {code}, but {values}. {closest}{OTHER_PROGRAM}"
         )
