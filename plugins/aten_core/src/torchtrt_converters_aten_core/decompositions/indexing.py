@@ -119,7 +119,9 @@ def slice_scatter(
     last = src.shape[dim] - 1
     # Data may choose no rows, as may a slice such as x[1:] of one row, and none can be read then.
     if free_unbacked_symbols(last) or _is_empty_of_one_row(src.shape[dim]):
-        src, last = torch.cat([src.to(self.dtype), self.narrow(dim, 0, 1)], dim), last + 1
+        shape = [*self.shape]
+        shape[dim] = 1
+        src, last = torch.cat([src.to(self.dtype), self.new_zeros(shape)], dim), last + 1
     rows = torch.minimum(rows, _number(last, self.device))
     return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
 
