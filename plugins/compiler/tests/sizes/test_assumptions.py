@@ -19,6 +19,8 @@ SEQUENCES = {
     "half of the rows": lambda x: x[: x.shape[0] // 2].softmax(0),
     "a chunk": lambda x: torch.cat([x[:1], x[1:].flip(0)]).cumsum(0),
     "a convolution": lambda x: F.conv1d(x.T[None], torch.ones(4, 4, 2))[0].T.relu(),
+    "sums of rows": lambda x: x[1:].cumsum(0),
+    "a write to every second row": lambda x: _written_in_steps(x[1:]),
     "a product without rows": lambda x: torch.einsum("ij,kj->ik", x, x[1:]),
     "a view of what is written": lambda x: _written(x),
 }
@@ -27,6 +29,12 @@ SEQUENCES = {
 def _written(x):
     y = x.clone()
     y[1:].reshape(-1).mul_(3)
+    return y
+
+
+def _written_in_steps(x):
+    y = x.clone()
+    y[::2].mul_(3)
     return y
 
 
@@ -155,14 +163,48 @@ def test_elements_that_pytorch_takes_for_granted_are_counted():
     check_refused(function, sizes, shapes, lambda shape: math.prod(shape) < 3)
 
 
+def test_elements_are_counted_where_another_size_is_small():
+    """Two rows without the first are one, which other ops than the one that asked for three elements see."""
+
+    def function(x):
+        rows = x[1:]
+        return torch.outer(rows.flatten()[:3], rows[0])
+
+    sizes = torchtrt.Input(min_shape=(2, 1), opt_shape=(5, 7), max_shape=(9, 9))
+    shapes = list(itertools.product(range(2, 10), range(1, 10)))
+    check_refused(function, sizes, shapes, lambda shape: (shape[0] - 1) * shape[1] < 3)
+
+
+def test_elements_are_counted_where_an_op_asked_for_more_rows():
+    """To PyTorch, which then takes five rows or more for granted, there are four elements or more."""
+
+    def function(x):
+        rows = torch.broadcast_to(x[:1], x.shape)[1:][::3].T
+        return torch.outer(rows.flatten()[:3], rows[0])
+
+    sizes = torchtrt.Input(min_shape=(2, 1), opt_shape=(5, 7), max_shape=(9, 9))
+    shapes = list(itertools.product(range(2, 10), range(1, 10)))
+    check_refused(function, sizes, shapes, lambda shape: (shape[0] + 1) // 3 * shape[1] < 4)
+
+
+def test_small_sizes_are_tried_in_long_ranges():
+    """The one length of which a row is left is far from both ends of the range."""
+
+    def function(x):
+        return x[5000:].squeeze() * 2
+
+    rows = torchtrt.Input(min_shape=(2, 2), opt_shape=(9000, 2), max_shape=(2**17, 2))
+    shapes = [(number, 2) for number in (5001, 5002, 5003, 2**17)]
+    check_refused(function, rows, shapes, lambda shape: shape[0] == 5001)
+
+
 def test_pytorch_logs_no_traceback_of_what_compiles(caplog):
     """It cannot simplify the conditions of such a reshape, and goes on without."""
     sizes = torchtrt.Input(min_shape=(2, 8), opt_shape=(4, 8), max_shape=(16, 8))
     model = Function(lambda x: x.reshape(-1, 2, 8).sum(1).cumsum(0)).eval()
-    with pytest.warns(SizeWarning):
-        compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+    compiled = compiled_without_warning(model, sizes)
     assert not [record for record in caplog.records if record.exc_info]
-    for number in (4, 16):
+    for number in (2, 4, 16):
         x = torch.rand(number, 8)
         torch.testing.assert_close(compiled(x), model(x))
 

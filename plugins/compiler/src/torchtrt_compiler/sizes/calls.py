@@ -76,6 +76,11 @@ class Call:
         self._fixed: dict[Node, Any] = {}
 
     @property
+    def is_op(self) -> bool:
+        """Whether an op is called, rather than a function of numbers."""
+        return isinstance(self.node.target, OpOverload)
+
+    @property
     def depends_on_data(self) -> bool:
         """Whether a size of its arguments depends on data."""
         return any(map(is_unbacked, self.symbols))

@@ -19,7 +19,7 @@ from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.sizes.small import assumption_in, small_sizes
+from torchtrt_compiler.sizes.small import small_sizes
 from torchtrt_runtime.checks.sizes import check_decidable
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, linear_size
@@ -49,13 +49,13 @@ class ProgramSizes:
         ranges: The minimum and the maximum value of each symbol.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
-        assumptions: Those that no code of the model asked for: ops took derived sizes for neither 0 nor 1.
+        guards: What its ops asked of sizes, likewise: they may have taken derived sizes for neither 0 nor 1.
     """
 
     exported: ExportedProgram
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
-    assumptions: Sequence[Any]
+    guards: Mapping[Any, str]
 
     @classmethod
     def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
@@ -71,24 +71,25 @@ class ProgramSizes:
         asked, guards = asked_conditions(exported), guards_of(exported)
         lines = {} if asked is None else asked.lines
         numbers = symbols_of_numbers(exported) if asked is None else frozenset()
-        of_ops = {}
-        for guard in guards:
-            if guard in lines:
-                continue
-            if is_assumed(guard, numbers):
-                of_ops[guard] = guard
-            elif asked is not None and (assumed := assumption_in(guard)) is not None:
-                of_ops[guard] = assumed
+        of_ops = {
+            guard: line
+            for guard, line in guards.items()
+            if guard not in lines
+            and (
+                is_assumed(guard, numbers)
+                or (asked is not None and not isinstance(guard, sympy.Eq))
+            )
+        }
         conditions = {
             condition: line
             for condition, line in {**lines, **guards}.items()
             if condition not in of_ops
         }
         ranges = {
-            symbol: (_without_assumptions(low, symbol, conditions, of_ops), high)
+            symbol: (_without_guards(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
         }
-        return cls(exported, ranges, conditions, tuple(dict.fromkeys(of_ops.values())))
+        return cls(exported, ranges, conditions, of_ops)
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -114,15 +115,17 @@ class ProgramSizes:
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
         conditions = self.conditions
         # What holds for all sizes of 2 or more may be of symbols that are the size of no input.
-        asked = (assumed for assumed in self.assumptions if not is_assumed(assumed))
+        asked = (guard for guard in self.guards if not is_assumed(guard))
         check_decidable((*conditions, *asked), declared)
-        assumptions = [
-            assumed for assumed in self.assumptions if assumed.free_symbols <= declared[0].keys()
-        ]
+        guards = {
+            guard: line
+            for guard, line in self.guards.items()
+            if guard.free_symbols <= declared[0].keys()
+        }
         accepted = accepted_sizes(conditions, declared)
         graph_module = self.exported.graph_module
         if accepted.profiles and (
-            small := small_sizes(graph_module, conditions, assumptions, accepted.profiles)
+            small := small_sizes(graph_module, conditions, guards, accepted.profiles)
         ):
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)
@@ -135,18 +138,18 @@ class ProgramSizes:
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 
-def _without_assumptions(
-    minimum: int, symbol: Any, conditions: Iterable[Any], assumptions: Iterable[Any]
+def _without_guards(
+    minimum: int, symbol: Any, conditions: Iterable[Any], guards: Iterable[Any]
 ) -> int:
-    """Returns the minimum of a symbol without what only assumptions exclude: PyTorch narrows its range by them too."""
-    proved, assumed = (
+    """Returns the minimum of a symbol without what only guards of ops exclude: PyTorch narrows its range by them."""
+    proved, asked = (
         [condition for condition in group if condition.free_symbols == {symbol}]
-        for group in (conditions, assumptions)
+        for group in (conditions, guards)
     )
     while minimum > 2:
         point = {symbol: minimum - 1}
-        is_assumed = not all(holds(condition, point) for condition in assumed)
-        if not is_assumed or not all(holds(condition, point) for condition in proved):
+        is_excluded = not all(holds(guard, point) for guard in asked)
+        if not is_excluded or not all(holds(condition, point) for condition in proved):
             break
         minimum -= 1
     return minimum

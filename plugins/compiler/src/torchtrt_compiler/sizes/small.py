@@ -8,9 +8,9 @@ that is not right excludes them.
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+import math
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import sympy
@@ -19,320 +19,210 @@ from torch.fx import GraphModule
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import evaluate, holds
 from torchtrt.graphs.nodes import model_line
-from torchtrt_compiler.sizes.accepted import Values, nearest_point, points_in
+from torchtrt.graphs.symbols import shape_env_of
+from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
-from torchtrt_compiler.sizes.guards import always_holds, bounds_of, is_assumed
-from torchtrt_compiler.torch_internals import ValueRanges, int_oo, sympy_functions
+from torchtrt_compiler.sizes.guards import always_holds, bounds_of
+from torchtrt_compiler.torch_internals import ValueRanges, int_oo
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
-_REMAINDERS = (sympy_functions.Mod, sympy_functions.PythonMod)
-_MAXIMA = (sympy_functions.Max, sympy.Max)
-_MOST_SYMBOLS = 4
-"""Of how many sizes the small values are combined in one call. Of more, each is small alone, and all are together."""
-_MOST_VALUES = 256
-"""For how many values of a symbol the assumptions are evaluated: those at the ends of its range, and some between."""
-_MOST_POINTS, _TRIED_POINTS = 1024, 16
-"""For how many values of several symbols an assumption is evaluated, and how many of the wrong ones are tried."""
-_MOST_RUNS = 16
-"""In how many runs of values assumptions may differ. Of more, as those of a remainder are, calls are not run."""
+_FIRST_VALUES, _MOST_VALUES = 32, 512
+"""For how many values of a symbol the sizes are computed at first, and at most."""
+_OTHER_VALUES = 16
+"""For how many values of the other symbols that is done, where a size depends on several."""
+_MOST_POINTS = 625
+"""How many combinations of small values of several symbols are tried: five of each of four symbols."""
 
+_BELOW = -1
+"""In place of a value that is small only because ops asked for more."""
 
-def assumption_in(condition: Any) -> Any | None:
-    """Returns what a condition says if that is only that a size is not 0 or 1; None for other conditions.
-
-    Ops compare sizes with multiples of them.
-    Where ``w`` is less than ``h * w``, or is no multiple of it, ``h`` is not 1.
-    """
-    if isinstance(condition, sympy.Ne):
-        least, size = sorted(condition.args, key=lambda side: not side.is_Integer)
-        if least == 0 and isinstance(size, _REMAINDERS):
-            return _not_one([size.args[1] / size.args[0]])
-        ratios = [size / least, least / size] if least else []
-    elif isinstance(condition, (sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)):
-        least, size = condition.lts, condition.gts
-        ratios = [size / least] if isinstance(condition, (sympy.Gt, sympy.Lt)) and least else []
-    else:
-        return None
-    if condition.has(*_REMAINDERS):
-        return None  # no size is one
-    if least.is_Integer:
-        is_small = least <= (2 if isinstance(condition, (sympy.Ge, sympy.Le)) else 1)
-        return condition if is_small else None
-    return _not_one(ratios)
-
-
-def _not_one(ratios: Sequence[Any]) -> Any | None:
-    """Returns the condition that the first of several ratios that is a size is not 1."""
-    sizes = (ratio for ratio in ratios if ratio.as_numer_denom()[1] == 1)
-    return next((sympy.Ne(size, 1) for size in sizes), None)
+SmallSizes = frozenset[tuple[Any, int | None]]
+"""Sizes of calls that are small, with their values: None for one without a value."""
 
 
 def small_sizes(
     graph_module: GraphModule,
     conditions: Collection[Any],
-    assumptions: Collection[Any],
+    guards: Mapping[Any, str],
     profiles: Sequence[Profile],
 ) -> dict[Any, str]:
-    """Returns conditions that exclude small sizes for which a program is not right, with the lines of the model.
+    """Returns conditions that exclude sizes for which a program is not right, with the lines of the model.
 
     Args:
         graph_module: The graph, whose nodes have their values.
         conditions: The conditions that calls of the program satisfy.
-        assumptions: What its ops assumed of sizes, as ``assumption_in`` returns it. Calls need not satisfy it.
+        guards: What its ops asked of sizes. Such a guard is no condition if a size is small wherever it does not hold:
+            the calls show whether they are right then.
         profiles: The sizes of its symbols that were asked for.
     """
     ranges = union_of_profiles(profiles)
-    doubtful = [assumed for assumed in assumptions if not always_holds(assumed, ranges)]
+    doubtful = {guard: line for guard, line in guards.items() if not always_holds(guard, ranges)}
     if not doubtful and all(size.min >= 2 for size in ranges.values()):
         return {}
     with running_calls():
         calls = list(distinct_calls(graph_module))
-        sizes = set[Any]().union(*(call.sizes for call in calls))
-        tried = [assumed for assumed in doubtful if is_assumed(assumed) or _is_of(sizes, assumed)]
-        kept = [assumed for assumed in doubtful if assumed not in tried]
-        trials = _Trials((*conditions, *kept), tried, profiles)
-        for call in calls:
-            trials.run(call)
-        trials.run_computed(calls)
-    return {**dict.fromkeys(kept, ""), **trials.excluding}
+        sizes = _Least.of_sizes(calls, shape_env_of(graph_module.graph))
+        points = list(_small_points(calls, sizes, doubtful, conditions, ranges))
+        excused = {guard for point in points for guard in point.wrong if point.is_small}
+        excused -= {guard for point in points for guard in point.wrong if not point.is_small}
+        kept = {guard: line for guard, line in doubtful.items() if guard not in excused}
+        trials = _Trials(calls, sizes, excused, (*conditions, *kept), profiles)
+        count = -1
+        while count < len(trials.excluding):
+            count = len(trials.excluding)
+            trials.run([point for point in points if point.sizes])
+            if count < len(trials.excluding):
+                accepted = (*conditions, *kept, *trials.excluding)
+                points = list(_small_points(calls, sizes, excused, accepted, ranges))
+        return {**kept, **trials.excluding}
 
 
-def _is_of(sizes: Set[Any], assumed: Any) -> bool:
-    """Returns whether an assumption is on sizes of calls, or on their product: calls run where these are small."""
-    size = next(side for side in assumed.args if not side.is_Integer)
-    factors = sympy.Mul.make_args(sympy.factor_terms(size))
-    # Strides count a size as 1 at least.
-    forms = ({factor, *factor.args} if factor.func in _MAXIMA else {factor} for factor in factors)
-    return all(
-        factor.is_Integer or not sizes.isdisjoint(form)
-        for factor, form in zip(factors, forms, strict=True)
-    )
-
-
-class _SmallSizes(NamedTuple):
-    """The values of a symbol for which a size is small.
+class _Point(NamedTuple):
+    """Values of some symbols.
 
     Attributes:
-        alone: 0 and 1, and the ends of the runs of values for which the same assumptions are wrong.
-        together: Those that are tried with small values of other symbols: the least, and the last.
-        assumptions: For values from 2 on the narrowest assumption that is wrong for it.
+        values: The values.
+        sizes: The sizes of calls that are small for them.
+        wrong: The guards that do not hold for them.
     """
 
-    alone: Sequence[int]
-    together: Sequence[int]
-    assumptions: Mapping[int, Any]
+    values: Values
+    sizes: SmallSizes
+    wrong: frozenset[Any]
 
     @classmethod
     def of(
-        cls, symbol: Any, assumptions: Sequence[Any], profiles: Sequence[Profile]
-    ) -> _SmallSizes | None:
-        """Returns the small values of a symbol; None if the assumptions on it are wrong for too many."""
-        sizes = [some_sizes(profile[symbol], _MOST_VALUES) for profile in profiles]
-        values = sorted(set().union(*sizes))
-        wrong = {
-            value: [assumed for assumed in assumptions if not holds(assumed, {symbol: value})]
-            for value in values
-        }
-        runs = [
-            (run[0], run[-1])
-            for is_wrong, group in itertools.groupby(values, lambda value: wrong[value])
-            if is_wrong and (run := list(group))
-        ]
-        if len(runs) > _MOST_RUNS:
-            return None
-        plain = [value for value in (1, 0) if value in values]
-        ends = [value for value in dict.fromkeys(itertools.chain(*runs)) if value > 1]
-        counts = {
-            assumed: sum(assumed in others for others in wrong.values()) for assumed in assumptions
-        }
-        narrowest = {value: min(wrong[value], key=counts.__getitem__) for value in ends}
-        together = dict.fromkeys([*plain, *ends[:1], *ends[-1:]])
-        return cls([*plain, *ends], [*together], narrowest)
-
-
-class _Trials:
-    """Runs calls with small sizes.
-
-    Attributes:
-        excluding: The conditions that exclude sizes, each with the line of the model whose call is not right for them.
-    """
-
-    def __init__(
-        self,
-        conditions: Collection[Any],
-        assumptions: Collection[Any],
-        profiles: Sequence[Profile],
-    ) -> None:
-        self._conditions, self._profiles = conditions, profiles
-        self._small: dict[Any, _SmallSizes] = {}
-        self._points: dict[frozenset[tuple[Any, int]], list[Values]] = {}
-        self._ranges = union_of_profiles(profiles)
-        self.excluding: dict[Any, str] = {}
-        self._results: dict[tuple[Call, Any], bool] = {}
-        self._joint = [assumed for assumed in assumptions if len(assumed.free_symbols) > 1]
-        for symbol in profiles[0]:
-            own = [assumed for assumed in assumptions if assumed.free_symbols == {symbol}]
-            small = _SmallSizes.of(symbol, own, profiles)
-            if small is None:
-                self.excluding.update(dict.fromkeys(own, ""))
-                small = _SmallSizes.of(symbol, [], profiles)
-            if small and small.alone:
-                self._small[symbol] = small
-
-    def run(self, call: Call) -> None:
-        """Runs a call with each combination of its small sizes, and excludes those for which it is not right."""
-        small = {symbol: self._small[symbol] for symbol in call.symbols if symbol in self._small}
-        if small and call.depends_on_data and not all(map(call.is_right, self._points_of({}))):
-            return  # no op takes sizes that do not go together
-        for assignment in _assignments(small):
-            if not self._is_right(call, assignment) and len(assignment) > 1:
-                options = [small[symbol].alone for symbol in assignment]
-                for sizes in itertools.product(*options):
-                    self._is_right(call, dict(zip(assignment, sizes, strict=True)))
-
-    def run_computed(self, calls: Sequence[Call]) -> None:
-        """Runs calls with sizes that are small together: ``n * m``, which PyTorch takes for 4 or more."""
-        sizes = dict.fromkeys(size for call in calls for size in call.sizes)
-        for size in sizes:
-            if len(size.free_symbols) > 1 and size.free_symbols <= self._ranges.keys():
-                own = [call for call in calls if size in call.sizes]
-                self._try(sympy.Ge(size, _least(size), evaluate=False), own, size)
-        for assumed in self._joint:
-            own = [call for call in calls if not assumed.free_symbols.isdisjoint(call.symbols)]
-            self._try(assumed, own)
-
-    def _try(self, assumed: Any, calls: Sequence[Call], size: Any = None) -> None:
-        """Runs calls with sizes for which an assumption is wrong, and excludes those for which one is not right.
+        cls,
+        values: Values,
+        sizes: Mapping[Any, _Least],
+        others: Mapping[Any, _Least],
+        guards: Iterable[Any],
+    ) -> _Point:
+        """Returns values of some symbols.
 
         Args:
-            assumed: The assumption.
-            calls: The calls.
-            size: The computed size whose values are excluded one by one; all are together where there is none.
+            values: The values.
+            sizes: The sizes that depend on all of these symbols.
+            others: Those that depend on some of them. That these are small is of no interest alone.
+            guards: The guards that depend on all of these symbols.
         """
-        if always_holds(assumed, self._ranges):
-            return
-        for _ in range(_MOST_RUNS):
-            wrong = next(
-                (
-                    (point, call)
-                    for point in self._points_against(assumed)
-                    for call in calls
-                    if not self._runs(call, point)
-                ),
-                None,
+        wrong = frozenset(guard for guard in guards if not holds(guard, values))
+        small = _small(sizes, values)
+        if small or wrong:
+            small |= _small(others, values)
+        return cls(values, small, wrong)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a size is so small that PyTorch assumes of any model that there is none."""
+        return any(value != _BELOW for _, value in self.sizes)
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for values for which each call does the same."""
+        return self.sizes, self.wrong
+
+
+def _small_points(
+    calls: Iterable[Call],
+    least: Mapping[Any, _Least],
+    guards: Iterable[Any],
+    conditions: Iterable[Any],
+    ranges: Profile,
+) -> Iterator[_Point]:
+    """Yields values of symbols for which sizes are small or guards do not hold, of as few symbols as these depend on.
+
+    Of values for which each call does the same, it yields the first that satisfy the conditions.
+    """
+    sizes = set[Any]().union(*(call.sizes for call in calls if call.is_op))
+    groups = {frozenset(expression.free_symbols) for expression in (*sizes, *guards)}
+    for group in sorted(groups, key=lambda group: (len(group), sorted(map(str, group)))):
+        if not group <= ranges.keys():
+            continue
+        asked = [guard for guard in guards if guard.free_symbols == group]
+        own = {size: least[size] for size in sizes if size.free_symbols <= group}
+        required = [condition for condition in conditions if condition.free_symbols <= group]
+        seen: set[Hashable] = set()
+        group_ranges = {symbol: ranges[symbol] for symbol in sorted(group, key=str)}
+        for point in _points(group_ranges, own, asked):
+            if point.key in seen or not (point.sizes or point.wrong):
+                continue
+            if all(holds(condition, point.values) for condition in required):
+                seen.add(point.key)
+                yield point
+
+
+def _points(
+    ranges: Profile, sizes: Mapping[Any, _Least], guards: Iterable[Any]
+) -> Iterator[_Point]:
+    """Yields some values of symbols, and those of the last symbol between which the small sizes or guards change."""
+    own, others = (
+        {
+            size: least
+            for size, least in sizes.items()
+            if (size.free_symbols == ranges.keys()) == depends_on_all
+        }
+        for depends_on_all in (True, False)
+    )
+    *fixed, last = ranges
+    count = math.floor(_OTHER_VALUES ** (1 / max(1, len(fixed))))
+    for values in itertools.product(*(some_sizes(ranges[symbol], count) for symbol in fixed)):
+        beside = dict(zip(fixed, values, strict=True))
+
+        def point_at(value: int, beside: Values = beside) -> _Point:
+            return _Point.of({**beside, last: value}, own, others, guards)
+
+        points = {value: point_at(value) for value in some_sizes(ranges[last], _FIRST_VALUES)}
+        pending = list(itertools.pairwise(points))
+        while pending and len(points) < _MOST_VALUES:
+            low, high = pending.pop()
+            if high - low > 1 and points[low].key != points[high].key:
+                middle = (low + high) // 2
+                points[middle] = point_at(middle)
+                pending += [(low, middle), (middle, high)]
+        for value in sorted(points):
+            yield points[value]
+
+
+class _Least(NamedTuple):
+    """From which value on a size is not small.
+
+    Attributes:
+        assumed: The least value for PyTorch, which takes symbols for 2 or more.
+        known: The least value after what ops asked: they ask no more of what follows from it.
+    """
+
+    assumed: int
+    known: int
+
+    @classmethod
+    def of_sizes(cls, calls: Iterable[Call], environment: Any) -> dict[Any, _Least]:
+        """Returns them for the sizes of calls, whose symbols live in a ``ShapeEnv``."""
+        assumed, known = (
+            {symbol: ValueRanges(max(2, least), int_oo) for symbol, least in lower.items()}
+            for lower in (
+                dict.fromkeys(environment.var_to_range, 2),
+                {symbol: bounds.lower for symbol, bounds in environment.var_to_range.items()},
             )
-            if wrong is None:
-                return
-            point, call = wrong
-            condition = assumed if size is None else sympy.Ne(size, _value(size, point))
-            self.excluding[condition] = model_line(call.node)
-        self.excluding[assumed] = ""
-
-    def _points_against(self, assumed: Any) -> Iterator[Values]:
-        """Yields some of the sizes that are not excluded and for which an assumption is wrong."""
-        symbols = sorted(assumed.free_symbols, key=str)
-        conditions = [
-            condition
-            for condition in (*self._conditions, *self.excluding)
-            if condition.free_symbols <= {*symbols}
-        ]
-        wrong = [
-            point
-            for point in points_in(
-                {symbol: self._ranges[symbol] for symbol in symbols}, _MOST_POINTS
-            )
-            if not holds(assumed, point)
-            and all(holds(condition, point) for condition in conditions)
-        ]
-        for index in some_sizes(SizeRange(0, 0, len(wrong) - 1), _TRIED_POINTS):
-            yield from self._find_points(wrong[index])[:1]
-
-    def _is_right(self, call: Call, assignment: Mapping[Any, int]) -> bool:
-        """Returns whether a call is right for small sizes, or these are excluded; if not, excludes them."""
-        if self._is_excluded(assignment):
-            return True
-        is_right = all(self._runs(call, point) for point in self._points_of(assignment))
-        if not is_right:
-            self._exclude(assignment, model_line(call.node))
-        return is_right
-
-    def _runs(self, call: Call, point: Values) -> bool:
-        """Returns whether a call is right for sizes. It runs once for each combination of those that are small."""
-        values = ((size, _value(size, point)) for size in call.sizes)
-        small = frozenset(
-            (size, value) for size, value in values if value is None or value < _least(size)
         )
-        if not small:
-            return True
-        if (call, small) not in self._results:
-            self._results[call, small] = call.is_right(point)
-        return self._results[call, small]
-
-    def _is_excluded(self, assignment: Mapping[Any, int]) -> bool:
-        """Returns whether a condition on some of these sizes excludes them already."""
-        return not all(
-            holds(condition, assignment)
-            for condition in self.excluding
-            if condition.free_symbols <= assignment.keys()
-        )
-
-    def _points_of(self, assignment: Mapping[Any, int]) -> list[Values]:
-        """Returns the values of symbols to run calls with: small ones, beside the optimal and the largest others."""
-        key = frozenset(assignment.items())
-        if key not in self._points:
-            self._points[key] = self._find_points(assignment)
-        return self._points[key]
-
-    def _find_points(self, assignment: Mapping[Any, int]) -> list[Values]:
-        """Returns up to two points with small sizes for which the conditions hold."""
-        profiles = [
-            profile
-            for profile in self._profiles
-            if all(profile[symbol].contains(size) for symbol, size in assignment.items())
-        ]
-        if not profiles:
-            return []
-        sizes: dict[Any, SizeRange] = {}
-        for symbol, (low, opt, high) in union_of_profiles(profiles).items():
-            low, high = min(max(low, 2), high), high
-            if symbol in assignment:
-                low = high = assignment[symbol]
-            sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
-        conditions = (*self._conditions, *self.excluding)
-        usual = nearest_point(conditions, sizes)
-        largest = {symbol: size.max for symbol, size in sizes.items()}
-        points = [] if usual is None else [usual]
-        if largest != usual and all(holds(condition, largest) for condition in conditions):
-            points.append(largest)
-        return points
-
-    def _exclude(self, assignment: Mapping[Any, int], line: str) -> None:
-        """Excludes sizes: the smallest of those that are too small together, or all of them as a condition.
-
-        To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
-        unevaluated. Such sizes are excluded alone.
-        """
-        least = min(assignment.values())
-        if len(assignment) > 1 and least:
-            different = (self._without(symbol, size) for symbol, size in assignment.items())
-            self.excluding[sympy.Or(*different)] = line
-            return
-        for symbol, size in assignment.items():
-            if size == least:
-                is_assumed = size in self._small[symbol].assumptions
-                above = sympy.Ge(symbol, size + 1, evaluate=False)
-                self.excluding[self._without(symbol, size) if is_assumed else above] = line
-
-    def _without(self, symbol: Any, size: int) -> Any:
-        """Returns the condition that a symbol has not this value, nor others for which the same assumption is wrong."""
-        return self._small[symbol].assumptions.get(size, sympy.Ne(symbol, size))
+        sizes = dict.fromkeys(itertools.chain.from_iterable(call.sizes for call in calls))
+        return {size: cls(_lower(size, assumed), _lower(size, known)) for size in sizes}
 
 
-@functools.lru_cache(maxsize=1024)
-def _least(size: Any) -> int:
-    """Returns from which value on a size is not small: the least one for PyTorch, which takes symbols for 2 or more."""
-    bounds = bounds_of(size, {symbol: ValueRanges(2, int_oo) for symbol in size.free_symbols})
-    return max(int(bounds.lower) if bounds.lower.is_Integer else 0, 2)
+def _lower(size: Any, ranges: dict[Any, Any]) -> int:
+    lower = bounds_of(size, ranges).lower
+    return max(int(lower) if lower.is_Integer else 0, 2)
+
+
+def _small(sizes: Mapping[Any, _Least], values: Values) -> SmallSizes:
+    """Returns which sizes are small for values of the symbols, or have no value."""
+    small: list[tuple[Any, int | None]] = []
+    for size, least in sizes.items():
+        value = _value(size, values)
+        if value is None or 0 <= value < least.known:
+            is_below = value is not None and value >= least.assumed
+            small.append((size, _BELOW if is_below else value))
+    return frozenset(small)
 
 
 def _value(size: Any, values: Values) -> Any:
@@ -343,17 +233,140 @@ def _value(size: Any, values: Values) -> Any:
         return None
 
 
-def _assignments(small: Mapping[Any, _SmallSizes]) -> Iterator[Mapping[Any, int]]:
-    """Yields small sizes for some symbols: first each alone, then several together."""
-    counts: Sequence[int] = range(1, len(small) + 1)
-    if len(small) > _MOST_SYMBOLS:
-        counts = (1, len(small))
-    for count in counts:
-        for symbols in itertools.combinations(small, count):
-            options = [
-                small[symbol].alone if count == 1 else small[symbol].together for symbol in symbols
-            ]
-            if count > _MOST_SYMBOLS:
-                options = [sizes[:1] for sizes in options]
-            for sizes in itertools.product(*options):
-                yield dict(zip(symbols, sizes, strict=True))
+def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
+    """Returns the sizes in an expression, without those inside of others."""
+    if expression in sizes:
+        return {expression}
+    return set[Any]().union(*(_terms(part, sizes) for part in expression.args))
+
+
+class _Trials:
+    """Runs calls with small sizes.
+
+    What a call does depends on which of its sizes are small, and on the guards of its sizes that do not hold.
+
+    Args:
+        calls: The calls.
+        sizes: Their sizes, with the values from which on they are not small.
+        guards: The guards that need not hold.
+        conditions: The conditions that calls of the program satisfy.
+        profiles: The sizes that were asked for.
+
+    Attributes:
+        excluding: The conditions that exclude sizes, each with the line of the model whose call is not right for them.
+    """
+
+    def __init__(
+        self,
+        calls: Iterable[Call],
+        sizes: Mapping[Any, _Least],
+        guards: Iterable[Any],
+        conditions: Collection[Any],
+        profiles: Sequence[Profile],
+    ) -> None:
+        self._sizes, self._guards = sizes, guards
+        self._conditions, self._profiles = conditions, profiles
+        self.excluding: dict[Any, str] = {}
+        self._done: set[Hashable] = set()
+        asked = {guard: _terms(guard, sizes.keys()) for guard in guards}
+        usual = self._completed({})
+        # An op may take no sizes that depend on data unless these go together.
+        self._calls = {
+            call: [guard for guard, terms in asked.items() if not terms.isdisjoint(call.sizes)]
+            for call in calls
+            if not call.depends_on_data or usual is None or call.is_right(usual)
+        }
+
+    def run(self, points: Sequence[_Point]) -> None:
+        """Runs all calls with small sizes: those of one symbol or computed size, and then several together."""
+        for point in points:
+            self._try(point.values)
+        alone: dict[Any, list[int]] = {}
+        for point in points:
+            if len(point.values) == 1 and self._is_accepted(point.values):
+                ((symbol, value),) = point.values.items()
+                alone.setdefault(symbol, []).append(value)
+        for values in _together(alone):
+            self._try(values)
+
+    def _try(self, values: Values) -> None:
+        """Runs the calls that have small sizes for values of some symbols, and excludes those that are not right."""
+        if not self._is_accepted(values) or (point := self._completed(values)) is None:
+            return
+        small = dict(_small(self._sizes, point))
+        wrong = {guard for guard in self._guards if not holds(guard, point)}
+        for call, own_guards in self._calls.items():
+            sizes = {size: small[size] for size in call.sizes if size in small}
+            guards = [guard for guard in own_guards if guard in wrong]
+            key = call, *sizes.items(), *guards
+            if (sizes or guards) and key not in self._done:
+                self._done.add(key)
+                if not call.is_right(point):
+                    conditions = self._conditions_on(sizes, guards, point)
+                    self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
+
+    def _is_accepted(self, values: Values) -> bool:
+        """Returns whether the conditions hold, as far as values of some symbols decide them."""
+        return all(
+            holds(condition, values)
+            for condition in (*self._conditions, *self.excluding)
+            if condition.free_symbols <= values.keys()
+        )
+
+    def _completed(self, values: Values) -> Values | None:
+        """Returns values of all symbols for which the conditions hold, the others not small; None without any."""
+        profiles = [
+            profile
+            for profile in self._profiles
+            if all(profile[symbol].contains(value) for symbol, value in values.items())
+        ]
+        if not profiles:
+            return None
+        sizes: dict[Any, SizeRange] = {}
+        for symbol, (low, opt, high) in union_of_profiles(profiles).items():
+            low, high = min(max(low, 2), high), high
+            if symbol in values:
+                low = high = values[symbol]
+            sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
+        return nearest_point((*self._conditions, *self.excluding), sizes)
+
+    def _conditions_on(
+        self, sizes: Mapping[Any, int | None], guards: Iterable[Any], point: Values
+    ) -> list[Any]:
+        """Returns the conditions that exclude sizes for which a call is not right. Those of 0 are excluded alone.
+
+        To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
+        unevaluated.
+
+        Args:
+            sizes: The sizes of the call that are small.
+            guards: The guards that do not hold.
+            point: The values of all symbols.
+        """
+        if zeros := [size for size, value in sizes.items() if value == 0]:
+            return [sympy.Ne(size, 0, evaluate=False) for size in zeros]
+        conditions = [
+            sympy.Ge(size, self._sizes[size].known) if value == _BELOW else sympy.Ne(size, value)
+            for size, value in sizes.items()
+            if value is not None
+        ]
+        symbols = set[Any]().union(*(size.free_symbols for size in sizes))
+        undefined = (sympy.Ne(symbol, point[symbol]) for symbol in symbols if symbol in point)
+        return [sympy.Or(*(conditions or guards or undefined))]
+
+
+def _together(alone: Mapping[Any, Sequence[int]]) -> Iterator[Values]:
+    """Yields small values of several symbols."""
+    count = math.floor(_MOST_POINTS ** (1 / max(1, len(alone)))) - 1
+    if not count:
+        yield {symbol: values[0] for symbol, values in alone.items()}
+        return
+    options: list[list[int | None]] = []
+    for values in alone.values():
+        chosen = some_sizes(SizeRange(0, 0, len(values) - 1), count)
+        options.append([None, *(values[index] for index in chosen)])
+    for point in itertools.product(*options):
+        pairs = zip(alone, point, strict=True)
+        together = {symbol: value for symbol, value in pairs if value is not None}
+        if len(together) > 1:
+            yield together
