@@ -21,7 +21,6 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building.engine import Services, build_engine
-from torchtrt_compiler.cache.engines import NoCache, NoTimings
 from torchtrt_compiler.comparison import differences, inputs_at_limits
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.progress import Stages
@@ -101,7 +100,7 @@ def _on_reference(
     """Returns the compiled model with engines of the reference."""
     graph_module = copy.copy(compiled.graph_module)
     module = selection.load(tensorrt)
-    services = Services(Stages({}, False), NoCache(), NoTimings(), UnwatchedProgram())
+    services = Services(Stages({}, False), cache=None, timings=None, watcher=UnwatchedProgram())
     plain = CompilationSettings(
         truncate_double=program.settings.truncate_double, autocast=program.settings.autocast
     )

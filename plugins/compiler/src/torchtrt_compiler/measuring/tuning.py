@@ -29,7 +29,6 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.cache.engines import NoCache
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
 from torchtrt_compiler.partitioning.blocks import is_scalar
 from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
@@ -111,7 +110,7 @@ def tuned(
 @contextlib.contextmanager
 def _shared_engines(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yields settings with a cache of engines: a temporary one where they have none."""
-    if settings.get("dryrun") or not isinstance(cache_for(settings.get("engine_cache")), NoCache):
+    if settings.get("dryrun") or cache_for(settings.get("engine_cache")) is not None:
         yield settings
         return
     with tempfile.TemporaryDirectory(prefix="torchtrt-", ignore_cleanup_errors=True) as folder:
