@@ -23,8 +23,8 @@ from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building.engine import Services, build_engine
 from torchtrt_compiler.comparison import differences, inputs_at_limits
 from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.progress import Stages
-from torchtrt_compiler.refit import UnwatchedProgram
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.reports.report import VerifiedOutput
@@ -100,7 +100,7 @@ def _on_reference(
     """Returns the compiled model with engines of the reference."""
     graph_module = copy.copy(compiled.graph_module)
     module = selection.load(tensorrt)
-    services = Services(Stages({}, False), cache=None, timings=None, watcher=UnwatchedProgram())
+    services = Services(Stages({}, False), cache=None, timings=None, watcher=ProgramWatcher())
     plain = CompilationSettings(
         truncate_double=program.settings.truncate_double, autocast=program.settings.autocast
     )

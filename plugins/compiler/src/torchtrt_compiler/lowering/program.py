@@ -19,7 +19,7 @@ from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.sizes.numbers import numbers_as_sizes
 from torchtrt_compiler.sizes.program_sizes import ProgramSizes
 from torchtrt_compiler.sizes.settling import settle_sizes
@@ -113,7 +113,7 @@ def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = Non
         out_spec,
         exported,
         sizes,
-        UnwatchedProgram() if watcher is None else watcher,
+        ProgramWatcher() if watcher is None else watcher,
         mutated=opened.mutated,
         origins=origins,
     )
