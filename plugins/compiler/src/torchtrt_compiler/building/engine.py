@@ -286,6 +286,10 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
     with stages.stage("building"):
         plan = build_plan(builder, interpreted, settings, services.timings)
         interpreted.context.clear_cpu_weights_reference_holder()
+    compatibility = {
+        "version": settings.version_compatible,
+        "hardware": settings.hardware_compatible,
+    }
     engine = EngineModule(
         plan,
         inputs,
@@ -294,7 +298,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         request.name,
         interpreted.converted_by,
         recipe=watcher.recipe(),
-        compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+        compatible=[where for where, is_on in compatibility.items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),
         plugins=with_distributions(interpreted.context.plugins),
@@ -305,10 +309,6 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         check_replaceable(engine)
     row = BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
     return BuiltEngine(engine, row)
-
-
-def _compatibility(settings: CompilationSettings) -> dict[str, bool]:
-    return {"version": settings.version_compatible, "hardware": settings.hardware_compatible}
 
 
 def _share_profiles(config: Any) -> None:
