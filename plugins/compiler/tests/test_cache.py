@@ -19,8 +19,8 @@ import torchtrt
 from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.compiled import engines_of
 from tests.support.processes import run_python
-from torchtrt_compiler.cache import CacheFolder
 from torchtrt_compiler.cache import key as key_module
+from torchtrt_compiler.cache.folder import CacheFolder
 from torchtrt_reference.graphs.plan import decode
 
 UNARY = {

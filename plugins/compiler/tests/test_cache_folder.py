@@ -23,7 +23,7 @@ from plugins.compiler.tests.cached import BASE, INPUTS, VARYING, compiled, hits
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, CacheWarning, SettingsError
 from torchtrt_cli import main
-from torchtrt_compiler.cache import CacheFolder
+from torchtrt_compiler.cache.folder import CacheFolder
 from torchtrt_testing.faults import watched_tensorrt
 
 

@@ -14,7 +14,7 @@ import torchtrt
 from plugins.compiler.tests.cached import BASE, VARYING, compiled, hits
 from tests.support.stores import Store
 from torchtrt.errors import CacheWarning, SettingsError
-from torchtrt_compiler.cache import CacheFolder
+from torchtrt_compiler.cache.folder import CacheFolder
 
 
 class Failing(Store):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from torchtrt.errors import SettingsError
 from torchtrt_cli.output import console, print_json, table
-from torchtrt_compiler.cache import open_folder
+from torchtrt_compiler.cache.folder import open_folder
 
 
 def run(arguments: argparse.Namespace) -> int:

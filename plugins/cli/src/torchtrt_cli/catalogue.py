@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 
@@ -70,8 +71,7 @@ def show(arguments: argparse.Namespace) -> int:
         selection = selection.search(arguments.search)
     if arguments.json:
         entries = [
-            {**entry, "installed": pack.name in installed}
-            for pack, entry in zip(selection.packs, selection.as_data()["packs"], strict=True)
+            {**asdict(pack), "installed": pack.name in installed} for pack in selection.packs
         ]
         print_json({"packs": entries})
     elif selection.packs:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchtrt.contract import check_names, qualified_function
 from torchtrt.packs.preferences import preferred_by_environment
@@ -24,6 +24,9 @@ from torchtrt.registry.order import preferred_first
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.packs import conflict_as_json
+
+if TYPE_CHECKING:
+    from torchtrt_runtime.reports.text_tables import Listing
 
 CandidatesByName = Mapping[str, Sequence[Candidate]]
 
@@ -67,7 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             out.print(line, soft_wrap=True)  # a search finds an op and its packs in one line
     else:
-        _print_details(candidates, decompositions, passes)
+        if candidates:
+            console().print(candidate_table(candidates))
+        if decompositions:
+            console().print(decomposition_table(decompositions))
+        if passes:
+            console().print(pass_table(passes))
     if not arguments.json:
         for conflict in conflicts:
             console().print(f"conflict: {conflict}", style="yellow")
@@ -80,17 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"torchtrt: {none}.", file=sys.stderr)
         return 1
     return 0
-
-
-def _print_details(
-    candidates: CandidatesByName,
-    decompositions: Mapping[str, Sequence[DecompositionCandidate]],
-    passes: Sequence[PackPass],
-) -> None:
-    tables = candidate_table(candidates), decomposition_table(decompositions), pass_table(passes)
-    for shown in tables:
-        if shown is not None:
-            console().print(shown)
 
 
 def _matching(pattern: str) -> Mapping[str, Target]:
@@ -146,8 +143,8 @@ def _is_preferred(candidate: Candidate) -> bool:
     return candidate.pack.name in (preferred, *current_packs().preferred)
 
 
-def candidate_table(by_name: CandidatesByName) -> Any:
-    """Returns a table of candidates, in the order in which they are tried, or nothing."""
+def candidate_table(by_name: CandidatesByName) -> Listing:
+    """Returns a table of candidates, in the order in which they are tried."""
     rows = [
         (
             name if position == 0 else "",
@@ -162,13 +159,11 @@ def candidate_table(by_name: CandidatesByName) -> Any:
         for position, candidate in enumerate(candidates)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "converter", "notes")
-    return (
-        table("Converters, in the order in which they are tried", headings, rows) if rows else None
-    )
+    return table("Converters, in the order in which they are tried", headings, rows)
 
 
-def decomposition_table(by_name: Mapping[str, Sequence[DecompositionCandidate]]) -> Any:
-    """Returns a table of decompositions, or nothing. The first one of an op is used."""
+def decomposition_table(by_name: Mapping[str, Sequence[DecompositionCandidate]]) -> Listing:
+    """Returns a table of decompositions. The first one of an op is used."""
     rows = [
         (
             name if index == 0 else "",
@@ -183,11 +178,11 @@ def decomposition_table(by_name: Mapping[str, Sequence[DecompositionCandidate]])
         for index, decomposition in enumerate(decompositions)
     ]
     headings = ("op", "turn", "priority", "pack", "from", "function", "notes")
-    return table("Decompositions; the first of an op is used", headings, rows) if rows else None
+    return table("Decompositions; the first of an op is used", headings, rows)
 
 
-def pass_table(passes: Sequence[PackPass]) -> Any:
-    """Returns a table of passes over the graph, in the order in which they run, or nothing."""
+def pass_table(passes: Sequence[PackPass]) -> Listing:
+    """Returns a table of passes over the graph, in the order in which they run."""
     rows = [
         (
             index + 1,
@@ -199,11 +194,7 @@ def pass_table(passes: Sequence[PackPass]) -> Any:
         for index, pass_ in enumerate(passes)
     ]
     headings = ("turn", "pass", "pack", "from", "function")
-    return (
-        table("Passes over the graph, in the order in which they run", headings, rows)
-        if rows
-        else None
-    )
+    return table("Passes over the graph, in the order in which they run", headings, rows)
 
 
 def pack_as_json(pack: PackInfo) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -28,10 +29,12 @@ from torchtrt_compiler.coverage import (
 def run(arguments: argparse.Namespace) -> int:
     """Prints the coverage."""
     unreadable: list[str] = []
-    by_pack = {
-        pack: Coverage(coverage.torch, coverage.versions, dict(named(coverage, arguments.op)))
-        for pack, coverage in coverages(unreadable).items()
-    }
+    by_pack = coverages(unreadable)
+    if arguments.op is not None:
+        by_pack = {
+            pack: replace(coverage, ops=dict(named(coverage, arguments.op)))
+            for pack, coverage in by_pack.items()
+        }
     for message in unreadable:
         print(f"torchtrt: {message}", file=sys.stderr)
     by_pack = {pack: coverage for pack, coverage in by_pack.items() if coverage.ops}
@@ -76,11 +79,21 @@ def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
     return by_pack
 
 
-def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:
-    """Yields the ops of a coverage with this name, or all."""
-    if op is None:
-        yield from coverage.ops.items()
-        return
+def coverages_of(ops: Iterable[str]) -> dict[str, Coverage]:
+    """Returns the coverage that the packs in use declare of those ops that are ATen's, by pack.
+
+    Args:
+        ops: Qualified names of ops.
+    """
+    packets = sorted({op.split(".")[1] for op in ops if op.startswith("aten.")})
+    return {
+        pack: replace(coverage, ops=dict(entry for op in packets for entry in named(coverage, op)))
+        for pack, coverage in coverages().items()
+    }
+
+
+def named(coverage: Coverage, op: str) -> Iterator[tuple[str, OpCoverage]]:
+    """Yields the ops of a coverage with this name."""
     wanted = op.removeprefix("torch.").removeprefix("ops.").removeprefix("aten.")
     wanted = re.sub(r"^(fft|linalg|special)_", r"\1.", wanted)  # modules, which ATen lacks
     for name, entry in coverage.ops.items():

@@ -14,6 +14,7 @@ from typing import Any
 from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
 from torchtrt.packs.info import TENSORRTS
+from torchtrt.packs.listing import NOT_LOADED
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     failure = _import_pytorch(versions)
     if failure is not None:
         broken.append(failure)
-        pack_listing = packs.unloadable("PyTorch cannot be imported")
+        pack_listing = packs.unloaded("PyTorch cannot be imported", NOT_LOADED)
     elif arguments.no_load:
         pack_listing = packs.unloaded(f"not loaded, because of {NO_LOAD}")
     else:

@@ -33,7 +33,7 @@ from torchtrt.targets import (
 )
 from torchtrt.torch_internals import OpOverload
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
-from torchtrt_cli.coverage import coverages, named
+from torchtrt_cli.coverage import coverages_of
 from torchtrt_cli.file_kinds import other_kind
 from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
@@ -222,7 +222,10 @@ def explain_op(op: str, as_json: bool) -> int:
     by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
     available = _available(by_name)
     decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
-    covered = _coverage_of(by_name)
+    covered = {
+        pack: {name: share(of_op.letters()) for name, of_op in coverage.ops.items()}
+        for pack, coverage in coverages_of(by_name).items()
+    }
     in_use = {loaded.info.name for loaded in loaded_packs()}
     unused = [problem for problem in problems() if problem.pack not in in_use]
     status = 0 if candidates else 1
@@ -279,21 +282,8 @@ def _installations(available: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{op}: install {' or '.join(names)}" for op, names in available.items()]
 
 
-def _coverage_of(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Returns the share of PyTorch's samples that each pack converts, for each op of ATen among some names."""
-    packets = sorted({name.split(".")[1] for name in names if name.startswith("aten.")})
-    return {
-        pack: {
-            name: share(of_op.letters())
-            for packet in packets
-            for name, of_op in named(coverage, packet)
-        }
-        for pack, coverage in coverages([]).items()
-    }
-
-
 def _coverage_lines(covered: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yields a sentence for each pack and op of ``_coverage_of``."""
+    """Yields a sentence for each pack and op: the share of PyTorch's samples that the pack converts."""
     for pack, shares in covered.items():
         for name, converted in shares.items():
             samples = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchtrt import __version__
 from torchtrt.packs.info import API_VERSION
-from torchtrt.packs.listing import DISABLED, IN_USE, NOT_LOADED, PackRow, list_packs
+from torchtrt.packs.listing import DISABLED, IN_USE, PackRow, list_packs
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
 from torchtrt_cli.output import console, print_json, table
@@ -61,11 +61,6 @@ def unloaded(reason: str, status: str = DISABLED) -> Installed:
     scanned = scan()
     rows = [PackRow(extension.info, status, reason) for extension in scanned.packs]
     return Installed(rows, scanned.problems)
-
-
-def unloadable(reason: str) -> Installed:
-    """Returns the same where PyTorch, and so a pack, cannot be imported."""
-    return unloaded(reason, NOT_LOADED)
 
 
 def loaded(watch: Watch = nullcontext) -> Installed:

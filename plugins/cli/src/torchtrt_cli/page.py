@@ -26,7 +26,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import pytree
 from torchtrt_cli.converters import pack_as_json
-from torchtrt_cli.coverage import coverages, named
+from torchtrt_cli.coverage import coverages_of
 from torchtrt_compiler.coverage import share
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.reports.advice import advice
@@ -212,11 +212,9 @@ def packs_of(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def coverage_of(ops: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yields each pack's declared coverage of a model's ops: a share for each dtype and version."""
-    packets = sorted({op.split(".")[1] for op in ops if op.startswith("aten.")})
-    for pack, coverage in coverages().items():
-        covered = {name: op for packet in packets for name, op in named(coverage, packet)}
-        if covered:
-            dtypes = dict.fromkeys(dtype for op in covered.values() for dtype in op.samples)
+    for pack, coverage in coverages_of(ops).items():
+        if coverage.ops:
+            dtypes = dict.fromkeys(dtype for op in coverage.ops.values() for dtype in op.samples)
             yield {
                 "pack": pack,
                 "torch": coverage.torch,
@@ -224,6 +222,6 @@ def coverage_of(ops: Iterable[str]) -> Iterator[dict[str, Any]]:
                 "dtypes": list(dtypes),
                 "ops": {
                     name: {dtype: list(map(share, of)) for dtype, of in op.samples.items()}
-                    for name, op in covered.items()
+                    for name, op in coverage.ops.items()
                 },
             }

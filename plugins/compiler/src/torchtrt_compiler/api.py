@@ -62,7 +62,7 @@ def compile(
                 compile, model, inputs, kwarg_inputs=call.kwargs, dynamic_shapes=dynamic_shapes
             )
             export_again = functools.partial(export_program, model, *call, dynamic_shapes)
-            return tuned(compile_with, export_again, *call, settings)
+            return tuned(compile_with, export_again, call, settings)
         compilation = Compilation(model, call, compilation_settings)
         with compilation.stages, torch.no_grad(), recording():
             with compilation.stages.stage("exporting"):

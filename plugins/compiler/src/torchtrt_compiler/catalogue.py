@@ -54,11 +54,13 @@ class CataloguedPack:
     @classmethod
     def of(cls, loaded: LoadedPack) -> CataloguedPack:
         """Returns the entry of a pack in use."""
+        from torchtrt.targets import qualified_name  # which imports PyTorch
+
         pack = loaded.pack
         targets: set[Target | str] = {converter.target for converter in pack.converters}
         targets.update(decomposition.target for decomposition in pack.decompositions)
         targets.update(op for step in pack.lowering_passes for op in step.ops)
-        names = map(_qualified_name, targets)
+        names = map(qualified_name, targets)
         return cls(PACKS.distribution_name(loaded.info.name), pack.summary, tuple(sorted(names)))
 
     @property
@@ -92,13 +94,9 @@ class Catalogue:
             what = f"this is no catalogue of packs: {type(error).__name__}: {error}."
             raise CatalogueError(what) from error
 
-    def as_data(self) -> dict[str, Any]:
-        """Returns the packs as data that ``json.dumps`` accepts."""
-        return asdict(self)
-
     def to_json(self) -> str:
         """Returns the text of a file, one op a line."""
-        return json.dumps(self.as_data(), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def read(cls, source: str | os.PathLike[str]) -> Catalogue:
@@ -284,9 +282,3 @@ def _distribution(name: str) -> str:
             f"{name!r} is no distribution of a pack, such as {PACKS.prefix}vision."
         )
     return distribution
-
-
-def _qualified_name(target: Target | str) -> str:
-    from torchtrt.targets import qualified_name  # which imports PyTorch
-
-    return qualified_name(target)

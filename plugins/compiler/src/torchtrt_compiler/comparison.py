@@ -15,7 +15,14 @@ from torchtrt.errors import VerificationError
 from torchtrt.tensorrt.selection import device_objection, use_module
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs
-from torchtrt_compiler.trial_calls import Clock, example_leaves, is_plain, unchanged, with_given
+from torchtrt_compiler.trial_calls import (
+    Clock,
+    example_leaves,
+    given_leaves,
+    is_plain,
+    unchanged,
+    with_given,
+)
 from torchtrt_runtime.checks.numbers import as_numbers
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
@@ -106,8 +113,7 @@ def inputs_at_limits(
 
 def _inputs(compiled: CompiledModule, inputs: CallInputs) -> Iterator[list[Any]]:
     """Yields flattened inputs. Several may have the same shapes."""
-    has_inputs = inputs.args or inputs.kwargs
-    leaves = compiled.flatten(tuple(inputs.args), inputs.kwargs) if has_inputs else []
+    leaves = given_leaves(compiled, inputs)
     for profile in compiled.checks.profiles:
         for bound in _BOUNDS:
             sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any, NamedTuple
@@ -190,9 +190,14 @@ class CallInputs(NamedTuple):
     kwargs: Mapping[str, Any]
 
     @property
+    def tree(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inputs as pytrees nest them: a tuple and a dictionary."""
+        return tuple(self.args), dict(self.kwargs)
+
+    @property
     def leaves(self) -> list[Any]:
         """The inputs, flattened in the order of the graph's placeholders."""
-        return flatten((tuple(self.args), dict(self.kwargs)))
+        return pytree.tree_leaves(self.tree, is_leaf=is_input)
 
 
 _NAMES = ("min_shape", "opt_shape", "max_shape")
@@ -244,11 +249,6 @@ def is_input(value: Any) -> bool:
     return isinstance(value, Input)
 
 
-def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Returns nested inputs with every leaf replaced by what the function returns for it."""
-    return pytree.tree_map(function, tree, is_leaf=is_input)
-
-
 def nested_shapes(tree: Any) -> Any:
     """Returns the dynamic sizes of nested inputs as ``torch.export`` takes them: a registered class is a list."""
     if is_input(tree):
@@ -259,8 +259,3 @@ def nested_shapes(tree: Any) -> Any:
     shapes = list(map(nested_shapes, parts))
     is_builtin = isinstance(tree, (tuple, list, dict, deque))
     return pytree.tree_unflatten(shapes, spec) if is_builtin else shapes
-
-
-def flatten(tree: Any) -> list[Any]:
-    """Returns the leaves of nested inputs, in the order of the graph's placeholders."""
-    return pytree.tree_leaves(tree, is_leaf=is_input)

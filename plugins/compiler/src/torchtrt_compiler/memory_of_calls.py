@@ -154,13 +154,9 @@ def copies_by_strides(node: Node) -> bool:
     if not isinstance(target, OpOverload) or not declares_alias(target):
         return False
     if target in _CONVERSIONS:
-        return _format_of(node) not in (None, torch.preserve_format) and _keeps_dtype(node)
+        memory_format = getattr(arguments_of(node), "memory_format", None)
+        return memory_format not in (None, torch.preserve_format) and _keeps_dtype(node)
     return target._can_decompose() and target not in ALWAYS_VIEWS
-
-
-def _format_of(node: Node) -> Any:
-    """Returns the memory format that a conversion is given, by its place or by its name."""
-    return getattr(arguments_of(node), "memory_format", None)
 
 
 def _keeps_dtype(node: Node) -> bool:

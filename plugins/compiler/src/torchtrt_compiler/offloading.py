@@ -35,14 +35,13 @@ def offloaded(
     owners = model, program.exported, program.graph_module
     moves = _moves(_tensors(*owners)) if settings.offload_module_to_cpu else {}
     with ExitStack() as stack:
-        for move in moves.values():
+        moved = {}
+        for memory, move in moves.items():
             stack.callback(move.back)
-            move.away()
+            moved[memory] = move.away()
         if moves and torch.cuda.is_initialized():
             torch.cuda.empty_cache()  # TensorRT allocates without PyTorch
-        stack.enter_context(
-            program.watcher.moved({memory: move.anywhere() for memory, move in moves.items()})
-        )
+        stack.enter_context(program.watcher.moved(moved))
         yield
 
 
@@ -65,8 +64,8 @@ class _Move:
     members: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     host: torch.Tensor | None = None
 
-    def away(self) -> None:
-        """Moves the contents to the CPU, and frees the memory."""
+    def away(self) -> torch.Tensor:
+        """Moves the contents to the CPU, frees the memory, and returns a tensor over the contents."""
         host = torch.empty(self.storage.nbytes(), dtype=torch.uint8)
         host.copy_(self._contents())
         # Not before it has the contents: a copy may fail, and ``back`` trusts them.
@@ -74,8 +73,9 @@ class _Move:
         for tensor, before in self.members:
             there = torch.empty(0, dtype=tensor.dtype)
             geometry = before.storage_offset(), before.shape, before.stride()
-            tensor.data = there.set_(self.host.untyped_storage(), *geometry)
+            tensor.data = there.set_(host.untyped_storage(), *geometry)
         self.storage.resize_(0)
+        return host
 
     def back(self) -> None:
         """Moves the contents back."""
@@ -86,10 +86,6 @@ class _Move:
         for tensor, before in self.members:
             tensor.data = before
         self.host = None
-
-    def anywhere(self) -> torch.Tensor:
-        """Returns a tensor over the memory in which the contents are now."""
-        return self._contents() if self.host is None else self.host
 
     def _contents(self) -> torch.Tensor:
         flat: Any = torch.empty(0, dtype=torch.uint8, device=self.storage.device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import torch
 from torch.export import ExportedProgram
@@ -42,7 +41,7 @@ from torchtrt_compiler.reporting.before_building import report_before_building
 from torchtrt_compiler.sizes.program_sizes import CompiledSizes
 from torchtrt_compiler.sizes.settling import settle_sizes
 from torchtrt_compiler.torch_internals import sizes_of_two_unknown
-from torchtrt_compiler.verification import VerifiedProgram, closest_reference, verify
+from torchtrt_compiler.verification import closest_reference, verify
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
@@ -52,18 +51,6 @@ from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.reports.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.size_ranges import union_of_profiles
-
-
-class Built(NamedTuple):
-    """The engines of a program.
-
-    Attributes:
-        graph_module: The graph that calls them.
-        blocks: The graph of each engine, by its name; none in a dry run.
-    """
-
-    graph_module: GraphModule
-    blocks: Mapping[str, GraphModule]
 
 
 class Compilation:
@@ -99,15 +86,19 @@ class Compilation:
         """Returns the compiled model of an exported program.
 
         No size may be taken for 2 that may be 1 meanwhile.
+
+        Raises:
+            VerificationError: With ``verify="reference"``, the network computes something else than the model.
         """
         with sizes_of_two_unknown(shape_env_of(exported.graph)):
             program = self._lower(exported)
             sizes = self._choose_sizes(program)
             partition = self._partition(program, sizes)
-            built = self._build(program, sizes, partition)
-            compiled = self._assemble(program, sizes, built.graph_module)
+            graph_module, blocks = self._build(program, sizes, partition)
+            compiled = self._assemble(program, sizes, graph_module)
             if self.settings.verify == "reference" and not self.settings.dryrun:
-                self._verify(compiled, built, sizes)
+                with self.stages.stage("verifying"):
+                    self.report.verified = verify(compiled, self.model, blocks, self.inputs)
             return compiled
 
     def _lower(self, exported: ExportedProgram) -> Program:
@@ -138,13 +129,18 @@ class Compilation:
             report_before_building(self.report, self.settings, program, sizes, partition)
             return partition
 
-    def _build(self, program: Program, sizes: CompiledSizes, partition: Partition) -> Built:
-        """Returns the graph with an engine for each block; in a dry run, with the blocks themselves."""
+    def _build(
+        self, program: Program, sizes: CompiledSizes, partition: Partition
+    ) -> tuple[GraphModule, Mapping[str, GraphModule]]:
+        """Returns the graph with an engine for each block, and the blocks by name.
+
+        In a dry run, the graph has the blocks themselves.
+        """
         profiles = sizes.profiles
         if self.settings.dryrun:
             distinct = extract_distinct_blocks(program, partition, profiles, self.settings)
             self.report.blocks = distinct.rows(partition)
-            return Built(distinct.graph_module, {})
+            return distinct.graph_module, distinct.modules
         services = Services(
             self.stages,
             cache_for(self.settings.engine_cache),
@@ -156,7 +152,7 @@ class Compilation:
             program, partition, profiles, self.settings, self.report, services, checks
         )
         with offloaded(self.settings, self.model, program):
-            return Built(builder.run(), builder.blocks)
+            return builder.run(), builder.blocks
 
     def _assemble(
         self, program: Program, sizes: CompiledSizes, graph_module: GraphModule
@@ -187,18 +183,6 @@ class Compilation:
         return CompiledModule(
             graph_module, interface, self.report, settings, executor_for, recorded
         )
-
-    def _verify(self, compiled: CompiledModule, built: Built, sizes: CompiledSizes) -> None:
-        """Compares the compiled model with eager PyTorch on the reference.
-
-        Raises:
-            VerificationError: A difference exceeds its tolerance.
-        """
-        with self.stages.stage("verifying"):
-            verified = VerifiedProgram(
-                self.model, built.blocks, sizes.profiles, self.inputs, self.settings
-            )
-            self.report.verified = verify(compiled, verified)
 
 
 def _new_report(settings: CompilationSettings) -> CompilationReport:

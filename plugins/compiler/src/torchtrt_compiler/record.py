@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch.fx import GraphModule, Node
@@ -29,54 +29,26 @@ GRAPHS = "graphs"
 LAYERS = "layers"
 
 
-class CompilationRecord(Protocol):
-    """Notes the course of one compilation."""
+class CompilationRecord:
+    """Notes the course of one compilation; by itself nothing."""
 
     def graph(self, step: str, graph_module: GraphModule) -> None:
         """Notes the graph after a step."""
-        ...
 
     def decision(self, kind: str, *parts: object) -> None:
         """Notes a decision: its kind in a word, and its details."""
-        ...
 
     def lookup(self, node: Node, resolution: Resolution) -> None:
         """Notes the outcome of a lookup, and each rejection."""
-        ...
 
     def partition(self, report: CompilationReport) -> None:
         """Notes the blocks, and why other nodes stay in PyTorch."""
-        ...
 
     def engine(self, row: BlockReport, seconds: float) -> None:
         """Notes an engine that was built, or taken from a cache."""
-        ...
 
     def layers(self, engine: EngineModule) -> None:
         """Notes TensorRT's information on the layers of an engine, under the name that it has at the end."""
-        ...
-
-
-class NoRecord:
-    """Notes nothing."""
-
-    def graph(self, step: str, graph_module: GraphModule) -> None:
-        """Does nothing."""
-
-    def decision(self, kind: str, *parts: object) -> None:
-        """Does nothing."""
-
-    def lookup(self, node: Node, resolution: Resolution) -> None:
-        """Does nothing."""
-
-    def partition(self, report: CompilationReport) -> None:
-        """Does nothing."""
-
-    def engine(self, row: BlockReport, seconds: float) -> None:
-        """Does nothing."""
-
-    def layers(self, engine: EngineModule) -> None:
-        """Does nothing."""
 
 
 def check_empty(folder: Path) -> None:
@@ -92,7 +64,7 @@ def check_empty(folder: Path) -> None:
         )
 
 
-class FolderRecord:
+class FolderRecord(CompilationRecord):
     """Writes a compilation into a folder.
 
     Args:
@@ -213,24 +185,9 @@ def layer_information(engine: EngineModule) -> str:
     return json.dumps(json.loads(text), indent=1) + "\n"
 
 
-class _Session:
-    """The records of the compilations inside one ``with`` block.
-
-    Args:
-        folder: The folder of the first. Those after it have numbered folders inside.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.count = 0
-
-    def next_folder(self) -> Path:
-        self.count += 1
-        return self.folder if self.count == 1 else self.folder / f"compilation-{self.count}"
-
-
-_session: ContextVar[_Session | None] = ContextVar("torchtrt_record_session", default=None)
-_record: ContextVar[CompilationRecord] = ContextVar("torchtrt_record", default=NoRecord())  # noqa: B039
+_folders: ContextVar[Iterator[Path] | None] = ContextVar("torchtrt_record_folders", default=None)
+"""The folders of the compilations inside a ``with`` block, one after another."""
+_record: ContextVar[CompilationRecord] = ContextVar("torchtrt_record", default=CompilationRecord())  # noqa: B039
 
 
 def current_record() -> CompilationRecord:
@@ -255,24 +212,25 @@ def record_compilation(folder: str | os.PathLike[str]) -> Iterator[Path]:
         UnwritableFileError: The folder holds something, or cannot be written to; raised by the compilation.
     """
     path = Path(folder)
-    token = _session.set(_Session(path))
+    further = (path / f"compilation-{number}" for number in itertools.count(2))
+    token = _folders.set(itertools.chain([path], further))
     try:
         yield path
     finally:
-        _session.reset(token)
+        _folders.reset(token)
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[CompilationRecord]:
+def recording() -> Iterator[None]:
     """Records a compilation inside a ``with`` block if ``record_compilation`` asks for it."""
-    session = _session.get()
-    if session is None:
-        yield _record.get()
+    folders = _folders.get()
+    if folders is None:
+        yield
         return
-    record = FolderRecord(session.next_folder())
+    record = FolderRecord(next(folders))
     token = _record.set(record)
     try:
-        yield record
+        yield
     except BaseException as error:
         record.close(error)
         raise

@@ -46,6 +46,11 @@ def example_leaves(compiled: CompiledModule, sizes: Mapping[Any, int] | None = N
     return leaves
 
 
+def given_leaves(compiled: CompiledModule, inputs: CallInputs) -> Sequence[Any]:
+    """Returns the caller's inputs, flattened; none for an exported program, which has inputs of its own."""
+    return compiled.flatten(*inputs.tree) if inputs.args or inputs.kwargs else ()
+
+
 def with_given(leaves: Sequence[Any], examples: Sequence[Any]) -> list[Any]:
     """Returns inputs with copies of the caller's in the places where these have the same shapes.
 
@@ -104,7 +109,7 @@ def _examples(program: Program, inputs: CallInputs) -> list[torch.Tensor | None]
     """Returns the caller's example of each input, or None."""
     leaves: Sequence[Any] = ()
     with contextlib.suppress(ValueError):  # by other names: then there are generated numbers
-        leaves = program.input_tree.flatten_up_to((tuple(inputs.args), dict(inputs.kwargs)))
+        leaves = program.input_tree.flatten_up_to(inputs.tree)
     if len(leaves) != len(program.placeholders):
         leaves = [None] * len(program.placeholders)
     return [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch.export import ExportedProgram
@@ -21,51 +20,41 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building.engine import Services, build_engine
-from torchtrt_compiler.cache.engines import NoCache, NoTimings
 from torchtrt_compiler.comparison import differences, inputs_at_limits
 from torchtrt_compiler.inputs import CallInputs
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.progress import Stages
-from torchtrt_compiler.refit import UnwatchedProgram
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.reports.report import VerifiedOutput
-from torchtrt_runtime.size_ranges import Profile
 
 
-@dataclass(frozen=True)
-class VerifiedProgram:
-    """The parts of a compiled program that ``verify`` reads.
-
-    Attributes:
-        model: The model in eager PyTorch.
-        blocks: The graph of each engine, by its name.
-        profiles: The sizes that the engines are for.
-        inputs: The inputs that the caller gave.
-        settings: The settings of the compilation.
-    """
-
-    model: torch.nn.Module | ExportedProgram
-    blocks: Mapping[str, GraphModule]
-    profiles: Sequence[Profile]
-    inputs: CallInputs
-    settings: CompilationSettings
-
-
-def verify(compiled: CompiledModule, program: VerifiedProgram) -> list[VerifiedOutput]:
+def verify(
+    compiled: CompiledModule,
+    model: torch.nn.Module | ExportedProgram,
+    blocks: Mapping[str, GraphModule],
+    inputs: CallInputs,
+) -> list[VerifiedOutput]:
     """Returns the largest difference of each output from eager PyTorch, at the limits of each range of sizes.
 
     Tensors that the model writes to hold their old values afterwards.
+
+    Args:
+        compiled: The compiled model.
+        model: The model in eager PyTorch.
+        blocks: The graph of each engine, by its name.
+        inputs: The inputs that the caller gave.
 
     Raises:
         VerificationError: A difference exceeds its tolerance.
         TensorRTUnavailableError: The reference TensorRT is not installed.
     """
-    version = closest_reference()
-    on_reference = _on_reference(compiled, program, f"reference@{version}")
+    reference = f"reference@{closest_reference()}"
+    on_reference = _on_reference(compiled, blocks, reference)
     rows = [
-        difference.on(f"reference@{version}")
-        for shapes, leaves in inputs_at_limits(compiled, program.inputs)
-        for difference in differences(on_reference, program.model, leaves, shapes)
+        difference.on(reference)
+        for shapes, leaves in inputs_at_limits(compiled, inputs)
+        for difference in differences(on_reference, model, leaves, shapes)
     ]
     if failed := [row for row in rows if not row.agrees]:
         raise VerificationError("\n".join(map(str, failed)), tuple(rows))
@@ -96,18 +85,18 @@ def _number(version: str) -> int:
 
 
 def _on_reference(
-    compiled: CompiledModule, program: VerifiedProgram, tensorrt: str
+    compiled: CompiledModule, blocks: Mapping[str, GraphModule], tensorrt: str
 ) -> CompiledModule:
     """Returns the compiled model with engines of the reference."""
     graph_module = copy.copy(compiled.graph_module)
     module = selection.load(tensorrt)
-    services = Services(Stages({}, False), NoCache(), NoTimings(), UnwatchedProgram())
+    services = Services(Stages({}, False), cache=None, timings=None, watcher=ProgramWatcher())
+    settings, profiles = compiled.settings, compiled.checks.profiles
     plain = CompilationSettings(
-        truncate_double=program.settings.truncate_double, autocast=program.settings.autocast
+        truncate_double=settings.truncate_double, autocast=settings.autocast
     )
     with answering_for(selection.current()), selection.use_module(module):
-        for name, block in program.blocks.items():
-            engine = build_engine(name, block, program.profiles, plain, services)
+        for name, block in blocks.items():
+            engine = build_engine(name, block, profiles, plain, services)
             setattr(graph_module, name, engine.module)
-    interface, report = compiled.interface, compiled.report
-    return CompiledModule(graph_module, interface, report, plain, executor_for)
+    return CompiledModule(graph_module, compiled.interface, compiled.report, plain, executor_for)

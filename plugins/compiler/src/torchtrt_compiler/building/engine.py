@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,12 +21,7 @@ from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import create_network
 from torchtrt_compiler.building.precisions import allow_precisions
-from torchtrt_compiler.cache.engines import (
-    BuiltEngine,
-    EngineRequest,
-    EngineStore,
-    TimingStore,
-)
+from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.partitioning.data_sizes import profile_of_input
@@ -37,6 +32,10 @@ from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.reports.report import BlockReport
 from torchtrt_runtime.size_ranges import Profile
+
+if TYPE_CHECKING:
+    from torchtrt_compiler.cache.store import EngineCache
+    from torchtrt_compiler.cache.timings import TimingCache
 
 _FLAGS = {
     "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),
@@ -90,11 +89,14 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
 
 
 def build_plan(
-    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, timings: TimingStore
+    builder: Any,
+    interpreted: TRTInterpreter,
+    settings: CompilationSettings,
+    timings: TimingCache | None,
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
-    ``timings`` gives TensorRT those of earlier builds, and keeps those of this one.
+    A cache of timings gives TensorRT those of earlier builds, and keeps those of this one.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged. Or a layer reads a cache into which
@@ -110,7 +112,8 @@ def build_plan(
     halves = interpreted.context.names_of(torch.float16)
     held = allow_precisions(interpreted.network.raw, config, halves)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    timings.use(config)
+    if timings is not None:
+        timings.use(config)
     with _BUILDING, ErrorLog() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
         if plan is None and held:
@@ -120,7 +123,8 @@ def build_plan(
             plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
         raise BuildError(f"{describe()} could not build the engine:\n  {log.text(_NEW_LINE)}")
-    timings.keep(config)
+    if timings is not None:
+        timings.keep(config)
     return np.frombuffer(plan, dtype=np.uint8)
 
 
@@ -204,18 +208,18 @@ def _choose_target(config: Any, settings: CompilationSettings) -> None:
 
 @dataclass(frozen=True)
 class Services:
-    """The optional parts of a compilation. Each has an implementation that does nothing.
+    """The parts of a compilation that accompany its builds.
 
     Attributes:
         stages: Times the stages and shows their progress.
-        cache: Keeps engines.
-        timings: Keeps the timings of kernels.
+        cache: Keeps engines; may be None.
+        timings: Keeps the timings of kernels; may be None.
         watcher: Watches how weights are used, so that they can be replaced.
     """
 
     stages: Stages
-    cache: EngineStore
-    timings: TimingStore
+    cache: EngineCache | None
+    timings: TimingCache | None
     watcher: ProgramWatcher
 
 
@@ -243,6 +247,8 @@ def build_engine(
         BeingBuiltError: Another process builds the engine, and this one does not wait.
     """
     request, watcher = request_of(name, block, profiles, settings, services.watcher)
+    if services.cache is None:
+        return _build(request, watcher, services)
     return services.cache.get_or_build(request, lambda: _build(request, watcher, services), waits)
 
 
@@ -280,6 +286,10 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
     with stages.stage("building"):
         plan = build_plan(builder, interpreted, settings, services.timings)
         interpreted.context.clear_cpu_weights_reference_holder()
+    compatibility = {
+        "version": settings.version_compatible,
+        "hardware": settings.hardware_compatible,
+    }
     engine = EngineModule(
         plan,
         inputs,
@@ -288,7 +298,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         request.name,
         interpreted.converted_by,
         recipe=watcher.recipe(),
-        compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+        compatible=[where for where, is_on in compatibility.items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),
         plugins=with_distributions(interpreted.context.plugins),
@@ -299,10 +309,6 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         check_replaceable(engine)
     row = BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
     return BuiltEngine(engine, row)
-
-
-def _compatibility(settings: CompilationSettings) -> dict[str, bool]:
-    return {"version": settings.version_compatible, "hardware": settings.hardware_compatible}
 
 
 def _share_profiles(config: Any) -> None:

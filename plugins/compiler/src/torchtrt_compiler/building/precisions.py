@@ -81,7 +81,7 @@ _CARRYING = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", *_POINTWISE)
 
 def _between_quantized(network: Any) -> set[str]:
     """Returns the names of the pointwise layers that lie between products of int8 and Quantize."""
-    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    layers = list(network)
     after: set[str] = set()  # tensors that a product of int8 leads to
     for layer in layers:
         inputs, outputs = tensors_of(layer)

@@ -1,10 +1,10 @@
-"""The protocols of caches of engines and of timings, and the caches that keep nothing."""
+"""A request for an engine, and the answer of the builder or a cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch.fx import GraphModule
@@ -55,55 +55,3 @@ class EngineRequest:
     def replaceable(self) -> Mapping[str, torch.Tensor]:
         """The block's weights that can be replaced in the engine, by name."""
         return {} if self.settings.immutable_weights else self.followed
-
-
-class EngineStore(Protocol):
-    """Keeps engines."""
-
-    def get_or_build(
-        self, request: EngineRequest, build: Callable[[], BuiltEngine], waits: bool
-    ) -> BuiltEngine:
-        """Returns the engine of a block: one that was kept, or the one that ``build`` returns.
-
-        Args:
-            request: The block.
-            build: Builds the engine.
-            waits: Whether to wait for another process that builds it.
-
-        Raises:
-            BeingBuiltError: Another process builds it, and this one does not wait.
-        """
-        ...
-
-
-class NoCache:
-    """Keeps nothing: each engine is built."""
-
-    def get_or_build(
-        self, request: EngineRequest, build: Callable[[], BuiltEngine], waits: bool
-    ) -> BuiltEngine:
-        """Returns the engine that ``build`` returns."""
-        del request, waits
-        return build()
-
-
-class TimingStore(Protocol):
-    """Keeps the timings from which TensorRT chose kernels."""
-
-    def use(self, config: Any) -> None:
-        """Gives the builder's configuration the timings of earlier builds."""
-        ...
-
-    def keep(self, config: Any) -> None:
-        """Keeps the timings of a build."""
-        ...
-
-
-class NoTimings:
-    """Keeps no timings."""
-
-    def use(self, config: Any) -> None:
-        """Does nothing."""
-
-    def keep(self, config: Any) -> None:
-        """Does nothing."""

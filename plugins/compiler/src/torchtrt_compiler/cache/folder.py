@@ -7,13 +7,16 @@ holds a lock, so that other processes wait and find the engine there. A process 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import stat
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import platformdirs
@@ -24,13 +27,14 @@ from torchtrt.errors import CacheWarning, SettingsError, TorchTRTError
 from torchtrt.setting_kinds import SWITCHES
 from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, BeingBuiltError
 from torchtrt_compiler.cache.entries import ENGINE, read_header
-from torchtrt_compiler.cache.files import UNFINISHED, open_regular, write_complete
 
 SIZE_VARIABLE = "TORCHTRT_CACHE_SIZE"
 DEFAULT_LIMIT = 10 * 10**9
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _ABANDONED_SECONDS = 24 * 3600
+_UNFINISHED = ".tmp"
+"""The suffix of a file that is being written."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class CacheFolder:
         """
         path = self._path(key)
         try:
-            with open_regular(path) as stream:
+            with _open_regular(path) as stream:
                 content = np.fromfile(stream, np.uint8)
         except FileNotFoundError:
             return None
@@ -121,7 +125,7 @@ class CacheFolder:
         Raises:
             OSError: It cannot be written.
         """
-        write_complete(self._path(key), parts)
+        _write_complete(self._path(key), parts)
         self._sweep(self._path(key).parent)
         if key.endswith(ENGINE):
             with self.lock("limit"):
@@ -139,7 +143,7 @@ class CacheFolder:
         for path in self.folder.glob(f"engines/*{ENGINE}"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TorchTRTError):
                 status = path.stat()
-                with open_regular(path) as stream:
+                with _open_regular(path) as stream:
                     header = read_header(stream, status.st_size)
                 engine, nodes = header["engine"], header["report"]["nodes"]
                 engines.append(
@@ -169,7 +173,7 @@ class CacheFolder:
 
     def _sweep(self, folder: Path) -> None:
         """Removes what writers that died left behind."""
-        for path in folder.glob(f"*{UNFINISHED}"):
+        for path in folder.glob(f"*{_UNFINISHED}"):
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                     path.unlink()
@@ -217,3 +221,28 @@ class CacheFolder:
             "TORCHTRT_CACHE.",
             CacheWarning,
         )
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Opens a file for reading. Opening a pipe would wait for its writer.
+
+    Raises:
+        OSError: There is no such file, it cannot be read, or it is no regular file.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+    return path.open("rb")
+
+
+def _write_complete(path: Path, parts: Sequence[Any]) -> None:
+    """Writes a file that appears complete, with the permissions that the umask leaves to new files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{uuid.uuid4().hex}{_UNFINISHED}")
+    try:
+        with temporary.open("xb") as stream:
+            for part in parts:
+                stream.write(part)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

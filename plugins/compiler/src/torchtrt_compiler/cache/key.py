@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -205,9 +205,10 @@ class _Graph:
                 return ["dict", *([str(key), self.value(part, numbers)] for key, part in items)]
 
     def tensor(self, value: torch.Tensor) -> list[Any]:
+        shape: tuple[Any, ...] = tuple(value.shape)
         sizes = [
             self.expression(size.node.expr) if isinstance(size, torch.SymInt) else size
-            for size in _sizes(value)
+            for size in shape
         ]
         described = [str(value.dtype), value.device.type, sizes]
         return described if hasattr(value, "fake_mode") else [*described, self.content(value)]
@@ -263,10 +264,6 @@ def _constant(value: Any) -> list[Any]:
     raise _NoKeyError(value)
 
 
-def _sizes(value: Any) -> Sequence[Any]:
-    return tuple(value.shape)
-
-
 def _converter(node: Node) -> list[str]:
     """Returns who converts a node: pack, version, converter, its code, and the compiled kernel that it adds."""
     resolution = resolution_of(node)
@@ -275,14 +272,11 @@ def _converter(node: Node) -> list[str]:
     chosen = resolution.chosen
     if chosen.pack.name == LOCAL:
         raise _NoKeyError(chosen)
+    package = str(getattr(chosen.converter, "__module__", "")).partition(".")[0]
     return [
         chosen.pack.name,
         chosen.pack.version,
         chosen.qualified_function,
-        _fingerprint(_package(chosen.converter)),
+        _fingerprint(package),
         kernel_digest(node),
     ]
-
-
-def _package(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__module__", "")).partition(".")[0]

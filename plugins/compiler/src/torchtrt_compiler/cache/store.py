@@ -37,8 +37,15 @@ class EngineCache:
     ) -> BuiltEngine:
         """Returns a block's engine and its line in the report: those that were kept, or what ``build`` returns.
 
-        An engine that was kept with other values of its replaceable weights gets the block's own. The arguments and the
-        errors are those of ``EngineStore.get_or_build``.
+        An engine that was kept with other values of its replaceable weights gets the block's own.
+
+        Args:
+            request: The block.
+            build: Builds the engine.
+            waits: Whether to wait for another process that builds it.
+
+        Raises:
+            BeingBuiltError: Another process builds it, and this one does not wait.
         """
         key = engine_key(request)
         if key is None:

@@ -27,7 +27,7 @@ from torchtrt.torch_internals import pytree
 from torchtrt_compiler.exporting.frontends import front_end_for
 from torchtrt_compiler.exporting.parallel_models import export_module
 from torchtrt_compiler.exporting.unchanged_models import unchanged
-from torchtrt_compiler.inputs import CallInputs, flatten, is_input, map_inputs, nested_shapes
+from torchtrt_compiler.inputs import CallInputs, is_input, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions
@@ -71,24 +71,22 @@ def export(
         InputError: The model is no module, the inputs are no sequence, or there are none to export it with.
         UnsupportedProgramError: The model has a transform that PyTorch cannot apply, such as ``torch.func.grad``.
     """
-    _check_kinds(inputs, kwarg_inputs)
+    call = CallInputs(inputs, kwarg_inputs)
+    _check_kinds(call)
     with tracing(), torch.no_grad():
         if isinstance(model, ExportedProgram):
             return without_transforms(without_regions(model))
-        leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
-        may_be_empty = any(is_input(leaf) and leaf.may_be_empty for leaf in leaves)
+        may_be_empty = any(is_input(leaf) and leaf.may_be_empty for leaf in call.leaves)
         with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
-            exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
+            exported = _exported(model, call, dynamic_shapes)
         program = without_transforms(without_regions(exported))
         reads.keep_in(program)
         questions.keep_in(program)
-        keep_declared(program, model, CallInputs(inputs, kwarg_inputs), dynamic_shapes)
+        keep_declared(program, model, call, dynamic_shapes)
         return program
 
 
-def _exported(
-    model: Any, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any], dynamic_shapes: Any
-) -> ExportedProgram:
+def _exported(model: Any, inputs: CallInputs, dynamic_shapes: Any) -> ExportedProgram:
     """Returns a model as its front end, or ``torch.export``, exports it.
 
     Raises:
@@ -96,9 +94,9 @@ def _exported(
         InputError: It is no module, has no weights yet, or there are no inputs to export it with.
     """
     if front_end := front_end_for(model):
-        return front_end.export(model, inputs, kwarg_inputs, dynamic_shapes)
-    tree = (tuple(inputs), dict(kwarg_inputs))
-    _check_exportable(model, flatten(tree))
+        return front_end.export(model, *inputs, dynamic_shapes)
+    leaves = inputs.leaves
+    _check_exportable(model, leaves)
     if model.training:
         warn_caller(
             "The model is in training mode: dropout and batch statistics are compiled as they are. "
@@ -106,11 +104,10 @@ def _exported(
         )
     tensor = next(itertools.chain(model.parameters(), model.buffers()), None)
     device = _device_without_weights() if tensor is None else tensor.device
-    args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
-    args, kwargs = _clone_aliased_inputs((args, kwargs), model)
-    shapes = None
-    if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
-        shapes = nested_shapes(tree)
+    examples = pytree.tree_map(
+        lambda leaf: leaf.example(device) if is_input(leaf) else leaf, inputs.tree, is_leaf=is_input
+    )
+    args, kwargs = _clone_aliased_inputs(examples, model)
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
@@ -124,8 +121,8 @@ def _exported(
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")
-            if shapes is not None:
-                model, dynamic_shapes = _with_shapes(model, *shapes)
+            if dynamic_shapes is None and any(map(is_input, leaves)):
+                model, dynamic_shapes = _with_shapes(model, *nested_shapes(inputs.tree))
             return export_module(model, args, kwargs, dynamic_shapes)
     except TorchTRTError:
         raise  # the error of TorchScript's runner names what cannot be compiled
@@ -250,20 +247,20 @@ def _with_signature(model: torch.nn.Module, signature: inspect.Signature) -> tor
     return copied
 
 
-def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
+def _check_kinds(call: CallInputs) -> None:
     """Checks that inputs are a sequence of strided tensors and ranges, and those by name a mapping.
 
     Raises:
         InputError: They are not.
     """
-    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+    if not isinstance(call.args, Sequence) or isinstance(call.args, str):
         raise InputError(
-            f"compile() takes the inputs as a sequence, not as {kind_of(inputs)}: write [x] for one input "
+            f"compile() takes the inputs as a sequence, not as {kind_of(call.args)}: write [x] for one input "
             "x, or kwarg_inputs={...} for inputs by name."
         )
-    if not isinstance(kwarg_inputs, Mapping):
-        raise InputError(f"kwarg_inputs is {kind_of(kwarg_inputs)}: give inputs by name.")
-    leaves = CallInputs(inputs, kwarg_inputs).leaves
+    if not isinstance(call.kwargs, Mapping):
+        raise InputError(f"kwarg_inputs is {kind_of(call.kwargs)}: give inputs by name.")
+    leaves = call.leaves
     count_ranges(leaves)
     for leaf in leaves:
         if is_distributed(leaf):

@@ -149,12 +149,14 @@ class _Resolver:
     def _outcome(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns the resolution of a node, and the graph to put in its place if there is one."""
         if writes(node):
-            reason = "It writes to a buffer or an input, which PyTorch does."
-            return _rejected(node, reason, "write"), None
+            written = "It writes to a buffer or an input, which PyTorch does."
+            return _rejected(node, written, "write"), None
         if (left := left_in_torch(node)) is not None:
             return _rejected(node, *left), None
+        if (reason := self.unusable_dtype(node)) is not None:
+            return _rejected(node, reason, "dtype"), None
         resolution, parts = self._resolve(node, depth)
-        if not resolution and parts is None and self.unusable_dtype(node) is None:
+        if not resolution and parts is None:
             late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)
             if late:
                 return late, None
@@ -163,7 +165,7 @@ class _Resolver:
     def _resolve(
         self, node: Node, depth: int, wanted: bool = False
     ) -> tuple[Resolution, GraphModule | None]:
-        """Returns the resolution of a node that writes nothing, and the graph of its decomposition if that helps.
+        """Returns the resolution of a node that may be in a network, and the graph of its decomposition if that helps.
 
         Args:
             node: The node.
@@ -173,7 +175,7 @@ class _Resolver:
         Raises:
             SettingsError: The settings name a decomposition that the node does not have.
         """
-        resolution = self.ask(node)
+        resolution = DYNAMO_CONVERTERS.resolve(node, self.settings)
         forced = node.target in self.settings.torch_enabled_decompositions
         if (
             (resolution and not forced and not wanted)
@@ -185,10 +187,11 @@ class _Resolver:
         try:
             parts = _trace(decompose, node)
         except _NotDecomposedError as error:
+            reason = str(error)
             if forced:
-                raise _without_effect(node, error.reason) from None
-            if error.reason:
-                return _with_reason(resolution, error.reason, "decomposition"), None
+                raise _without_effect(node, reason) from None
+            if reason:
+                return _with_reason(resolution, reason, "decomposition"), None
             return resolution, None
         settle_sizes(parts.graph, self.fixed_sizes)
         for part in list(parts.graph.nodes):
@@ -204,11 +207,6 @@ class _Resolver:
                 _inline(parts, part, part_parts)
         return resolution, parts
 
-    def ask(self, node: Node) -> Resolution:
-        if (reason := self.unusable_dtype(node)) is not None:
-            return _rejected(node, reason, "dtype")
-        return DYNAMO_CONVERTERS.resolve(node, self.settings)
-
     def unusable_dtype(self, node: Node) -> str | None:
         """Returns why a dtype that the node reads or writes cannot be in a network, or None."""
         for value in (node, *node.all_input_nodes):
@@ -221,7 +219,7 @@ class _Resolver:
         return None
 
     def may_decompose(self, node: Node) -> bool:
-        """Returns whether the settings and the node's dtypes allow a decomposition.
+        """Returns whether the settings allow a decomposition.
 
         Random ops are decomposed only where the settings name them.
         """
@@ -231,7 +229,6 @@ class _Resolver:
             and target not in settings.torch_disabled_decompositions
             and target not in settings.torch_executed_ops
             and not (settings.torch_executed_modules and excluding_module(node, settings))
-            and self.unusable_dtype(node) is None
             and (
                 target in settings.torch_enabled_decompositions
                 or torch.Tag.nondeterministic_seeded not in target.tags
@@ -267,11 +264,7 @@ def _is_renamed(
 
 
 class _NotDecomposedError(Exception):
-    """A node has no decomposition, or it does not apply; ``reason`` may be empty."""
-
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A node has no decomposition, or it does not apply. The message, which may be empty, is the reason."""
 
 
 def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
@@ -284,24 +277,22 @@ def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
     values = [source.meta["val"] for source in sources]
     if decompose is None or any(isinstance(value, (list, tuple)) for value in values):
         raise _NotDecomposedError
+    where = qualified_function(decompose)
     parts = _traced_parts(decompose, node, values)
     placeholders = parts.graph.find_nodes(op="placeholder")
     for placeholder, source in zip(placeholders, sources, strict=True):
         placeholder.meta["val"] = source.meta["val"]
     difference = _difference(parts, node)
     if difference is not None:
-        where = qualified_function(decompose)
         raise _NotDecomposedError(f"its decomposition {where} returns {difference}")
     try:
         remove_no_ops(parts)
         fold_constants(parts)
     except UnsupportedProgramError as error:
-        where = qualified_function(decompose)
         reason = f"its decomposition {where} does not apply: {error}"
         raise _NotDecomposedError(reason) from error
     if any(part.target is node.target for part in parts.graph.nodes):
         is_ours = node.target in decompositions()
-        where = qualified_function(decompose)
         raise _NotDecomposedError(f"its decomposition {where} calls the op" if is_ours else "")
     return parts
 

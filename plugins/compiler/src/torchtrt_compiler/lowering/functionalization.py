@@ -19,9 +19,7 @@ from torchtrt.graphs.nodes import declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes
-from torchtrt_compiler.lowering.regions import (
-    marks_autocast,
-)
+from torchtrt_compiler.lowering.regions import marks_autocast
 from torchtrt_compiler.lowering.retracing import functional_op, is_like, retrace
 from torchtrt_compiler.lowering.strides import wraps_by_strides
 from torchtrt_compiler.memory_of_calls import (
@@ -38,7 +36,8 @@ from torchtrt_compiler.torch_internals import (
 
 aten = torch.ops.aten
 
-_PARTS_OF_SUBCLASSES = ("export::access_subclass_inner_tensor",)
+_PART_OF_SUBCLASS = "export::access_subclass_inner_tensor"
+_CONTIGUOUS = (None, torch.contiguous_format)
 
 
 def _updates_statistics(node: Node) -> bool:
@@ -57,9 +56,7 @@ def _keeps_subclasses(exported: ExportedProgram) -> bool:
     named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     return any(
         is_traceable_wrapper_subclass(exported.state_dict.get(named[node.name]))
-        and any(
-            getattr(user.target, "name", str)() not in _PARTS_OF_SUBCLASSES for user in node.users
-        )
+        and any(getattr(user.target, "name", str)() != _PART_OF_SUBCLASS for user in node.users)
         for node in exported.graph.nodes
         if node.op == "placeholder" and node.name in named
     )
@@ -140,7 +137,8 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model makes {destination.name} larger with resize_ ({model_line(node)}), and the new elements "
                 "have no values. Make a tensor of the wanted size, such as new_zeros, and copy into it."
             )
-        if node.target is aten.resize_.default and _is_turned(node.kwargs.get("memory_format")):
+        memory_format = node.kwargs.get("memory_format")
+        if node.target is aten.resize_.default and memory_format not in _CONTIGUOUS:
             raise UnsupportedProgramError(
                 f"The model resizes {destination.name} in another memory format ({model_line(node)}), which PyTorch's "
                 "functionalization omits. Leave memory_format out, and permute the result."
@@ -169,10 +167,6 @@ def _changes_geometry(node: Node, destination: Node) -> bool:
     before, after = destination.meta["val"], node.meta["val"]
     is_view = torch.Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
     return is_view and not have_equal_geometry(before, after)
-
-
-def _is_turned(memory_format: Any) -> bool:
-    return memory_format not in (None, torch.contiguous_format)
 
 
 def _is_larger(node: Node, destination: Node) -> bool:

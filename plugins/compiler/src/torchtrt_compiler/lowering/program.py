@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,7 @@ from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.lowering.watchers import ProgramWatcher
 from torchtrt_compiler.sizes.numbers import numbers_as_sizes
 from torchtrt_compiler.sizes.program_sizes import ProgramSizes
 from torchtrt_compiler.sizes.settling import settle_sizes
@@ -113,8 +112,8 @@ def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = Non
         out_spec,
         exported,
         sizes,
-        UnwatchedProgram() if watcher is None else watcher,
-        mutated=opened.mutated,
+        ProgramWatcher() if watcher is None else watcher,
+        mutated=frozenset(opened.mutated),
         origins=origins,
     )
 
@@ -141,7 +140,7 @@ class _Opening:
         self.root = GraphModuleOfLateCode(source, source.graph)
         self.copies: dict[Node, Node] = {}
         self.attributes: dict[str, Node] = {}
-        self.mutated: frozenset[str] = frozenset()
+        self.mutated: set[str] = set()
         placeholders = source.graph.find_nodes(op="placeholder")
         self.specs = dict(zip(placeholders, self.signature.input_specs, strict=True))
 
@@ -172,15 +171,32 @@ class _Opening:
         return attribute
 
     def copy_output(self, node: Node) -> None:
-        """Writes back what the program changes, and returns its other outputs."""
-        values: Any = node.args[0]
-        results = [self.copies[value] if isinstance(value, Node) else value for value in values]
+        """Writes back what the program changes, by ``copy_``, and returns its other outputs.
+
+        Raises:
+            UnsupportedProgramError: An output is of a kind that cannot be compiled.
+        """
         inputs = {
             spec.arg.name: self.copies[placeholder] for placeholder, spec in self.specs.items()
         }
-        self.mutated, outputs = _write_back(
-            self.graph, self.signature, results, self.attributes, inputs
-        )
+        values: Any = node.args[0]
+        outputs = []
+        for spec, value in zip(self.signature.output_specs, values, strict=True):
+            result = self.copies[value] if isinstance(value, Node) else value
+            if spec.kind is OutputKind.USER_OUTPUT:
+                outputs.append(result)
+                continue
+            name = str(spec.target)
+            if spec.kind in _WEIGHT_MUTATIONS:
+                self.mutated.add(name)
+                destination = self.attributes[name]
+            elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+                destination = inputs[name]
+            else:
+                message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+                raise UnsupportedProgramError(message)
+            copy = self.graph.call_function(torch.ops.aten.copy_.default, (destination, result))
+            copy.meta["val"] = destination.meta.get("val")
         self.graph.output(tuple(outputs)).meta = dict(node.meta)
 
     def module(self) -> GraphModule:
@@ -253,34 +269,3 @@ def check_writes(exported: ExportedProgram) -> None:
                 f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
                 "as a buffer, and take a view or a clone of it in forward."
             )
-
-
-def _write_back(
-    graph: torch.fx.Graph,
-    signature: torch.export.ExportGraphSignature,
-    results: list[Any],
-    attributes: Mapping[str, Node],
-    inputs: Mapping[str, Node],
-) -> tuple[frozenset[str], list[Any]]:
-    """Adds ``copy_`` for each write, and returns the names of changed attributes and the user's outputs.
-
-    Raises:
-        UnsupportedProgramError: An output is of a kind that cannot be compiled.
-    """
-    mutated, outputs = set(), []
-    for spec, value in zip(signature.output_specs, results, strict=True):
-        if spec.kind is OutputKind.USER_OUTPUT:
-            outputs.append(value)
-            continue
-        name = str(spec.target)
-        if spec.kind in _WEIGHT_MUTATIONS:
-            mutated.add(name)
-            destination = attributes[name]
-        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            destination = inputs[name]
-        else:
-            message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
-            raise UnsupportedProgramError(message)
-        copy = graph.call_function(torch.ops.aten.copy_.default, (destination, value))
-        copy.meta["val"] = destination.meta.get("val")
-    return frozenset(mutated), outputs

@@ -90,10 +90,43 @@ class CallProfile:
 
         Layers and ops follow each other in the order of a call, each with its median time. The order
         and the gaps of kernels are unknown, so they follow each other in a row of their own.
-        """
-        from torchtrt_compiler.measuring.traces import trace_of
 
-        return trace_of(self)
+        Source: "Trace Event Format", the Chromium project's description of the files that ``chrome://tracing`` reads.
+        """
+        entries = sorted(self.entries, key=lambda entry: entry.position)
+        rows: dict[str, int] = {}
+        events: list[dict[str, Any]] = []
+        start = {"parts": 0.0}
+        for entry in entries:
+            is_kernel = entry.position < 0
+            row = f"kernels of {entry.runs_in}" if is_kernel else entry.runs_in
+            clock = row if is_kernel else "parts"
+            begin = start.get(clock, 0.0)
+            duration = entry.milliseconds * 1e3
+            start[clock] = begin + duration
+            events.append(
+                {
+                    "name": entry.name,
+                    "cat": entry.kind,
+                    "ph": "X",
+                    "ts": begin,
+                    "dur": duration,
+                    "pid": 0,
+                    "tid": rows.setdefault(row, len(rows)),
+                    "args": {"nodes": list(entry.nodes), "calls": entry.calls},
+                }
+            )
+        names = [
+            {"name": "thread_name", "ph": "M", "pid": 0, "tid": number, "args": {"name": row}}
+            for row, number in rows.items()
+        ]
+        about = {
+            "tensorrt": self.tensorrt,
+            "device": self.device,
+            "calls": self.calls,
+            "milliseconds": self.milliseconds,
+        }
+        return {"traceEvents": [*names, *events], "displayTimeUnit": "ms", "otherData": about}
 
     def __rich_console__(self, *_: object) -> Iterator[object]:
         """Yields tables. Only rich calls this, so rich is installed."""
@@ -282,9 +315,6 @@ def _listener(times: list[tuple[str, float]]) -> Any:
     """Returns what receives the time of each layer from TensorRT; its class is made of the TensorRT in use."""
 
     class Listener(trt.IProfiler):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-
         def report_layer_time(self, layer_name: str, ms: float) -> None:
             times.append((layer_name, ms))
 

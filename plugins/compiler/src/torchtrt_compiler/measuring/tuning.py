@@ -29,10 +29,17 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.cache.engines import NoCache
+from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
 from torchtrt_compiler.partitioning.blocks import is_scalar
-from torchtrt_compiler.trial_calls import WARM_UPS, Clock, example_leaves, unchanged, with_given
+from torchtrt_compiler.trial_calls import (
+    WARM_UPS,
+    Clock,
+    example_leaves,
+    given_leaves,
+    unchanged,
+    with_given,
+)
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
 from torchtrt_runtime.processes.groups import Processes
@@ -70,8 +77,7 @@ _FAILURES = (TorchTRTError, RuntimeError, IndexError)
 def tuned(
     compile_with: Callable[..., CompiledModule],
     export: Callable[[], ExportedProgram],
-    inputs: Sequence[Any],
-    kwarg_inputs: Mapping[str, Any],
+    inputs: CallInputs,
     settings: Mapping[str, Any],
 ) -> CompiledModule:
     """Returns the fastest of several compilations, and reports the time of each.
@@ -87,9 +93,8 @@ def tuned(
     Args:
         compile_with: Compiles the model with these settings.
         export: Exports the model.
-        inputs: The positional inputs. Calls are measured with the tensors among them that have the sizes to optimize
-            for, and with random numbers, or ones, of these sizes.
-        kwarg_inputs: The keyword inputs.
+        inputs: The inputs. Calls are measured with the tensors among them that have the sizes to optimize for, and with
+            random numbers, or ones, of these sizes.
         settings: The settings. This function carries out ``tune``.
 
     Raises:
@@ -102,7 +107,7 @@ def tuned(
             "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
         )
     with _shared_engines(settings) as shared:
-        best = _fastest(compile_with, export, inputs, kwarg_inputs, shared)
+        best = _fastest(compile_with, export, inputs, shared)
     engine_cache = settings.get("engine_cache")
     best.settings = dataclasses.replace(best.settings, engine_cache=engine_cache)
     return best
@@ -111,7 +116,7 @@ def tuned(
 @contextlib.contextmanager
 def _shared_engines(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yields settings with a cache of engines: a temporary one where they have none."""
-    if settings.get("dryrun") or not isinstance(cache_for(settings.get("engine_cache")), NoCache):
+    if settings.get("dryrun") or cache_for(settings.get("engine_cache")) is not None:
         yield settings
         return
     with tempfile.TemporaryDirectory(prefix="torchtrt-", ignore_cleanup_errors=True) as folder:
@@ -121,8 +126,7 @@ def _shared_engines(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _fastest(
     compile_with: Callable[..., CompiledModule],
     export: Callable[[], ExportedProgram],
-    inputs: Sequence[Any],
-    kwarg_inputs: Mapping[str, Any],
+    inputs: CallInputs,
     settings: Mapping[str, Any],
 ) -> CompiledModule:
     """Returns the fastest of several compilations; the arguments are those of ``tuned``."""
@@ -132,7 +136,7 @@ def _fastest(
     search = _Search(
         lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
         functools.partial(_without_warnings, export),
-        _leaves(best, inputs, kwarg_inputs),
+        with_given(example_leaves(best), given_leaves(best, inputs)),
         best,
         best.interface.processes,
         _measuring.get(),
@@ -330,15 +334,6 @@ def _reason(error: Exception) -> str:
     """
     _raise_unless_shared(error)
     return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
-
-
-def _leaves(
-    compiled: CompiledModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
-) -> list[Any]:
-    """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
-    is_program = not (inputs or kwarg_inputs)  # an exported one has inputs of its own
-    leaves = () if is_program else compiled.flatten(tuple(inputs), kwarg_inputs)
-    return with_given(example_leaves(compiled), leaves)
 
 
 def milliseconds(

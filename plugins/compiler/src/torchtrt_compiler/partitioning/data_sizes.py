@@ -23,7 +23,8 @@ def has_unbounded_size(node: Node) -> bool:
     The maximum is that of the program: of a ``torch._check``, of an op's own fake kernel, or of what a mask can choose.
     A tensor that would have more elements than TensorRT takes has none.
     """
-    return not all(map(_is_bounded, _tensors(node.meta.get("val"))))
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return not all(_is_bounded(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def profile_of_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
@@ -45,29 +46,16 @@ def profile_of_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]
     return dataclasses.replace(profile, profiles=tuple(shapes))
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def _ranges(tensor: torch.Tensor) -> dict[Any, SizeRange]:
     """Returns the range of each symbol in a tensor's sizes that depends on data and has a maximum."""
     ranges = {}
-    for symbol in sizes_from_data(tensor):
-        bounds = _range_of(tensor, symbol)
-        if bounds is not None:
-            ranges[symbol] = bounds
-    return ranges
-
-
-def _range_of(tensor: torch.Tensor, symbol: Any) -> SizeRange | None:
     sizes: list[Any] = [size for size in tensor.shape if not isinstance(size, int)]
-    environment = sizes[0].node.shape_env
-    bounds = environment.var_to_range[symbol]
-    is_bounded = bounds.upper.is_Integer and bounds.upper <= INT32_RANGE[1]
-    if not is_bounded:
-        return None
-    low = max(int(bounds.lower), 0) if bounds.lower.is_Integer else 0
-    return SizeRange(low, int(bounds.upper), int(bounds.upper))
+    for symbol in sizes_from_data(tensor):
+        bounds = sizes[0].node.shape_env.var_to_range[symbol]
+        if bounds.upper.is_Integer and bounds.upper <= INT32_RANGE[1]:
+            low = max(int(bounds.lower), 0) if bounds.lower.is_Integer else 0
+            ranges[symbol] = SizeRange(low, int(bounds.upper), int(bounds.upper))
+    return ranges
 
 
 def _is_bounded(tensor: torch.Tensor) -> bool:

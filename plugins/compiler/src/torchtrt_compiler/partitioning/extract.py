@@ -75,8 +75,7 @@ class _Extraction:
             if source not in inside and not self.is_constant(source)
         ]
         # Engines have the inputs and outputs of the model in its order: tools that have no names go by it.
-        placeholders = self.source.graph.find_nodes(op="placeholder")
-        inputs.sort(key=_Places(placeholders))
+        inputs = _in_order_of(self.source.graph.find_nodes(op="placeholder"), inputs)
         for source in inputs:
             env[source] = graph.placeholder(source.name)
             env[source].meta = dict(source.meta)
@@ -86,7 +85,7 @@ class _Extraction:
         outputs = [
             node for node in members if any(self.leaves(node, user, inside) for user in node.users)
         ]
-        outputs.sort(key=_Places(self.source.graph.output_node().all_input_nodes))
+        outputs = _in_order_of(self.source.graph.output_node().all_input_nodes, outputs)
         graph.output(tuple(env[node] for node in outputs))
         self.blocks[name] = GraphModuleOfLateCode(self.source, graph, class_name="Block")
         call = self.graph.call_module(name, tuple(self.copy(source) for source in inputs))
@@ -106,14 +105,10 @@ class _Extraction:
         return user not in inside
 
 
-class _Places(dict[Node, int]):
-    """The places of nodes. Others come after them."""
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        super().__init__((node, index) for index, node in enumerate(nodes))
-
-    def __call__(self, node: Node) -> int:
-        return self.get(node, len(self))
+def _in_order_of(first: Iterable[Node], nodes: Iterable[Node]) -> list[Node]:
+    """Returns nodes in the order of others; those that are not among these come after them."""
+    positions = {node: position for position, node in enumerate(first)}
+    return sorted(nodes, key=lambda node: positions.get(node, len(positions)))
 
 
 def _copy(node: Node, graph: Graph, env: dict[Node, Node]) -> Node:

@@ -20,7 +20,7 @@ from torchtrt.contract import constant_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OpOverload, pytree
-from torchtrt_compiler.lowering.watchers import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,
     FakeTensor,
@@ -294,7 +294,7 @@ class _Leaving(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class ProgramRecorder(Recorder):
+class ProgramRecorder(Recorder, ProgramWatcher):
     """The computations of lowering from a program's weights, and of converters from the lowered graph's attributes.
 
     Args:
@@ -368,7 +368,7 @@ def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
     return {name: value for name, value in values if value is not None}
 
 
-class BlockRecorder(Recorder):
+class BlockRecorder(Recorder, BlockWatcher):
     """The computations of converters from the attributes of a block's graph.
 
     Args:
@@ -433,7 +433,7 @@ def watcher_of(exported: ExportedProgram, settings: CompilationSettings) -> Prog
         UnsupportedProgramError: They get some, and a weight is sparse.
     """
     if settings.immutable_weights and not settings.strip_engine_weights:
-        return UnwatchedProgram()
+        return ProgramWatcher()
     for name, value in {**exported.constants, **exported.state_dict}.items():
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             raise UnsupportedProgramError(

@@ -435,11 +435,8 @@ def without_size_guards() -> Iterator[None]:
         with mode.shape_env.suppress_guards():
             return chosen(*args, **kwargs)
 
-    setattr(propagator, name, choose)
-    try:
+    with mock.patch.object(propagator, name, choose):
         yield
-    finally:
-        delattr(propagator, name)
 
 
 @contextlib.contextmanager
