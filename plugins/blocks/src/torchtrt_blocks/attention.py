@@ -227,7 +227,14 @@ def seeing_queries(
         ctx: The conversion context.
         mask: A network or PyTorch tensor that broadcasts to ``(..., queries, keys)``: bool, or floating point.
     """
-    return (_any_key if mask_dtype(ctx, mask) is torch.bool else _any_finite)(ctx, mask)
+    is_bool = mask_dtype(ctx, mask) is torch.bool
+    if not is_network_tensor(mask):
+        kept = (mask if is_bool else mask != -math.inf).any(-1, keepdim=True)
+        return None if bool(kept.all()) else kept
+    if is_bool:
+        return reduction.any_true(ctx, mask, [-1], True) if len(mask.shape) else mask
+    largest = reduction.reduce(ctx, "MAX", mask, [-1], True)
+    return elementwise.compare(ctx, "gt", largest, -math.inf)
 
 
 def _lowest(dtype: torch.dtype) -> float:
@@ -254,27 +261,6 @@ def _hide(
     else:
         hidden = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen.cpu(), lowest)
     return elementwise.arithmetic(ctx, "SUM", scores, hidden, dtype)
-
-
-def _any_key(
-    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor
-) -> NetworkTensor | torch.Tensor | None:
-    """Returns 1 for each query that sees a key and 0 for the others, or ``None`` if all are known to see one."""
-    if not is_network_tensor(mask):
-        kept = mask.any(-1, keepdim=True)
-        return None if bool(kept.all()) else kept
-    if not len(mask.shape):
-        return mask
-    return reduction.any_true(ctx, mask, [-1], True)
-
-
-def _any_finite(
-    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor
-) -> NetworkTensor | torch.Tensor | None:
-    if not is_network_tensor(mask):
-        return _any_key(ctx, mask != -math.inf)
-    largest = reduction.reduce(ctx, "MAX", mask, [-1], True)
-    return elementwise.compare(ctx, "gt", largest, -math.inf)
 
 
 def repeat_heads(ctx: ConversionContext, tensor: NetworkTensor, times: int) -> NetworkTensor:

@@ -74,14 +74,9 @@ class Formula:
                 "Cast it to a floating-point dtype first.",
             )
         if isinstance(other, Formula) and len(other.tensor.shape) == len(self.tensor.shape):
-            pair = (other.tensor, self.tensor) if swapped else (self.tensor, other.tensor)
-            return self._same(elementwise.combine(self.ctx, kind, *pair))
-        first, second = self.tensor, _value(other)
-        if swapped:
-            result = elementwise.arithmetic(self.ctx, kind, second, first, self.dtype)
-        else:
-            result = elementwise.arithmetic(self.ctx, kind, first, second, self.dtype)
-        return self._same(result)
+            return self._same(elementwise.combine(self.ctx, kind, self.tensor, other.tensor))
+        first, second = (_value(other), self.tensor) if swapped else (self.tensor, _value(other))
+        return self._same(elementwise.arithmetic(self.ctx, kind, first, second, self.dtype))
 
     def _compare(self, kind: str, other: Formula | Operand) -> Formula:
         result = elementwise.compare(self.ctx, kind, self.tensor, _value(other))

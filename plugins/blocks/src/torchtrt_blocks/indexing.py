@@ -185,15 +185,6 @@ def merge_indexed(
     return Merged(moved, flat, outline, order, dims[0] if adjacent else 0)
 
 
-def _index_last(index_rank: int, others: int, result_dim: int) -> list[int]:
-    """Returns the order that moves an index' dimensions from the front to behind ``result_dim`` others."""
-    return [
-        *range(index_rank, index_rank + result_dim),
-        *range(index_rank),
-        *range(index_rank + result_dim, index_rank + others),
-    ]
-
-
 def index_by(
     ctx: ConversionContext,
     tensor: NetworkTensor,
@@ -213,13 +204,11 @@ def index_by(
         positions = from_start(ctx, index, length, types.rank_of(index))
         return gather(ctx, tensor, positions, dim)
     merged = merge_indexed(ctx, tensor, indices)
-    if merged.result_dim == 0:
-        return gather(ctx, merged.tensor, merged.index, 0)
     chosen = gather(ctx, merged.tensor, merged.index, 0)
-    others = len(merged.tensor.shape) - 1
-    return shape.permute(
-        ctx, chosen, _index_last(len(merged.index.shape), others, merged.result_dim)
-    )
+    # The dimensions of the index move from the front to behind as many others.
+    rank, last = len(merged.index.shape), len(merged.index.shape) + merged.result_dim
+    order = [*range(rank, last), *range(rank), *range(last, len(chosen.shape))]
+    return shape.permute(ctx, chosen, order)
 
 
 def _flat_index(

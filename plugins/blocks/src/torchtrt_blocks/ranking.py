@@ -238,10 +238,10 @@ def _sort_by_counting(
         )
         lower, upper = (my_number, their_number) if descending else (their_number, my_number)
         # The upper is NaN and the lower is not, or the other way round: neither of the comparisons holds then.
-        beyond = elementwise.combine(ctx, "AND", lower, _none(ctx, upper))
+        beyond = elementwise.combine(ctx, "AND", lower, unary.apply(ctx, "NOT", upper))
         before = elementwise.combine(ctx, "OR", before, beyond)
         either = elementwise.combine(ctx, "OR", my_number, their_number)
-        neither = _none(ctx, either)
+        neither = unary.apply(ctx, "NOT", either)
         equal = elementwise.combine(ctx, "OR", equal, neither)
     size = sizes.size_of(ctx, tensor, dim)
     earlier = creation.triangle_mask(ctx, size, size, -1, True)
@@ -258,7 +258,3 @@ def _sort_by_counting(
         indexing.scatter_elements(ctx, tensor, target, tensor, dim),
         indexing.scatter_elements(ctx, positions, target, positions, dim),
     )
-
-
-def _none(ctx: ConversionContext, number: NetworkTensor) -> NetworkTensor:
-    return unary.apply(ctx, "NOT", number)

@@ -9,7 +9,7 @@ import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import trt
-from torchtrt_blocks import elementwise, shape, types, unary
+from torchtrt_blocks import elementwise, shape, sizes, types, unary
 
 
 def reduce(
@@ -137,8 +137,6 @@ def _divisor(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], correction: float
 ) -> NetworkTensor | float:
     """Returns the number of elements in ``dims`` less the correction, but at least 0: a number, or a float32 tensor."""
-    from torchtrt_blocks import sizes
-
     parts = [sizes.size_of(ctx, tensor, dim) for dim in dims]
     count = sizes.product(ctx, parts)
     if isinstance(count, int):

@@ -247,10 +247,8 @@ def reduce_at(
     if how != "mean":
         return combine_at(ctx, kind, start, index, source, dim)
     total = combine_at(ctx, "SUM", start, index, source, dim)
-    counts, ones = (
-        creation.full(ctx, value, sizes.sizes_of(ctx, like), dtype)
-        for value, like, label in ((int(include_self), tensor, "start"), (1, source, "one"))
-    )
+    counts = creation.full(ctx, int(include_self), sizes.sizes_of(ctx, tensor), dtype)
+    ones = creation.full(ctx, 1, sizes.sizes_of(ctx, source), dtype)
     count = combine_at(ctx, "SUM", counts, index, ones, dim)
     count = elementwise.clamp(ctx, count, 1, None, dtype)
     rounding = None if dtype.is_floating_point else "floor"

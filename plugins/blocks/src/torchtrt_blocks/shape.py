@@ -133,7 +133,7 @@ def _reshape_empty(
     layer.zero_is_placeholder = False
     resolved = [
         symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
-        for index, (size, symbol) in enumerate(zip(sizes, target, strict=True))
+        for size, symbol in zip(sizes, target, strict=True)
     ]
     if is_static(resolved):
         layer.reshape_dims = tuple(resolved)

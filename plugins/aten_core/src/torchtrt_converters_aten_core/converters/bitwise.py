@@ -32,40 +32,6 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _combine(
-    ctx: ConversionContext, kind: str, first: Operand, second: Operand, dtype: torch.dtype
-) -> NetworkTensor:
-    """Returns ``AND``, ``OR`` or ``XOR`` of two integers, bit by bit.
-
-    Args:
-        ctx: The conversion context.
-        kind: The operation.
-        first: A network tensor, a PyTorch tensor or a number.
-        second: A network tensor, a PyTorch tensor or a number; the two broadcast.
-        dtype: ``torch.int64`` or ``torch.int32``.
-    """
-    if kind == "AND" and (remainder := _low_bits(ctx, first, second, dtype)) is not None:
-        return remainder
-    dtype = engine_dtype(dtype)
-    rank = types.common_rank((first, second))
-    high, low = (Formula(ctx, _bytes(ctx, value, dtype, rank)) for value in (first, second))
-    numbers = torch.arange(256, dtype=dtype)
-    results = OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1)
-    table = ctx.tensor(results)
-    return _joined(ctx, indexing.gather(ctx, table, (high * 256 + low).tensor, 0), dtype)
-
-
-def _low_bits(
-    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
-) -> NetworkTensor | None:
-    """Returns ``first & second`` as a remainder where one is a number with its lowest bits set, else ``None``."""
-    if isinstance(first, int):
-        first, second = second, first
-    if not _is_low_mask(second):
-        return None
-    return elementwise.remainder(ctx, first, second + 1, dtype, "floor")
-
-
 def _is_low_mask(value: object) -> TypeGuard[int]:
     """Returns whether a value is a number with its lowest bits set, and no others."""
     return isinstance(value, int) and 0 < value < 1 << 30 and not value & (value + 1)
@@ -93,44 +59,6 @@ def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) ->
     for index in reversed(lower):
         total = total * 256 + slicing.select(ctx, parts, last, index)
     return total.tensor
-
-
-def _shift(
-    ctx: ConversionContext, tensor: Operand, amount: Operand, left: bool, dtype: torch.dtype
-) -> NetworkTensor:
-    """Returns ``tensor << amount`` or ``tensor >> amount``, the latter with the sign kept.
-
-    As in PyTorch on a CPU, an amount that is negative or exceeds the width shifts everything out.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A network tensor, a PyTorch tensor or a number.
-        amount: A network tensor, a PyTorch tensor or a number; the two broadcast.
-        left: Whether to shift to the left.
-        dtype: ``torch.int64`` or ``torch.int32``.
-    """
-    dtype = engine_dtype(dtype)
-    width = 8 * dtype.itemsize
-
-    def chosen(table: list[int]) -> NetworkTensor | torch.Tensor:
-        values = torch.tensor(table, dtype=dtype)
-        if not is_network_tensor(amount):
-            fixed = torch.as_tensor(amount)
-            return values[torch.where((fixed < 0) | (fixed >= width), width, fixed).long()]
-        table_ = ctx.tensor(values)
-        return indexing.gather(ctx, table_, _inside(ctx, amount, width), 0)
-
-    if left:
-        sign = -(1 << (width - 1))
-        powers = [*(1 << index for index in range(width - 1)), sign, 0]
-        return elementwise.arithmetic(ctx, "PROD", tensor, chosen(powers), dtype)
-    counts = [*range(width), width - 1]
-    # No power of two that a signed number holds is as large as its width: two quotients in turn.
-    halves = [count // 2 for count in counts]
-    half = chosen([1 << part for part in halves])
-    rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)])
-    part = elementwise.floor_divide(ctx, tensor, half, dtype)
-    return elementwise.floor_divide(ctx, part, rest, dtype)
 
 
 def _inside(ctx: ConversionContext, amount: NetworkTensor, width: int) -> NetworkTensor:
@@ -193,7 +121,15 @@ def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str)
     dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
         return elementwise.logical(ctx, kind, self, other)
-    return _combine(ctx, kind, self, other, dtype)
+    first, second = (other, self) if isinstance(self, int) else (self, other)
+    if kind == "AND" and _is_low_mask(second):
+        return elementwise.remainder(ctx, first, second + 1, dtype, "floor")
+    dtype = engine_dtype(dtype)
+    rank = types.common_rank((first, second))
+    high, low = (Formula(ctx, _bytes(ctx, value, dtype, rank)) for value in (first, second))
+    numbers = torch.arange(256, dtype=dtype)
+    table = ctx.tensor(OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1))
+    return _joined(ctx, indexing.gather(ctx, table, (high * 256 + low).tensor, 0), dtype)
 
 
 @converts_elementwise(aten.bitwise_not.default)
@@ -211,8 +147,31 @@ def _no_integer(node: Node) -> str | None:
 
 @converts_elementwise(table={"left": SHIFTED_LEFT}, reject_if=(_no_integer, _loses_shifted_bits))
 def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
-    """Converts a shift by any number of bits."""
-    return _shift(ctx, self, other, left, types.output_dtype(ctx))
+    """Converts a shift, to the right with the sign kept.
+
+    As in PyTorch on a CPU, an amount that is negative or exceeds the width shifts everything out.
+    """
+    dtype = engine_dtype(types.output_dtype(ctx))
+    width = 8 * dtype.itemsize
+
+    def chosen(table: list[int]) -> NetworkTensor | torch.Tensor:
+        values = torch.tensor(table, dtype=dtype)
+        if not is_network_tensor(other):
+            fixed = torch.as_tensor(other)
+            return values[torch.where((fixed < 0) | (fixed >= width), width, fixed).long()]
+        return indexing.gather(ctx, ctx.tensor(values), _inside(ctx, other, width), 0)
+
+    if left:
+        sign = -(1 << (width - 1))
+        powers = [*(1 << index for index in range(width - 1)), sign, 0]
+        return elementwise.arithmetic(ctx, "PROD", self, chosen(powers), dtype)
+    counts = [*range(width), width - 1]
+    # No power of two that a signed number holds is as large as its width: two quotients in turn.
+    halves = [count // 2 for count in counts]
+    half = chosen([1 << part for part in halves])
+    rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)])
+    part = elementwise.floor_divide(ctx, self, half, dtype)
+    return elementwise.floor_divide(ctx, part, rest, dtype)
 
 
 _STEPS = {torch.int32: 46, torch.int64: 91}

@@ -161,25 +161,16 @@ def divide(
     ctx: ConversionContext, self: Operand, other: Operand, rounding_mode: str | None = None
 ) -> NetworkTensor:
     """Converts division: true, or rounded toward zero or down."""
-    return _divide(ctx, self, other, rounding_mode)
+    dtype = types.output_dtype(ctx)
+    if rounding_mode == "floor" and dtype.is_floating_point and not _is_power_of_two(other):
+        return remainders.floor_divide(ctx, self, other, dtype)
+    return elementwise.divide(ctx, self, other, dtype, rounding_mode)
 
 
-@converts_elementwise(
-    aten.floor_divide.default,
-    aten.floor_divide.Scalar,
-)
+@converts_elementwise(aten.floor_divide.default, aten.floor_divide.Scalar)
 def floor_divide(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts division rounded down."""
-    return _divide(ctx, self, other, "floor")
-
-
-def _divide(
-    ctx: ConversionContext, first: Operand, second: Operand, rounding: str | None
-) -> NetworkTensor:
-    dtype = types.output_dtype(ctx)
-    if rounding == "floor" and dtype.is_floating_point and not _is_power_of_two(second):
-        return remainders.floor_divide(ctx, first, second, dtype)
-    return elementwise.divide(ctx, first, second, dtype, rounding)
+    return divide(ctx, self, other, "floor")
 
 
 REMAINDERS = {
@@ -294,21 +285,18 @@ def masked_fill(
     return elementwise.select(ctx, mask, value, self, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
+@converts_elementwise(
+    aten.clamp.default,
+    aten.clamp.Tensor,
+    aten.clamp_min.default,
+    aten.clamp_min.Tensor,
+    aten.clamp_max.default,
+    aten.clamp_max.Tensor,
+    aten.clip.default,
+    aten.clip.Tensor,
+)
 def clamp(
-    ctx: ConversionContext, self: Operand, min: Operand | None, max: Operand | None
+    ctx: ConversionContext, self: Operand, min: Operand | None = None, max: Operand | None = None
 ) -> NetworkTensor:
-    """Converts limits from below and above."""
+    """Converts limits from below and above, or one of them."""
     return elementwise.clamp(ctx, self, min, max, types.output_dtype(ctx))
-
-
-@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp_min(ctx: ConversionContext, self: Operand, min: Operand) -> NetworkTensor:
-    """Converts a limit from below."""
-    return elementwise.clamp(ctx, self, min, None, types.output_dtype(ctx))
-
-
-@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor)
-def clamp_max(ctx: ConversionContext, self: Operand, max: Operand) -> NetworkTensor:
-    """Converts a limit from above."""
-    return elementwise.clamp(ctx, self, None, max, types.output_dtype(ctx))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,37 +70,6 @@ def _affine(
     if isinstance(value, torch.Tensor):
         return types.get_constant(ctx, value, dtype, tuple(shape))
     return types.operand(ctx, value, dtype, len(shape))
-
-
-def _layer_norm(
-    ctx: ConversionContext,
-    tensor: NetworkTensor,
-    count: int,
-    weight: NetworkTensor | torch.Tensor | None,
-    bias: NetworkTensor | torch.Tensor | None,
-    epsilon: float,
-) -> NetworkTensor:
-    """Returns a layer normalization over the last ``count`` dimensions, whose sizes are fixed."""
-    rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
-    dims = range(rank - count, rank)
-    shape = [tensor.shape[dim] if dim in dims else 1 for dim in range(rank)]
-    scale = _affine(ctx, weight, 1.0, shape, dtype)
-    shift = _affine(ctx, bias, 0.0, shape, dtype)
-    return _normalize(ctx, tensor, dims, scale, shift, epsilon)
-
-
-def _rms_norm(
-    ctx: ConversionContext,
-    tensor: NetworkTensor,
-    count: int,
-    weight: NetworkTensor | torch.Tensor | None,
-    epsilon: float,
-) -> NetworkTensor:
-    """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
-    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    x = Formula(ctx, tensor, torch.float32)
-    result = x / ((x**2).mean(range(rank - count, rank)) + epsilon).sqrt()
-    return (result if weight is None else result * weight).cast(dtype).tensor
 
 
 def _scale_channels(
@@ -211,25 +179,6 @@ def _affine_channels(
     return result.tensor
 
 
-def _batch_norm(
-    ctx: ConversionContext,
-    tensor: NetworkTensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    mean: torch.Tensor,
-    variance: torch.Tensor,
-    epsilon: float,
-) -> NetworkTensor:
-    """Returns a batch normalization with fixed statistics, folded into one scale and one shift for each channel."""
-    scale = (variance.double() + epsilon).rsqrt()
-    if weight is not None:
-        scale = scale * weight.double()
-    shift = -mean.double() * scale
-    if bias is not None:
-        shift = shift + bias.double()
-    return _scale_channels(ctx, tensor, scale, shift)
-
-
 def _normalized_sizes_vary(node: Node) -> str | None:
     op = arguments_of(node)
     if all(isinstance(size, int) and size > 0 for size in op.normalized_shape):
@@ -247,9 +196,13 @@ def layer_norm(
     eps: float,
     **_: Any,
 ) -> NetworkTensor:
-    """Converts a layer normalization."""
-    count = len(normalized_shape)
-    return _layer_norm(ctx, input, count, weight, bias, eps)
+    """Converts a layer normalization over the last dimensions."""
+    rank, dtype = len(input.shape), ctx.dtype_of(input)
+    dims = range(rank - len(normalized_shape), rank)
+    shape = [input.shape[dim] if dim in dims else 1 for dim in range(rank)]
+    scale = _affine(ctx, weight, 1.0, shape, dtype)
+    shift = _affine(ctx, bias, 0.0, shape, dtype)
+    return _normalize(ctx, input, dims, scale, shift, eps)
 
 
 @pack.converter(aten.rms_norm.default, reject_if=_normalized_sizes_vary)
@@ -260,14 +213,16 @@ def rms_norm(
     weight: NetworkTensor | torch.Tensor | None,
     eps: float | None,
 ) -> NetworkTensor:
-    """Converts a normalization by the root of the mean square."""
-    dtype = types.output_dtype(ctx)
+    """Converts ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last dimensions; computed in float32."""
+    dtype, rank = types.output_dtype(ctx), len(input.shape)
     epsilon = torch.finfo(dtype).eps if eps is None else eps
-    return _rms_norm(ctx, input, len(normalized_shape), weight, epsilon)
+    x = Formula(ctx, input, torch.float32)
+    result = x / ((x**2).mean(range(rank - len(normalized_shape), rank)) + epsilon).sqrt()
+    return (result if weight is None else result * weight).cast(ctx.dtype_of(input)).tensor
 
 
 def _reads_statistics(node: Node) -> str | None:
-    if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+    if types.reads_first_only(node):
         return None
     return "TensorRT's normalization does not return the mean and the variance"
 
@@ -311,8 +266,14 @@ def batch_norm(
     eps: float,
     **_: Any,
 ) -> NetworkTensor:
-    """Converts batch normalization with the statistics that training left."""
-    return _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
+    """Converts batch normalization with the statistics that training left: a scale and a shift for each channel."""
+    scale = (running_var.double() + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight.double()
+    shift = -running_mean.double() * scale
+    if bias is not None:
+        shift = shift + bias.double()
+    return _scale_channels(ctx, input, scale, shift)
 
 
 @pack.converter(

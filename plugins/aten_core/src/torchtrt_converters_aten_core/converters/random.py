@@ -82,15 +82,6 @@ def _chance(
     return _uniform(ctx, extents) < probability
 
 
-def _integers(
-    ctx: ConversionContext, extents: Sequence[Size], low: int, high: int, dtype: torch.dtype
-) -> NetworkTensor:
-    """Returns integers from ``low`` to below ``high``, at most 2**24 of them, as ``dtype``."""
-    scaled = _uniform(ctx, extents) * float(high - low)
-    inner = dtype if types.is_integer(dtype) else torch.int32
-    return (scaled.cast(inner) + low).cast(dtype).tensor  # casts cut toward zero
-
-
 def _dropout(
     ctx: ConversionContext,
     tensor: NetworkTensor,
@@ -199,8 +190,10 @@ def integers(
     **_: Any,
 ) -> NetworkTensor:
     """Converts integers of a range, all equally likely."""
-    extents = _extents(ctx, self, size)
-    return _integers(ctx, extents, low, high, types.output_dtype(ctx))
+    dtype = types.output_dtype(ctx)
+    scaled = _uniform(ctx, _extents(ctx, self, size)) * float(high - low)
+    inner = dtype if types.is_integer(dtype) else torch.int32
+    return (scaled.cast(inner) + low).cast(dtype).tensor  # casts cut toward zero
 
 
 @pack.converter(aten.bernoulli.default, aten.bernoulli.p)

@@ -86,9 +86,7 @@ def top_k(
         values, indices = blocks.top_k(ctx, self, k, dim, largest)
     else:
         values, indices = blocks.sort(ctx, self, dim, largest)
-        values, indices = (
-            _first(ctx, part, dim, k) for label, part in (("values", values), ("indices", indices))
-        )
+        values, indices = (_first(ctx, part, dim, k) for part in (values, indices))
     return values, types.cast(ctx, indices, torch.int64)
 
 

@@ -141,7 +141,7 @@ def _run(
         outputs = []
         for direction, part in enumerate(parts):
             row = level * len(parts) + direction
-            first = [_row_of(ctx, state, row, len(flat)) for index, state in enumerate(states)]
+            first = [_row_of(ctx, state, row, len(flat)) for state in states]
             backward = direction == 1
             tensor = padding.flip(ctx, sequence, [0]) if backward else sequence
             output, after = _direction(ctx, cell, tensor, first, part)
@@ -149,9 +149,7 @@ def _run(
             for collected, state in zip(last, after, strict=True):
                 collected.append(state)
         sequence = slicing.concatenate(ctx, outputs, 2)
-    return sequence, [
-        slicing.concatenate(ctx, collected, 0) for index, collected in enumerate(last)
-    ]
+    return sequence, [slicing.concatenate(ctx, collected, 0) for collected in last]
 
 
 def _row_of(ctx: ConversionContext, state: NetworkTensor, row: int, count: int) -> NetworkTensor:
@@ -184,7 +182,7 @@ def _direction(
     count = ctx.tensor(length)
     loop.add_trip_limit(count, trt.TripLimit.COUNT)
     element = loop.add_iterator(inputs, 0).get_output(0)
-    carried = [loop.add_recurrence(state) for index, state in enumerate(states)]
+    carried = [loop.add_recurrence(state) for state in states]
     before = [layer.get_output(0) for layer in carried]
     product = Formula(ctx, matmul.multiply(ctx, before[0], recurrent, transpose_second=True))
     if bias is not None:
@@ -200,7 +198,7 @@ def _direction(
     last = [loop.add_loop_output(state, trt.LoopOutput.LAST_VALUE, 0) for state in before]
     return (
         shape.squeeze(ctx, collected.get_output(0), [1]),
-        [layer.get_output(0) for i, layer in enumerate(last)],
+        [layer.get_output(0) for layer in last],
     )
 
 

@@ -36,12 +36,6 @@ TOTALS: dict[object, str] = {
 """Ops that are one layer in the dtype of their result."""
 
 
-def _maximum_count(tensor: torch.Tensor, dims: Any) -> int | None:
-    """Returns how many elements at most become one, or ``None`` if nothing bounds them."""
-    reduced = blocks.all_dims(tensor, dims)
-    return sizes.maximum_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
-
-
 def _inexact(node: Node, *, kind: str) -> str | None:
     """Rejects what TensorRT would compute in float32 and what no composition makes exact."""
     dtype = node.meta["val"].dtype
@@ -60,7 +54,7 @@ def _inexact(node: Node, *, kind: str) -> str | None:
             "this TensorRT multiplies integers in float32, unless there is a fixed number of them"
         )
     if kind == "SUM":
-        count = _maximum_count(tensor, getattr(op, "dim", None))
+        count = sizes.maximum_product([tensor.shape[dim] for dim in dims])
         limit = exact.EXACT_LIMIT if logical else exact.SUM_LIMIT
         if count is None or count > limit:
             return f"this TensorRT adds at most {limit} integers exactly"
@@ -94,11 +88,10 @@ def reduce(
         or supports(Capability.INTEGER_REDUCTION)
     ):
         return blocks.reduce(ctx, kind, tensor, dims, keepdim)
+    if kind == "SUM":
+        return exact.total(ctx, tensor, dims, keepdim)
     if exact.has_halves(tensor, dims):
         return exact.by_halves(ctx, kind, tensor, dims, keepdim)
-    if kind == "SUM":
-        count = _maximum_count(ctx.known_value(self), dim)
-        return exact.exact_sum(ctx, tensor, dims, keepdim, count or exact.SUM_LIMIT)
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 

@@ -41,9 +41,8 @@ def _resize(
     ctx: ConversionContext,
     tensor: NetworkTensor,
     extents: Sequence[Size],
-    mode: str,
+    kind: Kind,
     coordinates: str,
-    rounding: str = "FLOOR",
 ) -> NetworkTensor:
     """Returns ``tensor`` with its last dimensions resampled to other sizes.
 
@@ -51,13 +50,12 @@ def _resize(
         ctx: The conversion context.
         tensor: A float32 or float16 network tensor of shape ``(batch, channels, *spatial)``.
         extents: The new sizes of the spatial dimensions: numbers or 0-d int32 tensors.
-        mode: The name of a ``trt.InterpolationMode``: ``"NEAREST"``, ``"LINEAR"`` or ``"CUBIC"``.
-        coordinates: The name of a ``trt.ResizeCoordinateTransformation``.
-        rounding: The name of a ``trt.ResizeRoundMode``, for ``"NEAREST"``.
+        kind: How they are resampled.
+        coordinates: The name of a ``trt.ResizeCoordinateTransformation``, where corners may be aligned.
     """
-    if len(extents) == 1 and mode == "CUBIC":
+    if len(extents) == 1 and kind.mode == "CUBIC":
         wide = shape.unsqueeze(ctx, tensor, [2])
-        result = _resize(ctx, wide, [1, *extents], mode, coordinates, rounding)
+        result = _resize(ctx, wide, [1, *extents], kind, coordinates)
         return shape.squeeze(ctx, result, [2])
     kept = sizes.sizes_of(ctx, tensor)[: len(tensor.shape) - len(extents)]
     target = [*kept, *extents]
@@ -66,10 +64,10 @@ def _resize(
         layer.shape = tuple(target)
     else:
         layer.set_input(1, sizes.to_tensor(ctx, target))
-    layer.resize_mode = getattr(trt.InterpolationMode, mode)
+    layer.resize_mode = getattr(trt.InterpolationMode, kind.mode)
     layer.coordinate_transformation = getattr(trt.ResizeCoordinateTransformation, coordinates)
-    layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
-    if mode == "CUBIC":
+    layer.nearest_rounding = getattr(trt.ResizeRoundMode, kind.rounding)
+    if kind.mode == "CUBIC":
         layer.cubic_coeff = CUBIC_COEFFICIENT
     return layer.get_output(0)
 
@@ -225,7 +223,7 @@ def resize(
         else:
             extents.append(_scaled(ctx, sizes.size_of(ctx, tensor, index + 2), scale))
     coordinates = "ALIGN_CORNERS" if align_corners else kind.coordinates
-    return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
+    return _resize(ctx, tensor, extents, kind, coordinates)
 
 
 def _by_taps(

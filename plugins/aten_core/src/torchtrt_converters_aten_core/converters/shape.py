@@ -80,16 +80,10 @@ def permute(ctx: ConversionContext, self: NetworkTensor, dims: Sequence[int]) ->
     return blocks.permute(ctx, self, dims)
 
 
-@pack.converter(aten.transpose.int, aten.swapdims.default)
-def transpose(ctx: ConversionContext, self: NetworkTensor, dim0: int, dim1: int) -> NetworkTensor:
-    """Converts an exchange of two dimensions."""
-    return blocks.swap(ctx, self, dim0, dim1)
-
-
-@pack.converter(aten.swapaxes.default)
-def swapaxes(ctx: ConversionContext, self: NetworkTensor, axis0: int, axis1: int) -> NetworkTensor:
-    """Converts the same under NumPy's name."""
-    return blocks.swap(ctx, self, axis0, axis1)
+@pack.converter(aten.transpose.int, aten.swapdims.default, aten.swapaxes.default)
+def transpose(ctx: ConversionContext, self: NetworkTensor, **dims: int) -> NetworkTensor:
+    """Converts an exchange of two dimensions, which have names of their own in each op."""
+    return blocks.swap(ctx, self, *dims.values())
 
 
 @pack.converter(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,12 @@ def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
     if before < 0 or after < 0:
         end = after if after < 0 else None
         tensor = aten.slice.Tensor(tensor, dim, max(0, -before), end)
-    parts = [tensor]
-    for amount, position in ((before, 0), (after, len(parts) + 1)):
-        if amount > 0:
-            extents = [*tensor.shape[:dim], amount, *tensor.shape[dim + 1 :]]
-            parts.insert(position, tensor.new_zeros(extents))
+
+    def zeros(amount: int) -> list[Tensor]:
+        extents = [*tensor.shape[:dim], amount, *tensor.shape[dim + 1 :]]
+        return [tensor.new_zeros(extents)] if amount > 0 else []
+
+    parts = [*zeros(before), tensor, *zeros(after)]
     return torch.cat(parts, dim) if len(parts) > 1 else tensor
 
 
@@ -78,80 +79,69 @@ def _convolve(
     return result if bias is None else result + bias.reshape(-1, *[1] * len(size))
 
 
-def _convolution(count: int) -> Callable[..., Tensor]:
-    """Returns the decomposition of a convolution of integers over some dimensions."""
+@pack.decomposition(aten.conv1d.default)
+@pack.decomposition(aten.conv1d.padding)
+@pack.decomposition(aten.conv2d.default)
+@pack.decomposition(aten.conv2d.padding)
+@pack.decomposition(aten.conv3d.default)
+@pack.decomposition(aten.conv3d.padding)
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Any = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> Tensor:
+    """Returns a convolution of integers."""
+    count = weight.dim() - 2
+    gaps = per_dimension(dilation, count)
+    spans = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
+    if padding == "same":
+        before = [span // 2 for span in spans]
+        after = [span - half for span, half in zip(spans, before, strict=True)]
+    else:
+        amounts = 0 if padding == "valid" else padding
+        before = after = list(per_dimension(amounts, count))
+    steps = per_dimension(stride, count)
+    return _convolve(input, weight, bias, steps, before, after, gaps, groups)
 
-    def convolution(
-        input: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Sequence[int] = (1,),
-        padding: Any = (0,),
-        dilation: Sequence[int] = (1,),
-        groups: int = 1,
-    ) -> Tensor:
-        """Returns a convolution of integers."""
-        gaps = per_dimension(dilation, count)
-        spans = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
-        if padding == "same":
-            before = [span // 2 for span in spans]
-            after = [span - half for span, half in zip(spans, before, strict=True)]
-        else:
-            amounts = 0 if padding == "valid" else padding
-            before = after = list(per_dimension(amounts, count))
-        return _convolve(
-            input, weight, bias, per_dimension(stride, count), before, after, gaps, groups
+
+@pack.decomposition(aten.conv_transpose1d.default)
+@pack.decomposition(aten.conv_transpose2d.input)
+@pack.decomposition(aten.conv_transpose3d.input)
+def transposed_convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> Tensor:
+    """Returns a transposed convolution of integers: of the input with zeros between its elements."""
+    count = weight.dim() - 2
+    steps, gaps = per_dimension(stride, count), per_dimension(dilation, count)
+    wide = input
+    for dim, step in enumerate(steps, start=input.dim() - count):
+        if step != 1:
+            spread = _pad(wide.unsqueeze(dim + 1), dim + 1, 0, step - 1)
+            wide = _pad(spread.flatten(dim, dim + 1), dim, 0, 1 - step)
+    turned = weight.flip(list(range(2, weight.dim())))
+    turned = turned.unflatten(0, (groups, weight.shape[0] // groups))
+    kernel = turned.transpose(1, 2).flatten(0, 1)
+    before = [
+        gap * (size - 1) - pad
+        for gap, size, pad in zip(
+            gaps, weight.shape[2:], per_dimension(padding, count), strict=True
         )
-
-    return convolution
-
-
-def _transposed(count: int) -> Callable[..., Tensor]:
-    """Returns the decomposition of a transposed convolution of integers over some dimensions."""
-
-    def transposed(
-        input: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Sequence[int] = (1,),
-        padding: Sequence[int] = (0,),
-        output_padding: Sequence[int] = (0,),
-        groups: int = 1,
-        dilation: Sequence[int] = (1,),
-    ) -> Tensor:
-        """Returns a transposed convolution of integers: of the input with zeros between its elements."""
-        steps, gaps = per_dimension(stride, count), per_dimension(dilation, count)
-        wide = input
-        for dim, step in enumerate(steps, start=input.dim() - count):
-            if step != 1:
-                spread = _pad(wide.unsqueeze(dim + 1), dim + 1, 0, step - 1)
-                wide = _pad(spread.flatten(dim, dim + 1), dim, 0, 1 - step)
-        turned = weight.flip(list(range(2, weight.dim())))
-        turned = turned.unflatten(0, (groups, weight.shape[0] // groups))
-        kernel = turned.transpose(1, 2).flatten(0, 1)
-        before = [
-            gap * (size - 1) - pad
-            for gap, size, pad in zip(
-                gaps, weight.shape[2:], per_dimension(padding, count), strict=True
-            )
-        ]
-        after = [
-            pad + extra
-            for pad, extra in zip(before, per_dimension(output_padding, count), strict=True)
-        ]
-        return _convolve(wide, kernel, bias, [1] * count, before, after, gaps, groups)
-
-    return transposed
-
-
-for _count in (1, 2, 3):
-    for _overload in ("default", "padding"):
-        pack.decomposition(getattr(getattr(aten, f"conv{_count}d"), _overload))(
-            _convolution(_count)
-        )
-    pack.decomposition(
-        getattr(getattr(aten, f"conv_transpose{_count}d"), "default" if _count == 1 else "input")
-    )(_transposed(_count))
+    ]
+    after = [
+        pad + extra for pad, extra in zip(before, per_dimension(output_padding, count), strict=True)
+    ]
+    return _convolve(wide, kernel, bias, [1] * count, before, after, gaps, groups)
 
 
 @pack.decomposition(aten.conv_tbc.default)

@@ -260,16 +260,11 @@ def as_strided_scatter(
 
 
 @pack.decomposition(aten.count_nonzero.default)
-def count_nonzero(self: Tensor, dim: int | None = None) -> Tensor:
-    """Returns how many elements are not zero."""
+@pack.decomposition(aten.count_nonzero.dim_IntList)
+def count_nonzero(self: Tensor, dim: int | list[int] | None = None) -> Tensor:
+    """Returns how many elements are not zero, along some dimensions or of all."""
     counted = (self != 0).to(torch.int64)
     return counted.sum() if dim is None else counted.sum(dim)
-
-
-@pack.decomposition(aten.count_nonzero.dim_IntList)
-def count_nonzero_over(self: Tensor, dim: Sequence[int]) -> Tensor:
-    """Returns how many elements along some dimensions are not zero."""
-    return (self != 0).to(torch.int64).sum(list(dim))
 
 
 _REDUCTIONS: dict[int, Callable[[Tensor], Tensor]] = {

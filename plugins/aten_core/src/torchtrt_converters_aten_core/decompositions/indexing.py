@@ -166,11 +166,9 @@ def diagonal_scatter(
     columns = torch.arange(matrix.shape[-1], device=self.device)
     along = (rows if offset >= 0 else columns) + torch.zeros_like(columns + rows)
     last = src.shape[-1] - 1
-    spread = (
-        src.index_select(-1, along.clamp_max(last).reshape(-1)) if isinstance(last, int) else None
-    )
-    if spread is None:
+    if not isinstance(last, int):
         raise NotImplementedError("the diagonal's length is known only at run time")
+    spread = src.index_select(-1, along.clamp_max(last).reshape(-1))
     spread = spread.reshape(*src.shape[:-1], *along.shape)
     result = torch.where(columns - rows == offset, spread, matrix)
     return result.movedim((-2, -1), (dim1, dim2))

@@ -83,6 +83,7 @@ def meshgrid_by(tensors: Sequence[Tensor], *, indexing: str) -> list[Tensor]:
 
 
 @pack.decomposition(aten.cdist.default)
+@pack.decomposition(aten._cdist_forward.default)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
     """Returns the distances of the rows of ``x1`` from those of ``x2``, by their differences."""
     return _length(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
@@ -152,14 +153,9 @@ def lcm(self: Tensor, other: Tensor) -> Tensor:
     return torch.abs(part * other)
 
 
-@pack.decomposition(aten._cdist_forward.default)
-def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Returns the distances of the rows of ``x1`` from those of ``x2``, by their differences."""
-    return cdist(x1, x2, p)
-
-
+@pack.decomposition(aten.pdist.default)
 @pack.decomposition(aten._pdist_forward.default)
-def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
+def pdist(self: Tensor, p: float = 2) -> Tensor:
     """Returns the distances of the rows of a matrix from each other, each pair once."""
     count: Any = self.shape[0]
     if isinstance(count, int):
@@ -171,9 +167,3 @@ def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
         rows = (pairs.unsqueeze(1) >= starts).to(torch.int64).sum(1) - 1
         columns = pairs - starts.index_select(0, rows) + rows + 1
     return _length(self.index_select(0, rows) - self.index_select(0, columns), p)
-
-
-@pack.decomposition(aten.pdist.default)
-def pdist(self: Tensor, p: float = 2) -> Tensor:
-    """Returns the distances of the rows of a matrix from each other, each pair once."""
-    return pdist_forward(self, p)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,37 +41,25 @@ def _varies(self: Tensor, count: int) -> bool:
     return not all(isinstance(length, int) for length in self.shape[-count:])
 
 
-def _fixed(self: Tensor, count: int) -> list[int]:
-    if _varies(self, count):
-        raise NotImplementedError("windows are gathered where the sizes are fixed")
-    return list(self.shape[-count:])
-
-
 def _per_dimension(
     count: int,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None,
     padding: int | Sequence[int],
     dilation: int | Sequence[int],
-) -> Iterator[tuple[int, int, int, int]]:
-    """Yields the size, step, padding and dilation of the windows over each of ``count`` dimensions."""
+) -> list[tuple[int, int, int, int]]:
+    """Returns the size, step, padding and dilation of the windows over each of ``count`` dimensions."""
     arguments = (kernel_size, stride or kernel_size, padding, dilation)
-    return zip(*(per_dimension(argument, count) for argument in arguments), strict=True)
+    return list(zip(*(per_dimension(argument, count) for argument in arguments), strict=True))
 
 
 def _spans(
-    self: Tensor,
-    count: int,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None,
-    padding: int | Sequence[int],
-    dilation: int | Sequence[int],
-    ceil_mode: bool,
+    self: Tensor, windows_of: Sequence[tuple[int, int, int, int]], ceil_mode: bool
 ) -> list[Span]:
-    """Returns the windows over each of the last ``count`` dimensions, as many as PyTorch counts."""
+    """Returns the windows over each of the last dimensions, as many as PyTorch counts."""
     spans = []
-    windows_of = _per_dimension(count, kernel_size, stride, padding, dilation)
-    for length, (size, step, pad, gap) in zip(_fixed(self, count), windows_of, strict=True):
+    lengths = self.shape[-len(windows_of) :]
+    for length, (size, step, pad, gap) in zip(lengths, windows_of, strict=True):
         room = length + 2 * pad - gap * (size - 1) - 1
         windows = (-(-room // step) if ceil_mode else room // step) + 1
         if ceil_mode and (windows - 1) * step >= length + pad:
@@ -114,18 +102,12 @@ def _at_the_end(tensor: Tensor, dim: int) -> Tensor:
 
 
 def _varying_spans(
-    self: Tensor,
-    count: int,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None,
-    padding: int | Sequence[int],
-    dilation: int | Sequence[int],
-    ceil_mode: bool,
+    self: Tensor, windows_of: Sequence[tuple[int, int, int, int]], ceil_mode: bool
 ) -> list[VaryingSpan]:
     """Returns the same windows as ``_spans``, for sizes that are known only at run time."""
     spans = []
-    windows_of = _per_dimension(count, kernel_size, stride, padding, dilation)
-    for length, (size, step, pad, gap) in zip(self.shape[-count:], windows_of, strict=True):
+    lengths = self.shape[-len(windows_of) :]
+    for length, (size, step, pad, gap) in zip(lengths, windows_of, strict=True):
         extent = gap * (size - 1) + 1
         windows = (length + 2 * pad - extent + (step - 1 if ceil_mode else 0)) // step + 1
         if ceil_mode and pad + step > extent:
@@ -143,7 +125,7 @@ def _varying_spans(
 def _parts(self: Tensor, output_size: int | Sequence[int], count: int) -> list[Span]:
     """Returns the parts of adaptive pooling as windows; their sizes differ by places outside of the tensor."""
     spans = []
-    for length, size in zip(_fixed(self, count), per_dimension(output_size, count), strict=True):
+    for length, size in zip(self.shape[-count:], per_dimension(output_size, count), strict=True):
         bounds = [(part * length // size, -(-(part + 1) * length // size)) for part in range(size)]
         widest = max(last - first for first, last in bounds)
         indices = [
@@ -216,10 +198,10 @@ def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Returns the largest element of each window, dilated or not, and its place in the pooled dimensions."""
-        windows = (self, count, kernel_size, stride, padding, dilation, ceil_mode)
+        windows_of = _per_dimension(count, kernel_size, stride, padding, dilation)
         if _varies(self, count):
-            return _varying_maximum(self, _varying_spans(*windows))
-        return _maximum(self, _spans(*windows))
+            return _varying_maximum(self, _varying_spans(self, windows_of, ceil_mode))
+        return _maximum(self, _spans(self, windows_of, ceil_mode))
 
     return max_pool_with_indices
 
@@ -356,11 +338,12 @@ def _average_pool(count: int) -> Callable[..., Tensor]:
         divisor_override: int | None = None,
     ) -> Tensor:
         """Returns the average of each window by PyTorch's counts."""
-        windows = (self, count, kernel_size, stride, padding, 1, ceil_mode)
+        windows_of = _per_dimension(count, kernel_size, stride, padding, 1)
         if _varies(self, count):
-            spans = _varying_spans(*windows)
-            return _varying_average(self, spans, count_include_pad, divisor_override)
-        return _average(self, _spans(*windows), count_include_pad, divisor_override)
+            varying = _varying_spans(self, windows_of, ceil_mode)
+            return _varying_average(self, varying, count_include_pad, divisor_override)
+        spans = _spans(self, windows_of, ceil_mode)
+        return _average(self, spans, count_include_pad, divisor_override)
 
     return average_pool
 
@@ -390,7 +373,9 @@ def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the largest element of windows at random distances, and its place in the pooled dimensions."""
-        lengths, outputs = _fixed(self, count), per_dimension(output_size, count)
+        if _varies(self, count):
+            raise NotImplementedError("windows are gathered where the sizes are fixed")
+        lengths, outputs = self.shape[-count:], per_dimension(output_size, count)
         sizes, batch = per_dimension(kernel_size, count), self.dim() - count
         flat: Tensor | None = None
         for dim, (length, size, output) in enumerate(zip(lengths, sizes, outputs, strict=True)):
@@ -422,24 +407,15 @@ pack.decomposition(aten.fractional_max_pool3d.default)(_fractional_max_pool(3))
 
 
 @pack.decomposition(aten.max_unpool2d.default)
-def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Returns an image that holds elements at their places and 0 elsewhere."""
-    return _unpool(self, indices, output_size)
-
-
 @pack.decomposition(aten.max_unpool3d.default)
-def max_unpool3d(
+def max_unpool(
     self: Tensor,
     indices: Tensor,
     output_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (),
 ) -> Tensor:
-    """Returns a volume that holds elements at their places and 0 elsewhere."""
-    return _unpool(self, indices, output_size)
-
-
-def _unpool(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Returns an image or a volume that holds elements at their places and 0 elsewhere."""
     count = len(output_size)
     kept = self.shape[:-count]
     empty = self.new_zeros((*kept, math.prod(output_size)))

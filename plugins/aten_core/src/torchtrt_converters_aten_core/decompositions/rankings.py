@@ -148,54 +148,32 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
 
 
 @pack.decomposition(aten.bucketize.Tensor)
-def bucketize(
-    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    """Returns how many of the sorted boundaries lie below each element."""
-    wide = self.unsqueeze(-1)
-    below = boundaries <= wide if right else boundaries < wide
-    if wide.dtype.is_floating_point:  # which is above all boundaries where it is NaN
-        below = below | (wide != wide)
-    return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
-
-
 @pack.decomposition(aten.bucketize.Scalar)
-def bucketize_number(
-    self: float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+def bucketize(
+    self: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """Returns how many of the sorted boundaries lie below a number."""
-    if math.isnan(self):
+    """Returns how many of the sorted boundaries lie below each element, or below a number."""
+    if isinstance(self, float) and math.isnan(self):
         raise NotImplementedError("what is NaN is in no bucket")
-    below = boundaries <= self if right else boundaries < self
+    wide = self.unsqueeze(-1) if isinstance(self, Tensor) else self
+    below = boundaries <= wide if right else boundaries < wide
+    if isinstance(wide, Tensor) and wide.dtype.is_floating_point:
+        below = below | (wide != wide)  # what is NaN is above all boundaries
     return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
 
 
 @pack.decomposition(aten.searchsorted.Tensor)
+@pack.decomposition(aten.searchsorted.Scalar)
 def searchsorted(
     sorted_sequence: Tensor,
-    self: Tensor,
+    self: Tensor | float,
     *,
     out_int32: bool = False,
     right: bool = False,
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Returns where each element would go into its row of a sorted sequence."""
+    """Returns where each element would go into its row of a sorted sequence, or a number into the sequence."""
     row = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     row = row if row.dim() == 1 else row.unsqueeze(-2)
     return bucketize(self, row, out_int32=out_int32, right=right or side == "right")
-
-
-@pack.decomposition(aten.searchsorted.Scalar)
-def searchsorted_number(
-    sorted_sequence: Tensor,
-    self: float,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Returns where a number would go into a sorted sequence."""
-    row = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
-    return bucketize_number(self, row, out_int32=out_int32, right=right or side == "right")
