@@ -189,16 +189,16 @@ class _Least(NamedTuple):
 
     Attributes:
         assumed: The least value for PyTorch, which takes symbols for 2 or more.
-        known: The least value after what ops asked: they ask no more of what follows from it.
+        asked: The least value after what ops asked: they ask no more of what follows from it.
     """
 
     assumed: int
-    known: int
+    asked: int
 
     @classmethod
     def of_sizes(cls, calls: Iterable[Call], environment: Any) -> dict[Any, _Least]:
         """Returns them for the sizes of calls, whose symbols live in a ``ShapeEnv``."""
-        assumed, known = (
+        assumed, asked = (
             {symbol: ValueRanges(max(2, least), int_oo) for symbol, least in lower.items()}
             for lower in (
                 dict.fromkeys(environment.var_to_range, 2),
@@ -206,7 +206,7 @@ class _Least(NamedTuple):
             )
         )
         sizes = dict.fromkeys(itertools.chain.from_iterable(call.sizes for call in calls))
-        return {size: cls(_lower(size, assumed), _lower(size, known)) for size in sizes}
+        return {size: cls(_lower(size, assumed), _lower(size, asked)) for size in sizes}
 
 
 def _lower(size: Any, ranges: dict[Any, Any]) -> int:
@@ -219,7 +219,7 @@ def _small(sizes: Mapping[Any, _Least], values: Values) -> SmallSizes:
     small: list[tuple[Any, int | None]] = []
     for size, least in sizes.items():
         value = _value(size, values)
-        if value is None or 0 <= value < least.known:
+        if value is None or 0 <= value < least.asked:
             is_below = value is not None and value >= least.assumed
             small.append((size, _BELOW if is_below else value))
     return frozenset(small)
@@ -243,7 +243,7 @@ def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
 class _Trials:
     """Runs calls with small sizes.
 
-    What a call does depends on which of its sizes are small, and on the guards of its sizes that do not hold.
+    Two calls of an op do the same if the same of its sizes are small, and the same guards of these do not hold.
 
     Args:
         calls: The calls.
@@ -346,7 +346,7 @@ class _Trials:
         if zeros := [size for size, value in sizes.items() if value == 0]:
             return [sympy.Ne(size, 0, evaluate=False) for size in zeros]
         conditions = [
-            sympy.Ge(size, self._sizes[size].known) if value == _BELOW else sympy.Ne(size, value)
+            sympy.Ge(size, self._sizes[size].asked) if value == _BELOW else sympy.Ne(size, value)
             for size, value in sizes.items()
             if value is not None
         ]
