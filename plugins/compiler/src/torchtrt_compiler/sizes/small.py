@@ -352,7 +352,7 @@ class _Trials:
         ]
         symbols = set[Any]().union(*(size.free_symbols for size in sizes))
         undefined = (sympy.Ne(symbol, point[symbol]) for symbol in symbols if symbol in point)
-        return [sympy.Or(*(conditions or guards or undefined))]
+        return [sympy.Or(*([*conditions, *guards] or undefined))]
 
 
 def _together(alone: Mapping[Any, Sequence[int]]) -> Iterator[Values]:
