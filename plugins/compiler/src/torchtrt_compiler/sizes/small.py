@@ -11,33 +11,23 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 import sympy
 from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import SizeRange
-from torchtrt.expressions.values import evaluate, holds
+from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
-from torchtrt_compiler.sizes.guards import always_holds, bounds_of
-from torchtrt_compiler.torch_internals import ValueRanges, int_oo
+from torchtrt_compiler.sizes.guards import always_holds
+from torchtrt_compiler.sizes.points import BELOW, Least, Point, small_points, which_are_small
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
-_FIRST_VALUES, _MOST_VALUES = 32, 512
-"""For how many values of a symbol the sizes are computed at first, and at most."""
-_OTHER_VALUES = 16
-"""For how many values of the other symbols that is done, where a size depends on several."""
 _MOST_POINTS = 625
 """How many combinations of small values of several symbols are tried: five of each of four symbols."""
-
-_BELOW = -1
-"""In place of a value that is small only because ops asked for more."""
-
-SmallSizes = frozenset[tuple[Any, int | None]]
-"""Sizes of calls that are small, with their values: None for one without a value."""
 
 
 def small_sizes(
@@ -61,8 +51,8 @@ def small_sizes(
         return {}
     with running_calls():
         calls = list(distinct_calls(graph_module))
-        sizes = _Least.of_sizes(calls, shape_env_of(graph_module.graph))
-        points = list(_small_points(calls, sizes, doubtful, conditions, ranges))
+        sizes = Least.of_sizes(calls, shape_env_of(graph_module.graph))
+        points = list(small_points(calls, sizes, doubtful, conditions, ranges))
         excused = {guard for point in points for guard in point.wrong if point.is_small}
         excused -= {guard for point in points for guard in point.wrong if not point.is_small}
         kept = {guard: line for guard, line in doubtful.items() if guard not in excused}
@@ -73,164 +63,8 @@ def small_sizes(
             trials.run([point for point in points if point.sizes])
             if count < len(trials.excluding):
                 accepted = (*conditions, *kept, *trials.excluding)
-                points = list(_small_points(calls, sizes, excused, accepted, ranges))
+                points = list(small_points(calls, sizes, excused, accepted, ranges))
         return {**kept, **trials.excluding}
-
-
-class _Point(NamedTuple):
-    """Values of some symbols.
-
-    Attributes:
-        values: The values.
-        sizes: The sizes of calls that are small for them.
-        wrong: The guards that do not hold for them.
-    """
-
-    values: Values
-    sizes: SmallSizes
-    wrong: frozenset[Any]
-
-    @classmethod
-    def of(
-        cls,
-        values: Values,
-        sizes: Mapping[Any, _Least],
-        others: Mapping[Any, _Least],
-        guards: Iterable[Any],
-    ) -> _Point:
-        """Returns values of some symbols.
-
-        Args:
-            values: The values.
-            sizes: The sizes that depend on all of these symbols.
-            others: Those that depend on some of them. That these are small is of no interest alone.
-            guards: The guards that depend on all of these symbols.
-        """
-        wrong = frozenset(guard for guard in guards if not holds(guard, values))
-        small = _small(sizes, values)
-        if small or wrong:
-            small |= _small(others, values)
-        return cls(values, small, wrong)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether a size is so small that PyTorch assumes of any model that there is none."""
-        return any(value != _BELOW for _, value in self.sizes)
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for values for which each call does the same."""
-        return self.sizes, self.wrong
-
-
-def _small_points(
-    calls: Iterable[Call],
-    least: Mapping[Any, _Least],
-    guards: Iterable[Any],
-    conditions: Iterable[Any],
-    ranges: Profile,
-) -> Iterator[_Point]:
-    """Yields values of symbols for which sizes are small or guards do not hold, of as few symbols as these depend on.
-
-    Of values for which each call does the same, it yields the first that satisfy the conditions.
-    """
-    sizes = set[Any]().union(*(call.sizes for call in calls if call.is_op))
-    groups = {frozenset(expression.free_symbols) for expression in (*sizes, *guards)}
-    for group in sorted(groups, key=lambda group: (len(group), sorted(map(str, group)))):
-        if not group <= ranges.keys():
-            continue
-        asked = [guard for guard in guards if guard.free_symbols == group]
-        own = {size: least[size] for size in sizes if size.free_symbols <= group}
-        required = [condition for condition in conditions if condition.free_symbols <= group]
-        seen: set[Hashable] = set()
-        group_ranges = {symbol: ranges[symbol] for symbol in sorted(group, key=str)}
-        for point in _points(group_ranges, own, asked):
-            if point.key in seen or not (point.sizes or point.wrong):
-                continue
-            if all(holds(condition, point.values) for condition in required):
-                seen.add(point.key)
-                yield point
-
-
-def _points(
-    ranges: Profile, sizes: Mapping[Any, _Least], guards: Iterable[Any]
-) -> Iterator[_Point]:
-    """Yields some values of symbols, and those of the last symbol between which the small sizes or guards change."""
-    own, others = (
-        {
-            size: least
-            for size, least in sizes.items()
-            if (size.free_symbols == ranges.keys()) == depends_on_all
-        }
-        for depends_on_all in (True, False)
-    )
-    *fixed, last = ranges
-    count = math.floor(_OTHER_VALUES ** (1 / max(1, len(fixed))))
-    for values in itertools.product(*(some_sizes(ranges[symbol], count) for symbol in fixed)):
-        beside = dict(zip(fixed, values, strict=True))
-
-        def point_at(value: int, beside: Values = beside) -> _Point:
-            return _Point.of({**beside, last: value}, own, others, guards)
-
-        points = {value: point_at(value) for value in some_sizes(ranges[last], _FIRST_VALUES)}
-        pending = list(itertools.pairwise(points))
-        while pending and len(points) < _MOST_VALUES:
-            low, high = pending.pop()
-            if high - low > 1 and points[low].key != points[high].key:
-                middle = (low + high) // 2
-                points[middle] = point_at(middle)
-                pending += [(low, middle), (middle, high)]
-        for value in sorted(points):
-            yield points[value]
-
-
-class _Least(NamedTuple):
-    """From which value on a size is not small.
-
-    Attributes:
-        assumed: The least value for PyTorch, which takes symbols for 2 or more.
-        asked: The least value after what ops asked: they ask no more of what follows from it.
-    """
-
-    assumed: int
-    asked: int
-
-    @classmethod
-    def of_sizes(cls, calls: Iterable[Call], environment: Any) -> dict[Any, _Least]:
-        """Returns them for the sizes of calls, whose symbols live in a ``ShapeEnv``."""
-        assumed, asked = (
-            {symbol: ValueRanges(max(2, least), int_oo) for symbol, least in lower.items()}
-            for lower in (
-                dict.fromkeys(environment.var_to_range, 2),
-                {symbol: bounds.lower for symbol, bounds in environment.var_to_range.items()},
-            )
-        )
-        sizes = dict.fromkeys(itertools.chain.from_iterable(call.sizes for call in calls))
-        return {size: cls(_lower(size, assumed), _lower(size, asked)) for size in sizes}
-
-
-def _lower(size: Any, ranges: dict[Any, Any]) -> int:
-    lower = bounds_of(size, ranges).lower
-    return max(int(lower) if lower.is_Integer else 0, 2)
-
-
-def _small(sizes: Mapping[Any, _Least], values: Values) -> SmallSizes:
-    """Returns which sizes are small for values of the symbols, or have no value."""
-    small: list[tuple[Any, int | None]] = []
-    for size, least in sizes.items():
-        value = _value(size, values)
-        if value is None or 0 <= value < least.asked:
-            is_below = value is not None and value >= least.assumed
-            small.append((size, _BELOW if is_below else value))
-    return frozenset(small)
-
-
-def _value(size: Any, values: Values) -> Any:
-    """Returns a size; None if it has no value, or depends on data."""
-    try:
-        return evaluate(size, values)
-    except (KeyError, ArithmeticError):
-        return None
 
 
 def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
@@ -259,7 +93,7 @@ class _Trials:
     def __init__(
         self,
         calls: Iterable[Call],
-        sizes: Mapping[Any, _Least],
+        sizes: Mapping[Any, Least],
         guards: Iterable[Any],
         conditions: Collection[Any],
         profiles: Sequence[Profile],
@@ -277,7 +111,7 @@ class _Trials:
             if not call.depends_on_data or usual is None or call.is_right(usual)
         }
 
-    def run(self, points: Sequence[_Point]) -> None:
+    def run(self, points: Sequence[Point]) -> None:
         """Runs all calls with small sizes: those of one symbol or computed size, and then several together."""
         for point in points:
             self._try(point.values)
@@ -293,7 +127,7 @@ class _Trials:
         """Runs the calls that have small sizes for values of some symbols, and excludes those that are not right."""
         if not self._is_accepted(values) or (point := self._completed(values)) is None:
             return
-        small = dict(_small(self._sizes, point))
+        small = dict(which_are_small(self._sizes, point))
         wrong = {guard for guard in self._guards if not holds(guard, point)}
         for call, own_guards in self._calls.items():
             sizes = {size: small[size] for size in call.sizes if size in small}
@@ -346,7 +180,7 @@ class _Trials:
         if zeros := [size for size, value in sizes.items() if value == 0]:
             return [sympy.Ne(size, 0, evaluate=False) for size in zeros]
         conditions = [
-            sympy.Ge(size, self._sizes[size].asked) if value == _BELOW else sympy.Ne(size, value)
+            sympy.Ge(size, self._sizes[size].asked) if value == BELOW else sympy.Ne(size, value)
             for size, value in sizes.items()
             if value is not None
         ]
