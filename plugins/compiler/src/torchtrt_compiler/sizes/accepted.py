@@ -102,18 +102,13 @@ def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
     usual = {symbol: size.opt for symbol, size in profile.items()}
     if all(condition.holds(usual) for condition in compiled):
         return usual
-    points = points_in(profile, _budget(len(compiled)))
+    ranges = [range(size.min, size.max + 1) for size in profile.values()]
+    points = _points(tuple(profile), _axes(ranges, _budget(len(compiled))))
     return min(
         (point for point in points if all(condition.holds(point) for condition in compiled)),
         key=lambda point: sum(abs(size - usual[symbol]) for symbol, size in point.items()),
         default=None,
     )
-
-
-def points_in(profile: Profile, most: int) -> Iterator[Values]:
-    """Yields at most so many combinations of the sizes of a profile, with those at the ends of the ranges."""
-    ranges = [range(size.min, size.max + 1) for size in profile.values()]
-    return _points(tuple(profile), _axes(ranges, most))
 
 
 class _Region:

@@ -42,13 +42,11 @@ class Least(NamedTuple):
     @classmethod
     def of_sizes(cls, calls: Iterable[Call], environment: Any) -> dict[Any, Least]:
         """Returns them for the sizes of calls, whose symbols live in a ``ShapeEnv``."""
-        assumed, asked = (
-            {symbol: ValueRanges(max(2, least), int_oo) for symbol, least in lower.items()}
-            for lower in (
-                dict.fromkeys(environment.var_to_range, 2),
-                {symbol: bounds.lower for symbol, bounds in environment.var_to_range.items()},
-            )
-        )
+        assumed = dict.fromkeys(environment.var_to_range, ValueRanges(2, int_oo))
+        asked = {
+            symbol: ValueRanges(max(2, bounds.lower), int_oo)
+            for symbol, bounds in environment.var_to_range.items()
+        }
         sizes = dict.fromkeys(itertools.chain.from_iterable(call.sizes for call in calls))
         return {size: cls(_lower(size, assumed), _lower(size, asked)) for size in sizes}
 
@@ -140,11 +138,12 @@ def small_points(
         if not group <= ranges.keys():
             continue
         asked = [guard for guard in guards if guard.free_symbols == group]
-        own = {size: least[size] for size in sizes if size.free_symbols <= group}
+        own = {size: least[size] for size in sizes if size.free_symbols == group}
+        others = {size: least[size] for size in sizes if size.free_symbols < group}
         required = [condition for condition in conditions if condition.free_symbols <= group]
         seen: set[Hashable] = set()
         group_ranges = {symbol: ranges[symbol] for symbol in sorted(group, key=str)}
-        for point in _points(group_ranges, own, asked):
+        for point in _points(group_ranges, own, others, asked):
             if point.key in seen or not (point.sizes or point.wrong):
                 continue
             if all(holds(condition, point.values) for condition in required):
@@ -152,23 +151,20 @@ def small_points(
                 yield point
 
 
-def _points(ranges: Profile, sizes: Mapping[Any, Least], guards: Iterable[Any]) -> Iterator[Point]:
+def _points(
+    ranges: Profile,
+    sizes: Mapping[Any, Least],
+    others: Mapping[Any, Least],
+    guards: Iterable[Any],
+) -> Iterator[Point]:
     """Yields some values of symbols, and those of the last symbol between which the small sizes or guards change."""
-    own, others = (
-        {
-            size: least
-            for size, least in sizes.items()
-            if (size.free_symbols == ranges.keys()) == depends_on_all
-        }
-        for depends_on_all in (True, False)
-    )
     *fixed, last = ranges
     count = math.floor(_OTHER_VALUES ** (1 / max(1, len(fixed))))
     for values in itertools.product(*(some_sizes(ranges[symbol], count) for symbol in fixed)):
         beside = dict(zip(fixed, values, strict=True))
 
         def point_at(value: int, beside: Values = beside) -> Point:
-            return Point.of({**beside, last: value}, own, others, guards)
+            return Point.of({**beside, last: value}, sizes, others, guards)
 
         points = {value: point_at(value) for value in some_sizes(ranges[last], _FIRST_VALUES)}
         pending = list(itertools.pairwise(points))

@@ -57,13 +57,9 @@ def small_sizes(
         excused -= {guard for point in points for guard in point.wrong if not point.is_small}
         kept = {guard: line for guard, line in doubtful.items() if guard not in excused}
         trials = _Trials(calls, sizes, excused, (*conditions, *kept), profiles)
-        count = -1
-        while count < len(trials.excluding):
-            count = len(trials.excluding)
-            trials.run([point for point in points if point.sizes])
-            if count < len(trials.excluding):
-                accepted = (*conditions, *kept, *trials.excluding)
-                points = list(small_points(calls, sizes, excused, accepted, ranges))
+        while trials.run([point for point in points if point.sizes]):
+            accepted = (*conditions, *kept, *trials.excluding)
+            points = list(small_points(calls, sizes, excused, accepted, ranges))
         return {**kept, **trials.excluding}
 
 
@@ -111,8 +107,13 @@ class _Trials:
             if not call.depends_on_data or usual is None or call.is_right(usual)
         }
 
-    def run(self, points: Sequence[Point]) -> None:
-        """Runs all calls with small sizes: those of one symbol or computed size, and then several together."""
+    def run(self, points: Sequence[Point]) -> bool:
+        """Runs all calls with small sizes: those of one symbol or computed size, and then several together.
+
+        Returns:
+            Whether sizes were excluded. Others may have to be tried in their place.
+        """
+        count = len(self.excluding)
         for point in points:
             self._try(point.values)
         alone: dict[Any, list[int]] = {}
@@ -122,6 +123,7 @@ class _Trials:
                 alone.setdefault(symbol, []).append(value)
         for values in _together(alone):
             self._try(values)
+        return len(self.excluding) > count
 
     def _try(self, values: Values) -> None:
         """Runs the calls that have small sizes for values of some symbols, and excludes those that are not right."""
