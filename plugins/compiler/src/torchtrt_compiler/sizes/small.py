@@ -64,8 +64,8 @@ def small_sizes(
 
 
 def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
-    """Returns the sizes in an expression, without those inside of others."""
-    if expression in sizes:
+    """Returns the sizes in an expression, without those inside of others, and the other symbols."""
+    if expression in sizes or expression.is_Symbol:
         return {expression}
     return set[Any]().union(*(_terms(part, sizes) for part in expression.args))
 
@@ -102,7 +102,7 @@ class _Trials:
         usual = self._completed({})
         # An op may take no sizes that depend on data unless these go together.
         self._calls = {
-            call: [guard for guard, terms in asked.items() if not terms.isdisjoint(call.sizes)]
+            call: {guard: terms for guard, terms in asked.items() if terms & call.sizes.keys()}
             for call in calls
             if not call.depends_on_data or usual is None or call.is_right(usual)
         }
@@ -133,7 +133,13 @@ class _Trials:
         wrong = {guard for guard in self._guards if not holds(guard, point)}
         for call, own_guards in self._calls.items():
             sizes = {size: small[size] for size in call.sizes if size in small}
-            guards = [guard for guard in own_guards if guard in wrong]
+            exact = {size for size, value in sizes.items() if value not in (None, BELOW)}
+            # That a guard does not hold follows from the values of all sizes in it.
+            guards = [
+                guard
+                for guard, terms in own_guards.items()
+                if guard in wrong and not terms <= exact
+            ]
             key = call, *sizes.items(), *guards
             if (sizes or guards) and key not in self._done:
                 self._done.add(key)
