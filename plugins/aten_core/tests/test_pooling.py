@@ -1,10 +1,14 @@
 """The maximum of windows of nothing but -inf is -inf, at no cost where no -inf can come in."""
 
+import functools
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.support.versions import since
+from torchtrt import Input, compile
 from torchtrt.testing import TensorSpec, op_case, run_compiled
 from torchtrt_testing.checking import check_where_exact
 
@@ -90,6 +94,30 @@ def test_the_index_of_nan_in_a_dynamic_image_is_that_of_the_last(version, functi
     """As in one whose sizes are fixed."""
     lengths = {"height": (5, 6, 9), "width": (5, 7, 8)}
     check_where_exact(op_case((), "1 2 height width", function=function, dimensions=lengths))
+
+
+@pytest.mark.each_tensorrt
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+@pytest.mark.parametrize("window", [(2, 2, 0), (3, 3, 0), ((5, 3), (3, 2), (2, 1))], ids=str)
+def test_a_window_may_be_larger_than_a_dynamic_image_whose_windows_are_rounded_up(pool, window):
+    """The last window has what is left, also where it is the only one."""
+    without_padding = {} if pool is F.max_pool2d else {"count_include_pad": False}
+    function = functools.partial(
+        pool,
+        kernel_size=window[0],
+        stride=window[1],
+        padding=window[2],
+        ceil_mode=True,
+        **without_padding,
+    )
+    images = Input(min_shape=(1, 2, 1, 1), opt_shape=(1, 2, 8, 8), max_shape=(1, 2, 9, 9))
+    compiled = compile(Function(function).eval(), [images], min_block_size=1)
+    assert not compiled.report.in_torch
+    assert not compiled.report.narrowed
+
+    for height, width in itertools.product((1, 2, 3, 4, 8, 9), repeat=2):
+        x = torch.randn(1, 2, height, width)
+        torch.testing.assert_close(run_compiled(compiled, x), function(x))
 
 
 @pytest.mark.parametrize(

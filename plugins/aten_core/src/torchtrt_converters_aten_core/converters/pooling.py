@@ -40,14 +40,12 @@ class Window:
         stride: The distance between windows.
         padding: What is added before and after.
         padding_after: What is added after, where it is another.
-        round_up: Whether a last window that reaches over the end counts.
     """
 
     size: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     padding_after: tuple[int, ...]
-    round_up: bool = False
 
     def widened(self) -> Window:
         """Returns the window with one more dimension, over which nothing is pooled."""
@@ -56,7 +54,6 @@ class Window:
             (*self.stride, 1),
             (*self.padding, 0),
             (*self.padding_after, 0),
-            self.round_up,
         )
 
 
@@ -105,8 +102,6 @@ def _layer(
     layer.stride_nd = window.stride
     layer.pre_padding = window.padding
     layer.post_padding = window.padding_after
-    if window.round_up:
-        layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP
     return layer
 
 
@@ -276,7 +271,8 @@ def _window(
 ) -> Window:
     """Returns the window that gives PyTorch's sizes, rounded up with ``ceil_mode``.
 
-    A fixed size is padded up to what its windows read: TensorRT takes no window that is larger than the size.
+    A fixed size is padded up to what its windows read. Another gets one element less than a step, so that rounding
+    down counts what rounding up would. TensorRT's own rounding up takes no window that is larger than the size.
     """
     size, stride, padding = geometry
     if not ceil_mode:
@@ -285,12 +281,12 @@ def _window(
     counts = (result[0] if isinstance(result, tuple) else result).shape[-len(size) :]
     extents = tuple(tensor.shape)[-len(size) :]
     after = tuple(
-        pad if extent < 0 else max(0, (count - 1) * step + width - extent - pad)
+        pad + step - 1 if extent < 0 else max(0, (count - 1) * step + width - extent - pad)
         for count, step, width, extent, pad in zip(
             counts, stride, size, extents, padding, strict=True
         )
     )
-    return Window(size, stride, padding, after, round_up=min(extents) < 0)
+    return Window(size, stride, padding, after)
 
 
 @pack.converter(table={"count": MAXIMA}, reject_if=_unsupported_window)
