@@ -94,13 +94,10 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
-    from torch.fx.experimental.symbolic_shapes import (
-        free_unbacked_symbols,
-        statically_known_true,
-    )
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    size = self.shape[dim]
-    if step == 1 and statically_known_true(src.shape[dim] == size):
+    size, count = self.shape[dim], src.shape[dim]
+    if step == 1 and statically_known_true(count == size):
         return src.to(self.dtype)  # all indices are replaced
     fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
     if fixed and step == 1:
@@ -116,23 +113,12 @@ def slice_scatter(
     if step != 1:
         chosen = chosen & (offset % step == 0)
     rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
-    last = src.shape[dim] - 1
-    # Data may choose no rows, as may a slice such as x[1:] of one row, and none can be read then.
-    if free_unbacked_symbols(last) or _is_empty_of_one_row(src.shape[dim]):
+    if not isinstance(count, int) or count == 0:  # a row more, as there may be none to read
         shape = [*self.shape]
         shape[dim] = 1
-        src, last = torch.cat([src.to(self.dtype), self.new_zeros(shape)], dim), last + 1
-    rows = torch.minimum(rows, _number(last, self.device))
+        src, count = torch.cat([src.to(self.dtype), self.new_zeros(shape)], dim), count + 1
+    rows = torch.minimum(rows, _number(count - 1, self.device))
     return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
-
-
-def _is_empty_of_one_row(size: Any) -> bool:
-    """Returns whether a size that is computed from sizes of inputs is 0 where these are 1."""
-    from torchtrt.graphs import size_at  # slow to import
-
-    if isinstance(size, int):
-        return size == 0
-    return bool(size_at(size, dict.fromkeys(size.node.expr.free_symbols, 1)) < 1)
 
 
 def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
