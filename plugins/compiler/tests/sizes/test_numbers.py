@@ -14,6 +14,14 @@ import torchtrt
 from tests.support.compiled import engines_of
 from torchtrt.errors import InputError, SizeWarning
 
+
+def written(x, columns, value):
+    """Writes a number to some columns of a copy."""
+    copy = x.clone()
+    copy[:, columns] = value
+    return copy
+
+
 X = torch.rand(2, 8, generator=torch.Generator().manual_seed(0)) - 0.5
 USES = {
     "a scalar": (lambda x, n: x * n, range(17)),
@@ -24,6 +32,9 @@ USES = {
     "an index": (lambda x, n: x.select(1, n).relu(), range(8)),
     "a count": (lambda x, n: torch.arange(n, device=x.device) * x.sum(), range(17)),
     "a branch": (lambda x, n: x * 2 if n > 4 else x * 3, range(5)),
+    "a limit of a write": (lambda x, n: written(x, slice(n), 7), range(8)),
+    "a start of a write": (lambda x, n: written(x, slice(n, None), 7), range(8)),
+    "what is written": (lambda x, n: written(x, 1, n), range(17)),
     "one value": (lambda x, n: x * 2 if n == 1 else x * 3, [0, *range(2, 17)]),
 }
 """Uses of a number, each with the numbers from 0 to 16 that its program takes for an example of 3."""

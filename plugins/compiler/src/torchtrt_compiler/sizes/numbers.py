@@ -52,7 +52,11 @@ def numbers_as_sizes(exported: ExportedProgram) -> ExportedProgram:
             if spec.arg.name == number.name:
                 spec.arg.name = size.name
     graph_module.recompile()
-    return replace_graph(exported, graph_module, signature)
+    result = replace_graph(exported, graph_module, signature)
+    result.example_inputs = (
+        None  # PyTorch would check the guards by them, which call the input a number
+    )
+    return result
 
 
 def symbols_of_numbers(exported: ExportedProgram) -> frozenset[object]:
