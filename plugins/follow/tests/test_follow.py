@@ -354,3 +354,13 @@ def test_wrong_arguments_raise_what_the_model_raises():
         follower(X, y=1)
     with pytest.raises(RuntimeError), torch.no_grad():
         follower(torch.rand(3, 5))
+
+
+def test_record_compilation_records_each_program_of_a_followed_model(tmp_path):
+    """As it does those of ``torchtrt.compile``."""
+    model = made()
+    follower = followed(model)
+    with torchtrt.record_compilation(tmp_path / "record"):
+        agree(follower, model, X)
+        agree(follower, model, X, as_dict=True)
+    assert 2 == len([*tmp_path.rglob("compilation.log")])

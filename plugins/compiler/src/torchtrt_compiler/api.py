@@ -81,7 +81,7 @@ def compile_exported(
     compilation_settings = settings_from(settings)
     with disabling(compilation_settings.disabled_capabilities):
         compilation = Compilation(model, CallInputs(inputs, kwarg_inputs), compilation_settings)
-        with compilation.stages, torch.no_grad():
+        with compilation.stages, torch.no_grad(), recording():
             return compilation.run(exported)
 
 
