@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_compiler.inputs import Input
 
@@ -90,6 +91,13 @@ def test_what_is_no_shape_and_no_dtype_is_refused(keywords, message):
     """When the Input is made, with what to write instead."""
     with pytest.raises(InputError, match=message):
         Input(**keywords)
+
+
+def test_an_optimal_shape_without_memory_for_it_is_refused():
+    """The model is exported with a tensor of this shape."""
+    rows = Input(min_shape=(1, 4), opt_shape=(2**60, 4), max_shape=(2**61, 4))
+    with pytest.raises(InputError, match=r"optimal shape .* on cpu: .*Give an opt_shape that"):
+        torchtrt.compile(torch.nn.Linear(4, 4).eval(), [rows])
 
 
 def test_sizes_may_be_of_any_integer_type():

@@ -88,16 +88,26 @@ class Input:
         """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
 
         Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the range.
+
+        Raises:
+            InputError: PyTorch does not have the device here, or there is no memory for the tensor.
         """
         shape = [
             optimal if minimum == maximum else min(max(optimal, 2), maximum)
             for minimum, optimal, maximum in zip(*self.bounds, strict=True)
         ]
         target = self._device() or device
-        if self.dtype.is_floating_point or self.dtype.is_complex:
-            own = torch.Generator(target).manual_seed(0)  # the caller's draws what it would without
-            return torch.rand(shape, generator=own, device=target).to(self.dtype)
-        return torch.ones(shape, dtype=self.dtype, device=target)
+        try:
+            if self.dtype.is_floating_point or self.dtype.is_complex:
+                own = torch.Generator(target).manual_seed(0)  # the caller draws as without
+                return torch.rand(shape, generator=own, device=target).to(self.dtype)
+            return torch.ones(shape, dtype=self.dtype, device=target)
+        except RuntimeError as error:  # also of too many elements to count
+            raise InputError(
+                f"PyTorch could not make the tensor that the model is exported with, {self.dtype} of the optimal shape "
+                f"{tuple(shape)} on {target}: {str(error).splitlines()[0]}. Give an opt_shape that fits in memory, and "
+                "a dtype that PyTorch has there."
+            ) from error
 
     def _device(self) -> torch.device | None:
         """Returns the device that was asked for.

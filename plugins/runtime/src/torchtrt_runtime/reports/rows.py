@@ -66,8 +66,8 @@ class LayerUse:
 
 
 OTHER_PROGRAM = (
-    "For the other sizes, compile the model a second time with one of them as the optimal size, or change the line so "
-    "that it does not depend on the size."
+    "For the other sizes, compile the model a second time with one of them as the optimal size, or make its code "
+    "independent of the size."
 )
 """The advice for sizes for which a model's code takes another branch."""
 OTHER_EXPORT = "For the other sizes, export the model with a wider range, or for them alone."
