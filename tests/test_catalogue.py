@@ -10,6 +10,7 @@ from torchtrt_compiler.catalogue import FILE, Catalogue, CataloguedPack
 from torchtrt_testing.conformance_checks import catalogue_fault
 
 WITHOUT_LINALG = """
+import os
 import torch, torchtrt
 from torchtrt.errors import FullCompilationError
 
@@ -18,6 +19,7 @@ class Inverse(torch.nn.Module):
         return torch.linalg.inv(x) + 1
 
 inputs = [torch.eye(3)]
+os.environ["COLUMNS"] = "200"  # so that the table breaks no sentence
 report = torchtrt.explain(Inverse().eval(), inputs)
 print(report.in_torch[0].op, *report.in_torch[0].available)
 print("Install torchtrt-converters-linalg." in str(report))
