@@ -47,7 +47,7 @@ def compiled(request):
     def compile_function(function, *inputs, **options):
         eager, source = Stateful(function).eval(), Stateful(function).eval()
         settings = left_in_pytorch(source, *inputs, **options) if request.param else {}
-        module = torchtrt.compile(source, inputs, min_block_size=1, **settings, **options)
+        module = torchtrt.compile(source, inputs, min_block_size=1, **{**options, **settings})
         return eager, source, module
 
     return compile_function

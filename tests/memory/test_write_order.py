@@ -10,7 +10,11 @@ from tests.memory.law import quiet
 from tests.support.in_pytorch import left_in_pytorch
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
-pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning"),
+    # Of an op that stays in PyTorch as a whole, the ops in its decomposition are not called.
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning"),
+]
 
 
 def test_a_prompt_of_any_length_is_written():

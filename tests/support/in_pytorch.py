@@ -14,4 +14,5 @@ def left_in_pytorch(model: Any, *inputs: Any, **options: Any) -> dict[str, Any]:
     """
     report = torchtrt.explain(model, inputs, **options)
     # getitem runs where the op runs
-    return {"torch_executed_ops": {row.op for row in report.converted} - {"operator.getitem"}}
+    converted = {row.op for row in report.converted} - {"operator.getitem"}
+    return {"torch_executed_ops": {*converted, *options.get("torch_executed_ops", ())}}
