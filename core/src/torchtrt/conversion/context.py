@@ -21,7 +21,7 @@ from torchtrt.conversion.values import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.expressions.torch_internals import lower_bound
+from torchtrt.graphs.symbols import size_bounds
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
 from torchtrt.tensorrt.dtypes import engine_dtype
@@ -52,7 +52,6 @@ class ConversionContext:
         depth: How many branches and loops the node in conversion is inside of.
         recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
-        least_sizes: The least values of symbols in the sizes of inputs, as far as these determine them.
         plugins: The keys of the plugins in the network, by which an engine asks for them.
     """
 
@@ -65,7 +64,6 @@ class ConversionContext:
     depth: int = 0
     recorder: WeightRecorder = field(default_factory=NoRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
-    least_sizes: dict[Any, int] = field(default_factory=dict)
     plugins: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
@@ -172,11 +170,9 @@ class ConversionContext:
         return self._shapes[tensor.name]
 
     def may_be_zero(self, size: torch.SymInt) -> bool:
-        """Returns whether a size can be 0, for the sizes that the engine is built for.
-
-        PyTorch's own bounds do not decide it: it takes all sizes of inputs for 2 or more.
-        """
-        return not lower_bound(size, self.least_sizes) > 0
+        """Returns whether a size can be 0, for the sizes that the engine is built for."""
+        least, _ = size_bounds(size)
+        return least is None or least <= 0
 
     def size_of(self, tensor: NetworkTensor, dim: int) -> Size:
         """Returns one size of ``tensor``: an ``int`` where it is fixed, else a 0-d int32 tensor."""

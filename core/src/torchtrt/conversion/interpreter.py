@@ -21,7 +21,7 @@ from torchtrt.conversion.results import check_result, without_arrays
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
-from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
+from torchtrt.graphs.symbols import least_sizes, no_new_assumptions, sizes_from_data
 from torchtrt.packs.problem import describe, raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
@@ -75,6 +75,7 @@ class TRTInterpreter:
         self.input_symbols: set[Any] = set()
         self.output_dtypes: dict[str, torch.dtype] = {}
         self.converted_by: dict[str, str] = {}
+        self._least_sizes: dict[Any, int] = {}
 
     def run(self) -> TRTInterpreter:
         """Fills the network; returns itself, with all that building needs.
@@ -82,7 +83,11 @@ class TRTInterpreter:
         Raises:
             ConversionError: A converter failed; the message names its pack, the op, the node and the model's line.
         """
-        with no_new_assumptions(self.block.graph), self.context.recorder.recording():
+        with (
+            no_new_assumptions(self.block.graph),
+            least_sizes(self._least_sizes),
+            self.context.recorder.recording(),
+        ):
             placeholders = self.block.graph.find_nodes(op="placeholder")
             inputs = [
                 self.add_input(profile, node)
@@ -136,7 +141,7 @@ class TRTInterpreter:
 
     def _note_least(self, expression: Any, least: int) -> None:
         """Notes the least value of a size of an input. Of a size of 0 that is computed, each symbol may be 0."""
-        sizes = self.context.least_sizes
+        sizes = self._least_sizes
         if expression.is_Symbol:
             sizes[expression] = least
         elif not least:

@@ -25,23 +25,31 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
-def lower_bound(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> Any:
-    """Returns a lower bound of a size, as SymPy's number.
+def bounds_of_symbols(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> dict[Any, Any]:
+    """Returns the bounds of the symbols in a size, as PyTorch's ``ValueRanges``.
 
     Args:
         size: The size.
-        least_sizes: The least values of symbols. Others are at least 1, or what PyTorch has for sizes that depend on
-            data.
+        least_sizes: The least values of symbols. Others are at least 1, numbers 0, and sizes that depend on data what
+            PyTorch has for them.
     """
-    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+    from torch.utils._sympy.value_ranges import ValueRanges
 
-    expression, environment = size.node.expr, size.node.shape_env
-    ranges = {}
-    for symbol in expression.free_symbols:
-        bounds = environment.bound_sympy(symbol)
-        least = min(bounds.lower, least_sizes.get(symbol, 1))
-        ranges[symbol] = ValueRanges(least, bounds.upper)
-    return bound_sympy(expression, ranges).lower
+    unbacked = free_unbacked_symbols(size)
+    bounds = {}
+    for symbol in size.node.expr.free_symbols:
+        own = size.node.shape_env.bound_sympy(symbol)
+        least = own.lower if symbol in unbacked else 1 if symbol.is_positive else 0
+        bounds[symbol] = ValueRanges(min(own.lower, least_sizes.get(symbol, least)), own.upper)
+    return bounds
+
+
+def bounds_of(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> Any:
+    """Returns the bounds of a size as ``ValueRanges``, from those of its symbols."""
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    return bound_sympy(size.node.expr, bounds_of_symbols(size, least_sizes))
 
 
 @functools.cache

@@ -16,11 +16,14 @@ from torchtrt.graphs.nodes import (
     writes,
 )
 from torchtrt.graphs.symbols import (
+    least_sizes,
     no_new_assumptions,
     same_for_all_answers,
     shape_env_of,
     size_at,
+    size_bounds,
     sizes_from_data,
+    symbol_bounds,
 )
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "facts_of",
     "inner_graphs",
     "is_same_memory",
+    "least_sizes",
     "leave_in_torch",
     "miss_layer",
     "model_line",
@@ -41,7 +45,9 @@ __all__ = [
     "same_for_all_answers",
     "shape_env_of",
     "size_at",
+    "size_bounds",
     "sizes_from_data",
     "storage_of",
+    "symbol_bounds",
     "writes",
 ]

@@ -63,7 +63,7 @@ def unlike_formula(kind: Kind, count: int, size: int | torch.SymInt, factor: flo
     """
     if kind.mode == "NEAREST" and count != 2:
         return None
-    least = max(sizes.minimum(size), 2)
+    least = max(sizes.minimum(size) or 0, 2)
     if factor > 1 and int(least * factor) == least:
         return (
             f"PyTorch copies what keeps its size, and the factor {factor} keeps a size of {least}"
@@ -108,14 +108,18 @@ def rounds_otherwise(
         extent: The new size, likewise.
         factor: The factor, or ``None``.
     """
-    symbolic = [number.node for number in (size, extent) if isinstance(number, torch.SymInt)]
-    symbols = set().union(*(node.expr.free_symbols for node in symbolic))
+    from torchtrt.graphs import symbol_bounds  # slow to import
+
+    bounds: dict[Any, tuple[int | None, int | None]] = {}
+    for number in (size, extent):
+        if isinstance(number, torch.SymInt):
+            bounds.update(symbol_bounds(number))
     ranges = []
-    for symbol in sorted(symbols, key=str):
-        bounds = symbolic[0].shape_env.bound_sympy(symbol)
-        if not (bounds.lower.is_Integer and bounds.upper.is_Integer):
+    for symbol in sorted(bounds, key=str):
+        least, most = bounds[symbol]
+        if least is None or most is None:
             return True
-        ranges.append((symbol, range(int(bounds.lower), int(bounds.upper) + 1)))
+        ranges.append((symbol, range(least, most + 1)))
     if math.prod(len(values) for _, values in ranges) > _MOST_PAIRS:
         return True
     expressions = (

@@ -60,17 +60,23 @@ def have_same_sizes(
 
 def maximum(symbol: int | torch.SymInt) -> int | None:
     """Returns the most that a size can be, or ``None`` if nothing bounds it."""
-    if isinstance(symbol, int):
-        return symbol
-    upper = symbol.node.shape_env.bound_sympy(symbol.node.expr).upper
-    return int(upper) if upper.is_Integer else None
+    return _bounds(symbol)[1]
 
 
-def minimum(symbol: int | torch.SymInt) -> int:
-    """Returns the least that a size can be. PyTorch takes a dynamic size of an input for 2 or more."""
-    if isinstance(symbol, int):
-        return symbol
-    return int(symbol.node.shape_env.bound_sympy(symbol.node.expr).lower)
+def minimum(symbol: int | torch.SymInt) -> int | None:
+    """Returns the least that a size can be, or ``None`` if nothing bounds it."""
+    return _bounds(symbol)[0]
+
+
+def is_never_negative(symbol: int | torch.SymInt | None) -> bool:
+    """Returns whether a size, or an index that is computed from sizes, is known to be at least 0."""
+    least = None if symbol is None else minimum(symbol)
+    return least is not None and least >= 0
+
+
+def is_positive(symbol: int | torch.SymInt) -> bool:
+    """Returns whether a size is known to be at least 1."""
+    return (minimum(symbol) or 0) > 0
 
 
 def leaves_int32(symbol: torch.SymInt) -> bool:
@@ -78,10 +84,18 @@ def leaves_int32(symbol: torch.SymInt) -> bool:
 
     A size that depends on data may have none: it is one of a tensor, whose sizes are int32.
     """
-    bounds = symbol.node.shape_env.bound_sympy(symbol.node.expr)
-    finite = [int(bound) for bound in (bounds.lower, bounds.upper) if bound.is_Integer]
     int32 = torch.iinfo(torch.int32)
-    return any(not int32.min <= bound <= int32.max for bound in finite)
+    return any(
+        bound is not None and not int32.min <= bound <= int32.max for bound in _bounds(symbol)
+    )
+
+
+def _bounds(symbol: int | torch.SymInt) -> tuple[int | None, int | None]:
+    if isinstance(symbol, int):
+        return symbol, symbol
+    from torchtrt.graphs import size_bounds  # slow to import
+
+    return size_bounds(symbol)
 
 
 def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:

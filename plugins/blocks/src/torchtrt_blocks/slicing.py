@@ -80,22 +80,17 @@ def _bound(ctx: ConversionContext, bound: Size, length: Size) -> Size:
     if bound is length or same(symbol_of(ctx, bound), symbol_of(ctx, length)):
         return bound
     limited = sizes.combine(ctx, "MIN", bound, length)
-    if is_never_negative(symbol_of(ctx, bound)):
+    if sizes.is_never_negative(symbol_of(ctx, bound)):
         return limited
     wrapped = wrap(ctx, limited, length)
     return sizes.combine(ctx, "MAX", wrapped, 0)
 
 
-def is_never_negative(symbol: SymbolicSize) -> bool:
-    """Returns whether a size is known to be at least 0."""
-    if isinstance(symbol, int):
-        return symbol >= 0
-    if symbol is None:
-        return False
-    # Imported here because sympy, which it brings, takes longer to import than all packs together.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    return bool(statically_known_true(symbol >= 0))
+def from_beginning(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size) -> Size:
+    """Returns an index of a dimension that may count from the end as one that counts from the beginning."""
+    if sizes.is_never_negative(symbol_of(ctx, index)):
+        return index
+    return wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
 
 
 def wrap(ctx: ConversionContext, index: Size, length: Size) -> Size:
@@ -124,15 +119,7 @@ def select(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size)
         index: An ``int`` or a 0-d integer network tensor; negative ones count from the end.
     """
     dim %= len(tensor.shape)
-    if isinstance(index, int):
-        length = tensor.shape[dim]
-        if index < 0 and length >= 0:
-            index += length
-        elif index < 0:
-            index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
-    elif not is_never_negative(symbol_of(ctx, index)):
-        index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
-    position = ctx.tensor(index)
+    position = ctx.tensor(from_beginning(ctx, tensor, dim, index))
     return add(ctx, "gather", tensor, position, dim)
 
 

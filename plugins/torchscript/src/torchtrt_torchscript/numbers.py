@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from torchtrt.graphs import size_bounds
 from torchtrt.torch_internals import pytree
 
 
@@ -125,7 +125,8 @@ def _divided(first: Any, second: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return first / second
     # Sizes are no less than zero: then rounding down is rounding to zero.
-    signs = all(statically_known_true(number >= 0) for number in (first, second))
+    least, _ = zip(*map(size_bounds, (first, second)), strict=True)
+    signs = all(number is not None and number >= 0 for number in least)
     return first // second if rounding_mode == "floor" or signs else None
 
 

@@ -90,13 +90,12 @@ def _grid(sizes: list[Any]) -> list[Any] | None:
 
     Of a size that a program leaves without a bound, the smallest values stand for all.
     """
+    from torchtrt.graphs import size_bounds  # slow to import
+
     ranges, unbounded = [], int(_MOST ** (1 / len(sizes)))
     for size in sizes:
-        symbol = size.meta["val"].node
-        bounds = symbol.shape_env.bound_sympy(symbol.expr)
-        upper = int(bounds.upper) if bounds.upper.is_Integer else unbounded - 1
-        lower = int(bounds.lower) if bounds.lower.is_Integer else 0
-        ranges.append(range(min(lower, 0), upper + 1))
+        least, most = size_bounds(size.meta["val"])
+        ranges.append(range(min(least or 0, 0), unbounded if most is None else most + 1))
     if math.prod(map(len, ranges)) > _MOST:
         return None
     return [axis.ravel() for axis in np.meshgrid(*map(np.array, ranges))]

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_blocks import padding as blocks
-from torchtrt_blocks import shape, sizes, slicing, types
+from torchtrt_blocks import shape, sizes, types
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -55,7 +55,7 @@ def _unclear_padding(tensor: torch.Tensor, amounts: Any, mode: str) -> str | Non
         return "how much to pad must be whole numbers"
     if mode in ("reflect", "replicate"):
         return f"how much to pad must be fixed for {mode} padding"
-    if mode == "circular" and not all(map(slicing.is_never_negative, values)):
+    if mode == "circular" and not all(map(sizes.is_never_negative, values)):
         return "circular padding that may take elements away is not one TensorRT slice"
     return None
 

@@ -80,9 +80,8 @@ def narrow(
     """Converts ``length`` elements from ``start`` on."""
     rank = len(self.shape)
     dim = dim % rank
-    if isinstance(start, int) and start < 0:
-        start = blocks.wrap(ctx, start, sizes.size_of(ctx, self, dim))
-    starts = [start if index == dim else 0 for index in range(rank)]
+    first = blocks.from_beginning(ctx, self, dim, start)
+    starts = [first if index == dim else 0 for index in range(rank)]
     extents = sizes.sizes_of(ctx, self)
     extents[dim] = length
     return shape.slice_by(ctx, self, starts, extents, [1] * rank)

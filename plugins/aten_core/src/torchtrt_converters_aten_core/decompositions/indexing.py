@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtrt_blocks.sizes import is_never_negative, is_positive
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -113,7 +114,7 @@ def slice_scatter(
     if step != 1:
         chosen = chosen & (offset % step == 0)
     rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
-    if not isinstance(count, int) or count == 0:  # a row more, as there may be none to read
+    if not is_positive(count):  # a row more, as there may be none to read
         shape = [*self.shape]
         shape[dim] = 1
         src, count = torch.cat([src.to(self.dtype), self.new_zeros(shape)], dim), count + 1
@@ -123,11 +124,9 @@ def slice_scatter(
 
 def _distance_from(index: Any, size: Any, device: torch.device) -> Tensor:
     """Returns how far each place of a dimension is behind an index. It may count from the end, and be before all."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
     positions = torch.arange(size, device=device)
     distances: Tensor = positions - index
-    if statically_known_true(index >= 0):
+    if is_never_negative(index):
         return distances
     if isinstance(index, int):
         distances = torch.arange(-size, 0, device=device) - index
