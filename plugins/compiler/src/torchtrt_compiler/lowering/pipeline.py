@@ -15,6 +15,7 @@ from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
 from torchtrt.graphs.facts import facts_of, take_facts
+from torchtrt.graphs.symbols import least_sizes
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OperatorBase, pytree
@@ -45,7 +46,20 @@ def lower(
     record = current_record()
     record.graph("exported", exported.graph_module)
     program = open_program(exported, watcher)
-    watcher = program.watcher
+    with least_sizes(program.sizes.least):
+        _resolve(program, exported.example_inputs, settings)
+    return program
+
+
+def _resolve(program: Program, inputs: Any, settings: CompilationSettings) -> None:
+    """Gives the nodes of an opened program their resolution, after the packs' passes.
+
+    Args:
+        program: The program.
+        inputs: The inputs that it was exported with, if they are known.
+        settings: The settings of the compilation.
+    """
+    record, watcher = current_record(), program.watcher
     remove_no_ops(program.graph_module)
     with watcher.recording():
         unpacked = fold_constants(program.graph_module, program.mutated, keep_quantized=True)
@@ -53,7 +67,7 @@ def lower(
             _warn_of(unpacked)
         record.graph("opened", program.graph_module)
     if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
-        examples = functools.partial(_examples, program, exported.example_inputs)
+        examples = functools.partial(_examples, program, inputs)
         facts = facts_of(program.graph_module)
         facts.examples = examples
         facts.largest = functools.partial(_largest, program, settings)
@@ -66,7 +80,6 @@ def lower(
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     record.graph("lowered", program.graph_module)
-    return program
 
 
 def _warn_of(unpacked: list[Unpacked]) -> None:

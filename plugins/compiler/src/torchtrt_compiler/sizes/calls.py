@@ -61,7 +61,8 @@ class Call:
 
     Attributes:
         node: The node.
-        sizes: The expressions in the sizes of its arguments and results.
+        sizes: The expressions in the sizes of its arguments and results, and the symbols of inputs in these: how sizes
+            compare may depend on what a symbol is taken for.
         symbols: The symbols in them.
         is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
@@ -69,10 +70,10 @@ class Call:
 
     def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
         self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        sizes = map(_sizes_of, (*node.all_input_nodes, node))
-        self.sizes = dict.fromkeys(itertools.chain.from_iterable(sizes))  # a set in order
-        symbols = set().union(*(size.free_symbols for size in self.sizes))
-        self.symbols = sorted(symbols, key=str)
+        sizes = list(itertools.chain.from_iterable(map(_sizes_of, (*node.all_input_nodes, node))))
+        self.symbols = sorted(set().union(*(size.free_symbols for size in sizes)), key=str)
+        of_inputs = itertools.filterfalse(is_unbacked, self.symbols)
+        self.sizes = dict.fromkeys((*sizes, *of_inputs))  # a set in order
         self._fixed: dict[Node, Any] = {}
 
     @property
@@ -198,10 +199,10 @@ class _Argument(NamedTuple):
     node: Node
 
 
-def distinct_calls(graph_module: GraphModule) -> Iterator[Call]:
-    """Yields the calls of a graph whose sizes vary, the graphs inside it included; of equal ones the first."""
+def distinct_calls(*graph_modules: GraphModule) -> Iterator[Call]:
+    """Yields the calls of graphs whose sizes vary, the graphs inside them included; of equal ones the first."""
     seen: set[Hashable] = set()
-    for module in graph_module.modules():
+    for module in itertools.chain.from_iterable(map(GraphModule.modules, graph_modules)):
         graph = getattr(module, "graph", None)
         if not isinstance(graph, Graph):
             continue

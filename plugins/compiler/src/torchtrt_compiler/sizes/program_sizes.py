@@ -45,7 +45,8 @@ class ProgramSizes:
     """The sizes of a program's inputs, and the conditions on them.
 
     Attributes:
-        exported: The program as it was exported: a call may have the sizes for which its ops have the same results.
+        exported: The program as it was exported. A call may have the sizes for which its ops have the same results.
+        functional: The same program without writes, whose ops must have the same results as well.
         ranges: The minimum and the maximum value of each symbol.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
@@ -53,6 +54,7 @@ class ProgramSizes:
     """
 
     exported: ExportedProgram
+    functional: ExportedProgram
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
     guards: Mapping[Any, str]
@@ -89,7 +91,7 @@ class ProgramSizes:
             symbol: (_without_guards(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
         }
-        return cls(exported, ranges, conditions, of_ops)
+        return cls(exported, functional, ranges, conditions, of_ops)
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -100,6 +102,11 @@ class ProgramSizes:
             if isinstance(condition, sympy.Eq) and condition.rhs.is_Integer
         )
         return {condition.lhs: int(condition.rhs) for condition in equal}
+
+    @property
+    def least(self) -> Mapping[Any, int]:
+        """The least values of symbols that do not start at 2, which stands for "not 0 or 1"."""
+        return {symbol: low for symbol, (low, _) in self.ranges.items() if low > 2}
 
     def compiled_for(self, placeholders: Sequence[Node], inputs: CallInputs) -> CompiledSizes:
         """Returns the sizes for which the program is the model, among those that inputs ask for.
@@ -123,9 +130,10 @@ class ProgramSizes:
             if guard.free_symbols <= declared[0].keys()
         }
         accepted = accepted_sizes(conditions, declared)
-        graph_module = self.exported.graph_module
+        programs = dict.fromkeys((self.exported, self.functional))
+        graph_modules = [program.graph_module for program in programs]
         if accepted.profiles and (
-            small := small_sizes(graph_module, conditions, guards, accepted.profiles)
+            small := small_sizes(graph_modules, conditions, guards, accepted.profiles)
         ):
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)

@@ -31,7 +31,7 @@ _MOST_POINTS = 625
 
 
 def small_sizes(
-    graph_module: GraphModule,
+    graph_modules: Sequence[GraphModule],
     conditions: Collection[Any],
     guards: Mapping[Any, str],
     profiles: Sequence[Profile],
@@ -39,7 +39,7 @@ def small_sizes(
     """Returns conditions that exclude sizes for which a program is not right, with the lines of the model.
 
     Args:
-        graph_module: The graph, whose nodes have their values.
+        graph_modules: The program's graph, and that without writes. Their nodes have their values.
         conditions: The conditions that calls of the program satisfy.
         guards: What its ops asked of sizes. Such a guard is no condition if a size is small wherever it does not hold:
             the calls show whether they are right then.
@@ -50,8 +50,8 @@ def small_sizes(
     if not doubtful and all(size.min >= 2 for size in ranges.values()):
         return {}
     with running_calls():
-        calls = list(distinct_calls(graph_module))
-        sizes = Least.of_sizes(calls, shape_env_of(graph_module.graph))
+        calls = list(distinct_calls(*graph_modules))
+        sizes = Least.of_sizes(calls, shape_env_of(graph_modules[0].graph))
         points = list(small_points(calls, sizes, doubtful, conditions, ranges))
         excused = {guard for point in points for guard in point.wrong if point.is_small}
         excused -= {guard for point in points for guard in point.wrong if not point.is_small}
@@ -61,6 +61,16 @@ def small_sizes(
             accepted = (*conditions, *kept, *trials.excluding)
             points = list(small_points(calls, sizes, excused, accepted, ranges))
         return {**kept, **trials.excluding}
+
+
+def _without_implied(sizes: Mapping[Any, int | None]) -> dict[Any, int | None]:
+    """Returns small sizes without those that follow from symbols among them."""
+    symbols = {size for size, value in sizes.items() if size.is_Symbol and value != BELOW}
+    return {
+        size: value
+        for size, value in sizes.items()
+        if size.is_Symbol or not size.free_symbols <= symbols
+    }
 
 
 def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
@@ -132,7 +142,7 @@ class _Trials:
         small = dict(which_are_small(self._sizes, point))
         wrong = {guard for guard in self._guards if not holds(guard, point)}
         for call, own_guards in self._calls.items():
-            sizes = {size: small[size] for size in call.sizes if size in small}
+            sizes = _without_implied({size: small[size] for size in call.sizes if size in small})
             exact = {size for size, value in sizes.items() if value not in (None, BELOW)}
             # That a guard does not hold follows from the values of all sizes in it.
             guards = [
