@@ -35,7 +35,7 @@ from torchtrt_runtime.checks.tensors import significant_strides
 from torchtrt_runtime.executors import captured_graphs
 from torchtrt_runtime.executors.capture_sources import Source, refusal_of
 from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
 
 _SHAPES = 8
 """The maximum number of combinations of shapes that are captured for one stream; the longest unused goes first."""
@@ -145,7 +145,7 @@ class StreamCapture:
         return graph.replay, outputs
 
 
-class CudaGraphs:
+class CudaGraphs(Executor):
     """Runs the graph of a compiled model, from a captured graph where it has been called with inputs like these before.
 
     Args:
@@ -160,12 +160,12 @@ class CudaGraphs:
         self, overwrites: bool = False, capture: Any = StreamCapture, inner: Executor | None = None
     ) -> None:
         self._overwrites, self._capture_class = overwrites, capture
-        self.inner = PlainExecutor() if inner is None else inner
+        self.inner: Executor = Executor() if inner is None else inner
         self._lock = threading.Lock()
         self._reset(None)
 
     @property
-    def failures(self) -> list[str]:
+    def failures(self) -> Sequence[str]:
         """Why Inductor could not compile fallback segments, each reason once."""
         return self.inner.failures
 
@@ -196,7 +196,7 @@ class CudaGraphs:
     def __reduce__(self) -> tuple[Any, ...]:
         return CudaGraphs, (self._overwrites, StreamCapture, self.inner)
 
-    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
+    def replay(self, graph_module: GraphModule, leaves: Sequence[Any], /) -> Sequence[Any] | None:
         """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
 
         They need not be checked before: what is captured was, with inputs of these sizes.
@@ -215,7 +215,7 @@ class CudaGraphs:
                 return None
             return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
 
-    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any], /) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         stream_key = self._capture_class.place_of(leaves)
         if stream_key is None or any(map(_has_no_memory, leaves)):

@@ -23,7 +23,7 @@ from torchtrt_runtime.checks.numbers import as_sizes
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.engine import EngineModule
-from torchtrt_runtime.modules.execution import Executor, ExecutorChoice, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor, ExecutorChoice
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange
 from torchtrt_runtime.processes.meetings import Meeting
 from torchtrt_runtime.reports.report import CompilationReport
@@ -90,7 +90,7 @@ class CompiledModule(torch.nn.Module):
     input, and two views of one tensor with each other.
     """
 
-    executor: Executor = PlainExecutor()
+    executor = Executor()
     _runtime_settings = RuntimeSettings()
     _replay: Callable[..., Any] | None = None
 
@@ -182,7 +182,7 @@ class CompiledModule(torch.nn.Module):
         for engine in self._engines():
             engine.reload(runtime_settings=settings)
         if settings.cuda_graphs != self._runtime_settings.cuda_graphs:
-            inner = self.executor.inner
+            inner = self.executor.inner or self.executor
             self.executor = self._executor_for(self.settings, settings.cuda_graphs, inner)
         self.executor.drop_calls()  # which were captured with the former settings
         self._runtime_settings = settings
@@ -274,7 +274,7 @@ class CompiledModule(torch.nn.Module):
     def run_graph(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns the flattened outputs for flattened inputs that were checked."""
         graph_module: Any = self._modules["graph_module"]  # the attribute takes longer
-        if type(self.executor) is PlainExecutor and self._whole_engine is not None:
+        if type(self.executor) is Executor and self._whole_engine is not None:
             engine = graph_module._modules[self._whole_engine]
             has_hooks = engine._forward_hooks or engine._forward_pre_hooks
             if not (has_hooks or global_forward_hooks or global_forward_pre_hooks):
