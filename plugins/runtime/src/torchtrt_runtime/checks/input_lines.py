@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_runtime.checks.dimensions import Dimension
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.tensors import TensorCheck
@@ -16,7 +17,7 @@ def input_lines(checks: InputChecks) -> Iterator[str]:
             yield f"{name}: always {wanted!r}"
             continue
         sizes = [_sizes(dimension, checks) for dimension in wanted.dimensions]
-        dtype = str(wanted.dtype).removeprefix("torch.")
+        dtype = dtype_name(wanted.dtype)
         yield (
             f"{name}: int {sizes[0]}"
             if wanted.is_number

@@ -19,11 +19,10 @@ import torchtrt
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import UnreadableFileError
 from torchtrt.expressions.data import InexpressibleError, to_json
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_kernels.operators import keys_to_json
 from torchtrt_runtime.checks.tensors import TensorCheck
-from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.whole_engine import WholeEngine
@@ -184,7 +183,7 @@ def _size(size: Any, symbol: Callable[[Any], str]) -> Any:
 
 
 def _dtypes(dtype: torch.dtype) -> dict[str, str]:
-    return {"dtype": dtype_to_json(dtype), "engine_dtype": dtype_to_json(engine_dtype(dtype))}
+    return {"dtype": dtype_name(dtype), "engine_dtype": dtype_name(engine_dtype(dtype))}
 
 
 def as_text(description: Mapping[str, Any]) -> str:

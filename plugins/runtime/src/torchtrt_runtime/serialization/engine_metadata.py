@@ -15,9 +15,10 @@ from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.expressions.data import InexpressibleError, to_json
 from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_kernels.operators import keys_from_json, keys_to_json
 from torchtrt_kernels.tensorrt_plugins import provide
-from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import Collective
 from torchtrt_runtime.size_ranges import union
@@ -62,7 +63,7 @@ def describe_engine(
         "outputs": [
             {
                 "name": name,
-                "dtype": dtype_to_json(dtype),
+                "dtype": dtype_name(dtype),
                 "shape": None
                 if not outputs
                 else [sizes.describe(size) for size in outputs[index].shape],
@@ -88,7 +89,7 @@ def _input_to_json(profile: InputProfile) -> dict[str, Any]:
     overall = _shapes([union(sizes) for sizes in zip(*profile.profiles, strict=True)])
     return {
         "name": profile.name,
-        "dtype": dtype_to_json(profile.dtype),
+        "dtype": dtype_name(profile.dtype),
         "shape": profile.shape,
         **dict(zip(("min", "opt", "max"), overall, strict=True)),
         "ranges": bounds,

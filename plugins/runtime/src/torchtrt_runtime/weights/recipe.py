@@ -12,9 +12,10 @@ import torch
 
 from torchtrt.errors import RefitError, UnreadableFileError
 from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_runtime.call_safety import reason_against
-from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json
 
 SAME = "same"
 """The step that computes nothing: a tensor's values had an effect that is compiled in, and must not change."""
@@ -176,7 +177,7 @@ def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:
         case complex():
             return {"complex": [value.real, value.imag]}
         case torch.dtype():
-            return {"dtype": dtype_to_json(value)}
+            return {"dtype": dtype_name(value)}
         case torch.device():
             return {"device": str(value)}
         case torch.layout() | torch.memory_format():
@@ -219,7 +220,7 @@ def encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
     data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     content = data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b""
     return {
-        "dtype": dtype_to_json(tensor.dtype),
+        "dtype": dtype_name(tensor.dtype),
         "shape": list(tensor.shape),
         "device": str(tensor.device),
         "data": base64.b64encode(content).decode(),
