@@ -270,9 +270,6 @@ def _default_to_json(value: Any) -> dict[str, Any]:
 
 def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
     """Returns the parameters of ``forward`` from a file's description of them."""
-
-    def forward() -> None: ...
-
     parameters = []
     for parameter in data:
         default: Any = inspect.Parameter.empty
@@ -286,5 +283,4 @@ def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignatur
             default = _Unwritten(parameter["unwritten"])
         kind = getattr(inspect.Parameter, parameter["kind"])
         parameters.append(inspect.Parameter(parameter["name"], kind, default=default))
-    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return CallSignature(forward, input_tree)
+    return CallSignature(inspect.Signature(parameters), input_tree)
