@@ -212,41 +212,37 @@ def read_description(path: Path, plan: Any) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+        raise unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
     if isinstance(data, dict):
         data.setdefault("plugins", [])  # which earlier files lack
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise _unreadable(path, f"its format is not {FORMAT!r}")
+        raise unreadable(path, f"its format is not {FORMAT!r}")
     if data.get("version") != VERSION:
         wrote = f"version {data.get('version')!r} of torchtrt {data.get('torchtrt')!r}"
-        raise _unreadable(path, f"it has {wrote}, and this torchtrt reads {VERSION}")
+        raise unreadable(path, f"it has {wrote}, and this torchtrt reads {VERSION}")
     for name, kind in _KINDS.items():
         if not isinstance(data.get(name), kind):
-            raise _unreadable(path, f"its entry {name!r} is not a {kind.__name__}")
+            raise unreadable(path, f"its entry {name!r} is not a {kind.__name__}")
     buffer = buffer_of(plan)
     if (size := data["plan"].get("bytes")) != buffer.size:
-        raise _unreadable(
+        raise unreadable(
             path, f"it describes a plan of {size} bytes, and this one has {buffer.size}"
         )
     if data["plan"].get("crc32") != zlib.crc32(buffer):
-        raise _unreadable(
+        raise unreadable(
             path, "it describes another plan of the same length, or this one is damaged"
         )
     return data
 
 
-def _unreadable(path: Path, reason: str) -> UnreadableFileError:
+def unreadable(path: Path, reason: str) -> UnreadableFileError:
+    """Returns the error for a description that cannot be used.
+
+    Args:
+        path: The description's file.
+        reason: Why it does not describe the plan, as a clause.
+    """
     return UnreadableFileError(
         f"{path} does not describe the plan beside it: {reason}. Export the plan again, or load it without, with "
         "engine_module(path, description=False)."
     )
-
-
-def contradicted(path: Path, what: str) -> UnreadableFileError:
-    """Returns the error for a description that contradicts the engine.
-
-    Args:
-        path: The description's file.
-        what: The contradiction, as a clause.
-    """
-    return _unreadable(path, what)

@@ -29,8 +29,8 @@ from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import (
     beside,
-    contradicted,
     read_description,
+    unreadable,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.plans.recorded_values import PlanSymbols
@@ -96,10 +96,10 @@ def engine_module(
         try:
             checks, sizes = _adopt(described, engine, tensors, symbols)
         except TorchTRTError as error:
-            raise contradicted(beside(file), str(error).rstrip(".")) from error
+            raise unreadable(beside(file), str(error).rstrip(".")) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"an entry is missing or malformed ({type(error).__name__}: {error})"
-            raise contradicted(beside(file), reason) from error
+            raise unreadable(beside(file), reason) from error
     compiled = _as_module(engine, checks, list(sizes), as_dict, tensors.num_layers)
     results: Any = compiled.graph_module.graph.output_node().args[0]
     for node, (name, shape) in zip(results, sizes.items(), strict=True):
@@ -124,7 +124,7 @@ def _loaded_engine(
         try:
             engine.plugins = keys_from_json(described["plugins"])
         except ValueError as error:
-            raise contradicted(beside(file), str(error)) from error
+            raise unreadable(beside(file), str(error)) from error
     return engine
 
 
