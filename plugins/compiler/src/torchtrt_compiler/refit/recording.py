@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torchtrt.contract import constant_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
@@ -39,7 +40,6 @@ from torchtrt_runtime.weights.recipe import (
     encode,
     encode_tensor,
     numbers_in,
-    op_name,
     slice_steps,
 )
 
@@ -165,7 +165,7 @@ class Recorder:
                 reads = frozenset(map(_memory, tensors))
                 writes = frozenset(written)
                 numbers = [self._add(result) for result in results]
-                self._steps.append(([op_name(op), *arguments, numbers], reads, writes))
+                self._steps.append(([qualified_name(op), *arguments, numbers], reads, writes))
                 if reads & self._from_sources:
                     self._from_sources |= writes
                 return
