@@ -16,7 +16,6 @@ from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
 from torchtrt.torch_internals import pytree
-from torchtrt_runtime.checks.input_lines import input_lines
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.numbers import as_sizes
@@ -104,7 +103,7 @@ class CompiledModule(torch.nn.Module):
         weights: ModelWeights | None = None,
     ) -> None:
         super().__init__()
-        report.inputs = [*input_lines(interface.checks)]
+        report.inputs = [*interface.checks.lines()]
         self.report = report
         self.extra_files: dict[str, str] = {}
         self.settings = settings
