@@ -18,7 +18,7 @@ from torch.fx import Node
 import torchtrt
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import UnreadableFileError
-from torchtrt.expressions.data import InexpressibleError, to_json
+from torchtrt.expressions.data import to_json
 from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_kernels.operators import keys_to_json
@@ -26,7 +26,7 @@ from torchtrt_runtime.checks.tensors import TensorCheck
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.whole_engine import WholeEngine
-from torchtrt_runtime.serialization.engine_metadata import buffer_of
+from torchtrt_runtime.serialization.engine_metadata import buffer_of, size_to_json
 
 FORMAT = "torchtrt.plan"
 VERSION = 1
@@ -159,7 +159,7 @@ def _describe_outputs(
         nodes.setdefault(output, node)
     for output, node in nodes.items():
         value = node.meta.get("val")
-        sizes = [_size(size, symbol) for size in value.shape] if value is not None else None
+        sizes = [size_to_json(size, symbol) for size in value.shape] if value is not None else None
         described.append(
             {
                 "name": names[output],
@@ -171,15 +171,6 @@ def _describe_outputs(
             }
         )
     return described
-
-
-def _size(size: Any, symbol: Callable[[Any], str]) -> Any:
-    if isinstance(size, int):
-        return size
-    try:
-        return to_json(size.node.expr, symbol)
-    except InexpressibleError:
-        return ["unknown", str(size.node.expr)]
 
 
 def _dtypes(dtype: torch.dtype) -> dict[str, str]:
