@@ -64,11 +64,10 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
+    placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
+    checks = dict(zip(placeholders, compiled.checks.inputs, strict=True))
     read = [
-        (
-            name if node.op == "get_attr" else _check_of(compiled, node)[0],
-            _check_of(compiled, node)[1],
-        )
+        checks.get(node) or (name, _check_of_buffer(compiled, node))
         for node, name in whole.input_names.items()
     ]
     buffers = {name for node, name in whole.input_names.items() if node.op == "get_attr"}
@@ -109,14 +108,11 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     }
 
 
-def _check_of(compiled: CompiledModule, node: Node) -> tuple[str, Any]:
-    """Returns the name of an input or of a buffer, and the requirements on it."""
-    if node.op != "get_attr":
-        placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
-        return compiled.checks.inputs[placeholders.index(node)]
+def _check_of_buffer(compiled: CompiledModule, node: Node) -> TensorCheck:
+    """Returns a buffer's dtype, layout and sizes."""
     name = str(node.target)
     value: torch.Tensor = attrgetter(name)(compiled.graph_module)
-    return name, TensorCheck(name, value.dtype, value.layout, tuple(value.shape))
+    return TensorCheck(name, value.dtype, value.layout, tuple(value.shape))
 
 
 def _describe_input(
