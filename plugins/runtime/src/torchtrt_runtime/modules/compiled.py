@@ -12,7 +12,7 @@ import torch
 from torch import is_grad_enabled
 from torch.fx import GraphModule, Tracer
 
-from torchtrt.errors import EngineError, InputError, SettingsError
+from torchtrt.errors import EngineError, InputError, SettingsError, kind_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
 from torchtrt.torch_internals import pytree
@@ -324,6 +324,14 @@ class CompiledModule(torch.nn.Module):
             raise InputError(
                 f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {problem or error}"
             ) from None
+
+
+def check_compiled(value: object, function: str) -> None:
+    """Raises an ``InputError`` if what a function of some name was given is no compiled model."""
+    if not isinstance(value, CompiledModule):
+        raise InputError(
+            f"{function}() takes what torchtrt.compile() returned, not {kind_of(value)}."
+        )
 
 
 def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) -> str:
