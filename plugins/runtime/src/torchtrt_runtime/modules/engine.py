@@ -7,6 +7,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,7 @@ _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
 
 
+@dataclass(slots=True)
 class _EngineInput:
     """An input of an engine in one execution context.
 
@@ -63,12 +65,9 @@ class _EngineInput:
         address: The address that the context has; -1 where it has none.
     """
 
-    __slots__ = ("address", "dtype", "name")
-
-    def __init__(self, name: str, dtype: torch.dtype) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.address = -1
+    name: str
+    dtype: torch.dtype
+    address: int = -1
 
 
 class _EngineOutput(NamedTuple):
