@@ -306,24 +306,22 @@ class CompiledModule(torch.nn.Module):
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Returns a call's inputs as the graph takes them; an ``InputError`` where they nest otherwise."""
-        return as_sizes(self._leaves(args, kwargs), self.checks.numbers)
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """Returns a call's inputs, flattened in order."""
         if self.signature is not None:
             args, kwargs = self.signature.arrange(args, kwargs)
-        names = [name for name, _ in self.checks.inputs]
         try:
             # Unlike a comparison of trees, this takes dictionaries in any order.
-            return self.input_tree.flatten_up_to((args, dict(kwargs)))
+            leaves = self.input_tree.flatten_up_to((args, dict(kwargs)))
         except ValueError as error:
+            names = [name for name, _ in self.checks.inputs]
             by_name = {**dict(zip(names, args, strict=False)), **kwargs}
-            if len(args) + len(kwargs) == len(names) and by_name.keys() == set(names):
-                return [by_name[name] for name in names]  # a program's inputs, given by name
-            problem = _misplaced(names, len(args), kwargs) if self._flat_inputs >= 0 else ""
-            raise InputError(
-                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {problem or error}"
-            ) from None
+            if len(args) + len(kwargs) != len(names) or by_name.keys() != set(names):
+                problem = _misplaced(names, len(args), kwargs) if self._flat_inputs >= 0 else ""
+                raise InputError(
+                    f"The inputs are not as those that the model was compiled for ({', '.join(names)}): "
+                    f"{problem or error}"
+                ) from None
+            leaves = [by_name[name] for name in names]  # a program's inputs, given by name
+        return as_sizes(leaves, self.checks.numbers)
 
 
 def check_compiled(value: object, function: str) -> None:
