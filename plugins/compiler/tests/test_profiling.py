@@ -11,7 +11,7 @@ import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_cli import main
 from torchtrt_compiler.trial_calls import example_leaves
-from torchtrt_runtime.modules.execution import PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
 
 VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 
@@ -99,7 +99,7 @@ def test_a_whole_call_runs_as_any_other(compiled):
     """With Inductor and CUDA graphs where the model has them; only the parts are looked at without."""
     runs = []
 
-    class Noting(PlainExecutor):
+    class Noting(Executor):
         def __call__(self, graph_module, inputs):
             runs.append(inputs)
             return super().__call__(graph_module, inputs)

@@ -15,7 +15,7 @@ from torchtrt.errors import SettingsError
 from torchtrt_compiler.measuring import tuning
 from torchtrt_compiler.measuring.tuning import Measuring, measuring_by
 from torchtrt_compiler.trial_calls import Clock
-from torchtrt_runtime.modules.execution import PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
 from torchtrt_testing.faults import watched_tensorrt
 
 aten = torch.ops.aten
@@ -90,7 +90,7 @@ def test_the_calls_of_the_search_are_dropped():
     """They had inputs of their own: CUDA graphs would copy those of the calls that follow."""
     dropped = []
 
-    class Keeping(PlainExecutor):
+    class Keeping(Executor):
         def drop_calls(self):
             dropped.append(self)
 

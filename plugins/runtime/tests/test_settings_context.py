@@ -14,7 +14,7 @@ from torchtrt.errors import InputError, SettingsError
 from torchtrt.settings import OF_CALLS
 from torchtrt_runtime import CompiledModule, RuntimeSettings
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
-from torchtrt_runtime.modules.execution import PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
 
 pytestmark = pytest.mark.usefixtures("tape")
 ON_TAPE = RuntimeSettings(cuda_graphs=True)
@@ -35,7 +35,7 @@ def compiled(model):
 
 def on_tape(settings, cuda_graphs, inner):
     """Returns the executor that captures on the tape."""
-    inner = inner or PlainExecutor()
+    inner = inner or Executor()
     return CudaGraphs(cuda_graphs == "overwrite", Tape, inner) if cuda_graphs else inner
 
 

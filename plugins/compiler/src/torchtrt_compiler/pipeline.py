@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Mapping
 
 import torch
@@ -211,5 +212,6 @@ def _held_elsewhere(
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
     """Returns what the model's ``forward`` takes; None where only the exported program has it."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
-        return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
+        signature = inspect.signature(model.forward)  # type: ignore[union-attr]
+        return CallSignature(signature, program.input_tree)
     return None

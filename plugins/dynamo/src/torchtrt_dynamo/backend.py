@@ -398,10 +398,11 @@ class _Held:
         return all(map(operator.is_, tensors, self._tensors)) and not self._watched.have_changed()
 
 
+@dataclass(eq=False)
 class _Program:
     """Engines with the weights that they hold.
 
-    Args:
+    Attributes:
         compiled: The engines.
         numbers: The numbers that are compiled in.
         ranges: The minimum and the maximum of each size without a declared bound.
@@ -410,21 +411,12 @@ class _Program:
         held: The constant ones as they are in the engines.
     """
 
-    def __init__(
-        self,
-        compiled: CompiledModule,
-        numbers: Any,
-        ranges: Sequence[Sequence[int]],
-        weights: Sequence[int],
-        constant: Sequence[int],
-        held: _Held,
-    ) -> None:
-        self.compiled = compiled
-        self.numbers = numbers
-        self.ranges = ranges
-        self._weights = weights
-        self._constant = constant
-        self._held = held
+    compiled: CompiledModule
+    numbers: Any
+    ranges: Sequence[Sequence[int]]
+    weights: Sequence[int]
+    constant: Sequence[int]
+    held: _Held
 
     @property
     def is_of_one_size(self) -> bool:
@@ -445,20 +437,20 @@ class _Program:
 
     def has(self, inputs: Sequence[Any]) -> bool:
         """Returns whether the engines have the weights among a graph's inputs."""
-        return self._held.are([inputs[index] for index in self._constant])
+        return self.held.are([inputs[index] for index in self.constant])
 
     def refit(self, inputs: Sequence[Any]) -> bool:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
-        held = _Held([inputs[index] for index in self._constant])
-        weights = {_weight_name(weight): inputs[weight].detach() for weight in self._weights}
+        held = _Held([inputs[index] for index in self.constant])
+        weights = {_weight_name(weight): inputs[weight].detach() for weight in self.weights}
         # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
-        changed = [_weight_name(index) for index in self._constant]
+        changed = [_weight_name(index) for index in self.constant]
         try:
             with torch.no_grad(), without_modes():
                 refit_with_memory(self.compiled, weights, changed)
         except RefitError:  # immutable, or a value of a weight is compiled in
             return False
-        self._held = held
+        self.held = held
         return True
 
 

@@ -97,17 +97,13 @@ def _check_modules(model: torch.nn.Module) -> None:
                 "and a program does not repeat what that does besides. Remove it to compile."
             )
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        own = [hook for hook in hooks if not _is_pure(hook)]
+        # Some do nothing besides: they compute a weight, or collect what the call returns.
+        own = [hook for hook in hooks if not (_is_of_pytorch(hook) or only_collects(hook))]
         if own and module is not model:  # PyTorch runs those of the model around the program
             raise UnsupportedProgramError(
                 f"{where} has the forward hook {own[0]!r}, and a program does not repeat what Python code does besides "
                 "its tensors. Remove the hook to compile."
             )
-
-
-def _is_pure(hook: Any) -> bool:
-    """Returns whether a hook does nothing besides: it computes a weight, or collects what the call returns."""
-    return _is_of_pytorch(hook) or only_collects(hook)
 
 
 def _is_of_pytorch(hook: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Dtypes as text."""
+"""Dtypes that come as text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from typing import Any
 import torch
 
 from torchtrt.errors import UnreadableFileError
-
-
-def dtype_to_json(dtype: torch.dtype) -> str:
-    """Returns ``"float32"`` for ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")
 
 
 def dtype_from_json(name: Any) -> torch.dtype:

@@ -151,6 +151,7 @@ class RuntimeSettings:
             raise EngineError(f"The runtime refuses {self}: {log.text()}")
         if cache is not None:
             _KEPT[context] = cache
+            weakref.finalize(context, cache.save)  # at the end of the process at the latest
         return context
 
     def save_kernels(self, plan: Any) -> None:
@@ -182,8 +183,7 @@ def kernels_key(plan: Any) -> str:
 class KernelCache:
     """The kernels that the runtime compiled for an engine, in a file or an entry of a store.
 
-    The runtime refuses kernels of another TensorRT, GPU, driver or system; they are then replaced. The kernels are
-    written when the execution context ends, when the process ends, and by `save`.
+    The runtime refuses kernels of another TensorRT, GPU, driver or system; they are then replaced.
 
     Args:
         where: The folder, which need not exist, or the store.
@@ -198,51 +198,33 @@ class KernelCache:
         self.where = where
         self.key = key
         self.cache = config.create_runtime_cache()
-        self._entry = _Entry(where, key)
-        stored = self._entry.read()
+        self._lock = threading.Lock()
+        stored = self._read()
+        self._checksum = zlib.crc32(stored)
         if stored:
             with ErrorLog():  # a cache of another environment is no error
                 self.cache.deserialize(stored)
         config.set_runtime_cache(self.cache)
-        # At the end of a process, or with the context: this object is then gone already.
-        weakref.finalize(self, self._entry.write, self.cache)
 
-    def save(self) -> None:
-        """Keeps the kernels that there are now."""
-        self._entry.write(self.cache)
-
-
-class _Entry:
-    """The kernels of one engine where they are kept, and their checksum."""
-
-    def __init__(self, where: str | os.PathLike[str] | ByteStore, key: str) -> None:
-        self.where = where
-        self.key = key
-        self.checksum = -1
-        self.lock = threading.Lock()
-
-    def read(self) -> bytes:
+    def _read(self) -> bytes:
         """Returns the kernels; nothing where there are none."""
         try:
             if isinstance(self.where, ByteStore):
-                stored = load_from(self.where, self.key) or b""
-            else:
-                stored = Path(self.where, self.key).read_bytes()
+                return load_from(self.where, self.key) or b""
+            return Path(self.where, self.key).read_bytes()
         except FileNotFoundError:
             return b""
         except OSError as error:
             self._warn(error)
             return b""
-        self.checksum = zlib.crc32(stored)
-        return stored
 
-    def write(self, cache: Any) -> None:
-        """Keeps the kernels of a cache, unless they were kept or refused before."""
-        content = bytes(cache.serialize() or b"")
-        with self.lock:
-            if not content or zlib.crc32(content) == self.checksum:
+    def save(self) -> None:
+        """Keeps the kernels that there are now, unless they were kept or refused before."""
+        content = bytes(self.cache.serialize() or b"")
+        with self._lock:
+            if not content or zlib.crc32(content) == self._checksum:
                 return
-            self.checksum = zlib.crc32(content)
+            self._checksum = zlib.crc32(content)
             try:
                 if isinstance(self.where, ByteStore):
                     save_to(self.where, self.key, [content])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torchtrt.errors import InputError, SettingsError, did_you_mean, kind_of
-from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt.errors import SettingsError, did_you_mean
+from torchtrt_runtime.modules.compiled import CompiledModule, check_compiled
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 
 
@@ -29,12 +29,7 @@ def runtime_settings(compiled: CompiledModule, **changes: Any) -> Iterator[Runti
         InputError: ``compiled`` is something else.
         SettingsError: There is no such field, a value is unusable, or the engines cannot use it.
     """
-    argument: object = compiled
-    if not isinstance(argument, CompiledModule):
-        message = (
-            f"runtime_settings() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
-        )
-        raise InputError(message)
+    check_compiled(compiled, "runtime_settings")
     fields = [field.name for field in dataclasses.fields(RuntimeSettings)]
     for name in changes.keys() - {*fields}:
         advice = did_you_mean(name, fields, f"Its fields are {', '.join(fields)}.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from torchtrt.errors import EngineError, InputError, kind_of
+from torchtrt.errors import EngineError, InputError
 from torchtrt.setting_kinds import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import ErrorLog
-from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.compiled import CompiledModule, check_compiled
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
@@ -25,12 +25,7 @@ def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
         InputError: ``compiled`` is something else.
         EngineError: None of its engines streams weights.
     """
-    argument: object = compiled
-    if not isinstance(argument, CompiledModule):
-        message = (
-            f"weight_streaming() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
-        )
-        raise InputError(message)
+    check_compiled(compiled, "weight_streaming")
     return WeightStreaming(compiled)
 
 

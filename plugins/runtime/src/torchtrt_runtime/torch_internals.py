@@ -61,7 +61,6 @@ __all__ = [
     "nccl_communicator",
     "peek_interpreter_stack",
     "register_work",
-    "serialize_tensor_meta",
     "storage_use_count",
     "stream_in_use",
     "sympy_functions",
@@ -118,13 +117,6 @@ def compile_package(program: Any, path: Path, texts: Mapping[str, str]) -> None:
 
     configs = {"aot_inductor.metadata": dict(texts)}
     inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=configs)
-
-
-def serialize_tensor_meta(tensor: torch.Tensor) -> Any:
-    """Returns a tensor's dtype, sizes and strides as a file of an exported program holds them."""
-    from torch._export.serde import serialize
-
-    return serialize.serialize_tensor_meta(tensor)
 
 
 def default_process_group() -> Any:

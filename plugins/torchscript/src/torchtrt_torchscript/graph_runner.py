@@ -38,6 +38,7 @@ from torchtrt_torchscript.node_evaluators import (
     NODE_EVALUATORS,
     Instance,
 )
+from torchtrt_torchscript.number_evaluators import sym_float
 from torchtrt_torchscript.numbers import (
     DependsOnDataError,
     as_known,
@@ -304,10 +305,7 @@ def call(node: ScriptNode, args: Sequence[Any]) -> Any:
 
 def _as_fraction(result: Any) -> Any:
     """Returns what an evaluator made as the float that it is by TorchScript's types."""
-    if isinstance(result, torch.SymInt):
-        sym_float: Any = torch.sym_float  # PyTorch gives it no type
-        return sym_float(result)
-    return float(result) if type(result) is int else result
+    return sym_float(result) if type(result) in (int, torch.SymInt) else result
 
 
 def _what_failed(node: ScriptNode, args: Sequence[Any], error: Exception) -> str:

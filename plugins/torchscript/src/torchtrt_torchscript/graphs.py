@@ -44,6 +44,11 @@ def parsed_schema(text: str) -> Any:
     return parse_schema(text)
 
 
+def full_name(schema: Any) -> str:
+    """Returns the name of a parsed schema, with that of its overload: ``aten::add.Tensor``."""
+    return ".".join(filter(None, (schema.name, schema.overload_name)))
+
+
 def written_inputs(node: ScriptNode) -> list[ScriptValue]:
     """Returns the inputs of a node that it writes to in place."""
     if node.schema() == NO_SCHEMA:
@@ -81,9 +86,8 @@ def base_of(value: ScriptValue, outside: Container[int]) -> ScriptValue:
 
 def overload_of(schema: str) -> OpOverload | None:
     """Returns the op of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
-    parsed = parse_schema(schema)
-    qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
-    if not has_kernel(qualified):
+    parsed = parsed_schema(schema)
+    if not has_kernel(full_name(parsed)):
         return None
     namespace, _, name = parsed.name.partition("::")
     try:

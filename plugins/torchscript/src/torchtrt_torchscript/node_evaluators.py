@@ -22,8 +22,6 @@ from torchtrt_compiler.stride_reads import note_stride_read
 from torchtrt_torchscript.number_evaluators import (
     Evaluator,
     boolean,
-    fraction,
-    integer,
     maximum,
     minimum,
     negated,
@@ -32,6 +30,8 @@ from torchtrt_torchscript.number_evaluators import (
     reading,
     scalar,
     square_root,
+    sym_float,
+    sym_int,
     sym_max,
 )
 from torchtrt_torchscript.numbers import (
@@ -157,10 +157,6 @@ def _raise(*args: Any) -> None:
 
 def _warn(message: str, *_: Any) -> None:
     warn_caller(f"The model warns: {message}")
-
-
-def _set_item(container: Any, key: Any, value: Any) -> None:
-    container[key] = value
 
 
 class Instance:
@@ -310,10 +306,10 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::min": of_numbers(minimum),
     "prim::max": of_numbers(maximum),
     "aten::sqrt": of_numbers(square_root),
-    "aten::Int": reading(torch.int64, integer),
-    "aten::IntImplicit": reading(torch.int64, integer),
-    "aten::Float": reading(torch.float64, fraction),
-    "aten::FloatImplicit": reading(torch.float64, fraction),
+    "aten::Int": reading(torch.int64, sym_int),
+    "aten::IntImplicit": reading(torch.int64, sym_int),
+    "aten::Float": reading(torch.float64, sym_float),
+    "aten::FloatImplicit": reading(torch.float64, sym_float),
     "aten::Bool": reading(torch.bool, boolean),
     "aten::ScalarImplicit": scalar,
     "aten::item": scalar,
@@ -354,7 +350,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::DictConstruct": _dictionary,
     "prim::rangelist": lambda count: list(range(count)),
     "aten::__getitem__": operator.getitem,
-    "aten::_set_item": _set_item,
+    "aten::_set_item": operator.setitem,
     "aten::__contains__": operator.contains,
     "aten::slice": _slice,
     "aten::list": list,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +15,9 @@ from torchtrt_torchscript.numbers import Undecided, held_number, number_as_tenso
 _sym_not: Any = torch.sym_not
 _sym_min: Any = torch.sym_min
 sym_max: Any = torch.sym_max
-_sym_int: Any = torch.sym_int
+sym_int: Any = torch.sym_int
+sym_float: Any = torch.sym_float
 _sym_sqrt: Any = torch.sym_sqrt
-_sym_float: Any = torch.sym_float
 
 Evaluator = Callable[..., Any]
 """Takes the values of a node's inputs, and returns its value, or one per output."""
@@ -91,19 +90,9 @@ def scalar(value: Any) -> Any:
         if value.dtype is torch.bool:
             return reading(torch.bool, boolean)(value)
         if value.is_floating_point():
-            return reading(torch.float64, fraction)(value)
-        return reading(torch.int64, integer)(value)
+            return reading(torch.float64, sym_float)(value)
+        return reading(torch.int64, sym_int)(value)
     return value
-
-
-def integer(value: Any) -> Any:
-    """Returns ``int(value)``, symbolic for a symbolic number."""
-    return _sym_int(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
-
-
-def fraction(value: Any) -> Any:
-    """Returns ``float(value)``, symbolic for a symbolic number."""
-    return _sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
 
 
 def boolean(value: Any) -> Any:
@@ -115,17 +104,12 @@ def boolean(value: Any) -> Any:
 
 def negated(value: Any) -> Any:
     """Returns ``not value``, of a tensor element by element."""
-    if isinstance(value, Tensor):
-        return torch.logical_not(value)
-    return _sym_not(value) if isinstance(value, torch.SymBool) else not value
+    return torch.logical_not(value) if isinstance(value, Tensor) else _sym_not(value)
 
 
 def square_root(value: Any) -> Any:
     """Returns the square root of a number, a symbolic number or a tensor."""
-    if isinstance(value, Tensor):
-        return torch.sqrt(value)
-    is_size = isinstance(value, (torch.SymInt, torch.SymFloat))
-    return _sym_sqrt(value) if is_size else math.sqrt(value)
+    return torch.sqrt(value) if isinstance(value, Tensor) else _sym_sqrt(value)
 
 
 def minimum(first: Any, second: Any = None) -> Any:

@@ -6,7 +6,7 @@ import functools
 from typing import Any, NoReturn
 
 from torchtrt.errors import PackError, did_you_mean
-from torchtrt_torchscript.graphs import overload_of, parsed_schema
+from torchtrt_torchscript.graphs import full_name, overload_of, parsed_schema
 from torchtrt_torchscript.torch_internals import registered_schemas, schemas_of
 
 _BECOMES = {
@@ -40,7 +40,7 @@ def op_asked_for(schema: str) -> str:
             '"aten::relu(Tensor self) -> Tensor".'
         )
         raise PackError(message) from error
-    name = _full_name(parsed)
+    name = full_name(parsed)
     _check_exists(schema, parsed)
     if name in _BECOMES:
         return _BECOMES[name]
@@ -109,10 +109,10 @@ def _without_writing(schema: str, parsed: Any) -> str:
         if candidate.overload_name == parsed.overload_name
         and arguments == [argument for argument, _ in _signature(candidate)[0]]
     )
-    full_name = next(same, None)
-    if full_name is None:
+    target = next(same, None)
+    if target is None:
         _refuse(schema, "it writes in place, and there is no op that does the same without writing")
-    return full_name
+    return target
 
 
 def _refuse(schema: str, reason: str, hint: str = "") -> NoReturn:
@@ -123,10 +123,6 @@ def _refuse(schema: str, reason: str, hint: str = "") -> NoReturn:
 def _signature(parsed: Any) -> tuple[list[tuple[str, str]], list[str]]:
     arguments = [(argument.name, str(argument.type)) for argument in parsed.arguments]
     return arguments, [str(result.type) for result in parsed.returns]
-
-
-def _full_name(parsed: Any) -> str:
-    return ".".join(filter(None, (parsed.name, parsed.overload_name)))
 
 
 def _op_name(parsed: Any) -> str:

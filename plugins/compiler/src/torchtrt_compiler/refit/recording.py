@@ -19,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torchtrt.contract import constant_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
 from torchtrt_compiler.torch_internals import (
@@ -28,7 +30,6 @@ from torchtrt_compiler.torch_internals import (
     is_functional_tensor,
     is_functorch_wrapped_tensor,
 )
-from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.weights.forms import inner_tensors
 from torchtrt_runtime.weights.model_weights import ModelWeights, WeightForm
 from torchtrt_runtime.weights.recipe import (
@@ -39,7 +40,6 @@ from torchtrt_runtime.weights.recipe import (
     encode,
     encode_tensor,
     numbers_in,
-    op_name,
     slice_steps,
 )
 
@@ -165,7 +165,7 @@ class Recorder:
                 reads = frozenset(map(_memory, tensors))
                 writes = frozenset(written)
                 numbers = [self._add(result) for result in results]
-                self._steps.append(([op_name(op), *arguments, numbers], reads, writes))
+                self._steps.append(([qualified_name(op), *arguments, numbers], reads, writes))
                 if reads & self._from_sources:
                     self._from_sources |= writes
                 return
@@ -333,7 +333,7 @@ class ProgramRecorder(Recorder, ProgramWatcher):
         }
         self._forms = {
             name: WeightForm(
-                dtype_to_json(tensor.dtype),
+                dtype_name(tensor.dtype),
                 list(tensor.shape),
                 encode_tensor(tensor) if name in kept else None,
             )

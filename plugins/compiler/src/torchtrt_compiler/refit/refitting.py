@@ -67,7 +67,7 @@ def refit_module_weights(
         tensors = model.with_tied_names(tensors)
     weights = NewWeights(tensors, model, {} if is_whole else compiled.usage_checks.unchanged())
     if is_whole:
-        weights.check_complete()
+        weights.check_present(model.weights)
     if isinstance(new_weights, torch.nn.Module):
         kept = {name: weights[name] for name in model.weights if name not in tensors}
         _check_containers(new_weights, kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.graphs.nodes import is_number
-from torchtrt_runtime.checks.dimensions import symbol_codes
+from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt_runtime.checks.dimensions import Dimension, symbol_codes
 from torchtrt_runtime.checks.sizes import CallSizes, SizeChecks, check_decidable
 from torchtrt_runtime.checks.tensors import (
     InputMemory,
@@ -137,6 +138,26 @@ class InputChecks:
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
         self._passed[key] = self._matches = make_tensor_matcher(leaves)
+
+    def lines(self) -> Iterator[str]:
+        """Yields for each input its name, with its dtype and the sizes that it may have, or its only value."""
+        for name, wanted in self.inputs:
+            if not isinstance(wanted, TensorCheck):
+                yield f"{name}: always {wanted!r}"
+                continue
+            sizes = [self._text_of(dimension) for dimension in wanted.dimensions]
+            if wanted.is_number:
+                yield f"{name}: int {sizes[0]}"
+            else:
+                yield f"{name}: {dtype_name(wanted.dtype)} [{', '.join(sizes)}]"
+
+    def _text_of(self, dimension: Dimension) -> str:
+        """Returns a fixed size, the range of a dynamic size, or the expression of a size that depends on several."""
+        size, linear = dimension.size, dimension.linear
+        if linear is None:
+            return str(size) if isinstance(size, int) else self.as_code(size)
+        ranges = (linear.sizes(profile[linear.symbol]) for profile in self.profiles)
+        return " or ".join(dict.fromkeys(map(str, ranges)))
 
     def as_code(self, expression: Any) -> str:
         """Returns an expression of the symbols as the model's code could write it: ``x.shape[1] // 2 == 4``."""

@@ -18,12 +18,12 @@ class CallSignature:
     """The parameters of a model's ``forward``, and which of them were given by place and which by name.
 
     Args:
-        forward: The model's method.
+        signature: That of the model's method.
         input_tree: How the inputs nest that the model was compiled with.
     """
 
-    def __init__(self, forward: Any, input_tree: pytree.TreeSpec) -> None:
-        parameters = inspect.signature(forward).parameters.values()
+    def __init__(self, signature: inspect.Signature, input_tree: pytree.TreeSpec) -> None:
+        parameters = signature.parameters.values()
         self.signature = inspect.Signature(
             [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
         )

@@ -1,5 +1,1 @@
 """Ways to run the graph of a compiled model: op by op, with Inductor's code between engines, as a CUDA graph."""
-
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
-
-__all__ = ["Executor", "PlainExecutor"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torchtrt.settings import CompilationSettings
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
 from torchtrt_runtime.executors.inductor import InductorFallback
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
 
 _MODES: Mapping[bool | str, str | None] = {True: None, "max-autotune": "max-autotune-no-cudagraphs"}
 """The mode of ``torch.compile`` for a setting. CUDA graphs are a setting of their own."""
@@ -24,9 +24,7 @@ def executor_for(
         inner: The executor that runs the graph where it is not captured, if the model has one.
     """
     if inner is None:
-        inner = (
-            InductorFallback(_MODES[settings.inductor]) if settings.inductor else PlainExecutor()
-        )
+        inner = InductorFallback(_MODES[settings.inductor]) if settings.inductor else Executor()
     if cuda_graphs in (False, "runtime"):
         return inner
     return CudaGraphs(overwrites=cuda_graphs == "overwrite", inner=inner)

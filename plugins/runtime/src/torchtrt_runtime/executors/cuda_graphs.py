@@ -30,12 +30,12 @@ from torch.fx import GraphModule
 
 from torchtrt.callers import warn_caller
 from torchtrt.graphs.nodes import writes
-from torchtrt_runtime import torch_internals
 from torchtrt_runtime.checks.tensors import significant_strides
 from torchtrt_runtime.executors import captured_graphs
 from torchtrt_runtime.executors.capture_sources import Source, refusal_of
 from torchtrt_runtime.executors.captured_graphs import CapturedGraph, CapturedShapes
-from torchtrt_runtime.modules.execution import Executor, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor
+from torchtrt_runtime.torch_internals import device_in_use, is_capturing, stream_in_use
 
 _SHAPES = 8
 """The maximum number of combinations of shapes that are captured for one stream; the longest unused goes first."""
@@ -47,10 +47,6 @@ _MAX_LIVE_OUTPUTS = 2
 """The captured graphs of one combination whose outputs callers get; those of one more are copied."""
 
 
-# PyTorch without CUDA has none of these, and nothing is captured.
-_device_in_use: Any = torch_internals.device_in_use
-_stream_in_use: Any = torch_internals.stream_in_use
-_is_capturing: Any = torch_internals.is_capturing
 _capturing_streams: weakref.WeakValueDictionary[int, StreamCapture] = weakref.WeakValueDictionary()
 """The captured graphs in progress, by the handle of the stream. (Weak references to PyTorch's streams dangle.)"""
 
@@ -104,15 +100,15 @@ class StreamCapture:
                 if not leaf.is_cuda:
                     return None
                 index = leaf.get_device()
-        if index < 0 or index != _device_in_use() or _is_capturing():
+        if index < 0 or index != device_in_use() or is_capturing():
             return None
-        return index, _stream_in_use(index)
+        return index, stream_in_use(index)
 
     def is_current(self) -> bool:
         """Returns whether the caller's stream is the one in use, and nothing is captured in it."""
         index, stream = self.stream_key
         return bool(
-            _device_in_use() == index and _stream_in_use(index) == stream and not _is_capturing()
+            device_in_use() == index and stream_in_use(index) == stream and not is_capturing()
         )
 
     @staticmethod
@@ -145,7 +141,7 @@ class StreamCapture:
         return graph.replay, outputs
 
 
-class CudaGraphs:
+class CudaGraphs(Executor):
     """Runs the graph of a compiled model, from a captured graph where it has been called with inputs like these before.
 
     Args:
@@ -160,12 +156,12 @@ class CudaGraphs:
         self, overwrites: bool = False, capture: Any = StreamCapture, inner: Executor | None = None
     ) -> None:
         self._overwrites, self._capture_class = overwrites, capture
-        self.inner = PlainExecutor() if inner is None else inner
+        self.inner: Executor = Executor() if inner is None else inner
         self._lock = threading.Lock()
         self._reset(None)
 
     @property
-    def failures(self) -> list[str]:
+    def failures(self) -> Sequence[str]:
         """Why Inductor could not compile fallback segments, each reason once."""
         return self.inner.failures
 
@@ -196,7 +192,7 @@ class CudaGraphs:
     def __reduce__(self) -> tuple[Any, ...]:
         return CudaGraphs, (self._overwrites, StreamCapture, self.inner)
 
-    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
+    def replay(self, graph_module: GraphModule, leaves: Sequence[Any], /) -> Sequence[Any] | None:
         """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
 
         They need not be checked before: what is captured was, with inputs of these sizes.
@@ -215,7 +211,7 @@ class CudaGraphs:
                 return None
             return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
 
-    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any], /) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         stream_key = self._capture_class.place_of(leaves)
         if stream_key is None or any(map(_has_no_memory, leaves)):
@@ -247,14 +243,16 @@ class CudaGraphs:
         entry: CapturedShapes | None = capture.latest
         if entry is None or not entry.matches(*leaves):
             key = _key(leaves, capture.source.exact)
-            entry = self._entry_of(capture, key)
-        if entry is None:
-            if self._writes and capture.entries:
-                self._refuse(
-                    "it writes to its buffers, and is called with inputs of several shapes"
-                )
-                return self.inner(graph_module, leaves)
-            return self._run_first(capture, key, graph_module, leaves)
+            entry = capture.entries.get(key)
+            if entry is None:
+                if self._writes and capture.entries:
+                    self._refuse(
+                        "it writes to its buffers, and is called with inputs of several shapes"
+                    )
+                    return self.inner(graph_module, leaves)
+                return self._run_first(capture, key, graph_module, leaves)
+            capture.entries.move_to_end(key)
+            capture.latest = entry
         outputs = entry.replay(leaves, self._overwrites)
         if outputs is None:
             entry.note(leaves)
@@ -287,14 +285,6 @@ class CudaGraphs:
         # Last: where that call failed, the next one is not captured, but has to make ready again.
         capture.entries[key] = capture.latest = CapturedShapes(leaves, capture.source.exact)
         return outputs
-
-    @staticmethod
-    def _entry_of(capture: Any, key: tuple[Any, ...]) -> CapturedShapes | None:
-        entry: CapturedShapes | None = capture.entries.get(key)
-        if entry is not None:
-            capture.entries.move_to_end(key)
-            capture.latest = entry
-        return entry
 
     def _capture(
         self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]

@@ -32,7 +32,7 @@ _SHAPES = 1024
 """The maximum number of combinations of shapes that are remembered as compiled."""
 
 
-class InductorFallback:
+class InductorFallback(Executor):
     """Runs the graph of a compiled model, with each segment of ops that stay in PyTorch compiled by Inductor.
 
     A segment is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
@@ -41,16 +41,11 @@ class InductorFallback:
     Args:
         mode: The mode of ``torch.compile``.
         shapes: The maximum number of combinations of shapes that are remembered as compiled.
-
-    Attributes:
-        failures: Why Inductor could not compile what it could not, each reason once.
     """
-
-    captures = False
 
     def __init__(self, mode: str | None = None, shapes: int = _SHAPES) -> None:
         self._mode, self._shapes = mode, shapes
-        self.failures: list[str] = []
+        self._failures: list[str] = []
         self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
         self._called_keys: set[Any] = set()
 
@@ -60,7 +55,7 @@ class InductorFallback:
     def __reduce__(self) -> tuple[Any, ...]:
         return InductorFallback, (self._mode, self._shapes)
 
-    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any], /) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         key = (
             torch.is_inference_mode_enabled(),
@@ -79,15 +74,9 @@ class InductorFallback:
         return outputs  # type: ignore[no-any-return]
 
     @property
-    def inner(self) -> Executor:
-        """This executor."""
-        return self
-
-    def drop_calls(self) -> None:
-        """Does nothing: what is compiled stays compiled."""
-
-    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> None:
-        """Returns ``None``: no call is captured."""
+    def failures(self) -> Sequence[str]:
+        """Why Inductor could not compile fallback segments, each reason once."""
+        return self._failures
 
     def _updated(self, graph_module: GraphModule) -> Callable[..., Any]:
         compiled_of, code, run = self._compiled
@@ -123,8 +112,8 @@ class InductorFallback:
     def _note(self, error: Exception) -> None:
         first = str(error).strip().partition("\n")[0]
         failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
-        if failure not in self.failures:  # without a compiler it is the same for each segment
-            self.failures.append(failure)
+        if failure not in self._failures:  # without a compiler it is the same for each segment
+            self._failures.append(failure)
             warn_caller(
                 f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}"
             )

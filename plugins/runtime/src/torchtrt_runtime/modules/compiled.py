@@ -12,18 +12,17 @@ import torch
 from torch import is_grad_enabled
 from torch.fx import GraphModule, Tracer
 
-from torchtrt.errors import EngineError, InputError, SettingsError
+from torchtrt.errors import EngineError, InputError, SettingsError, kind_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
 from torchtrt.torch_internals import pytree
-from torchtrt_runtime.checks.input_lines import input_lines
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.memory import MemoryChecks
 from torchtrt_runtime.checks.numbers import as_sizes
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.engine import EngineModule
-from torchtrt_runtime.modules.execution import Executor, ExecutorChoice, PlainExecutor
+from torchtrt_runtime.modules.execution import Executor, ExecutorChoice
 from torchtrt_runtime.processes.groups import Processes, as_broken_exchange
 from torchtrt_runtime.processes.meetings import Meeting
 from torchtrt_runtime.reports.report import CompilationReport
@@ -90,7 +89,7 @@ class CompiledModule(torch.nn.Module):
     input, and two views of one tensor with each other.
     """
 
-    executor: Executor = PlainExecutor()
+    executor = Executor()
     _runtime_settings = RuntimeSettings()
     _replay: Callable[..., Any] | None = None
 
@@ -104,7 +103,7 @@ class CompiledModule(torch.nn.Module):
         weights: ModelWeights | None = None,
     ) -> None:
         super().__init__()
-        report.inputs = [*input_lines(interface.checks)]
+        report.inputs = [*interface.checks.lines()]
         self.report = report
         self.extra_files: dict[str, str] = {}
         self.settings = settings
@@ -182,7 +181,7 @@ class CompiledModule(torch.nn.Module):
         for engine in self._engines():
             engine.reload(runtime_settings=settings)
         if settings.cuda_graphs != self._runtime_settings.cuda_graphs:
-            inner = self.executor.inner
+            inner = self.executor.inner or self.executor
             self.executor = self._executor_for(self.settings, settings.cuda_graphs, inner)
         self.executor.drop_calls()  # which were captured with the former settings
         self._runtime_settings = settings
@@ -274,7 +273,7 @@ class CompiledModule(torch.nn.Module):
     def run_graph(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns the flattened outputs for flattened inputs that were checked."""
         graph_module: Any = self._modules["graph_module"]  # the attribute takes longer
-        if type(self.executor) is PlainExecutor and self._whole_engine is not None:
+        if type(self.executor) is Executor and self._whole_engine is not None:
             engine = graph_module._modules[self._whole_engine]
             has_hooks = engine._forward_hooks or engine._forward_pre_hooks
             if not (has_hooks or global_forward_hooks or global_forward_pre_hooks):
@@ -307,24 +306,30 @@ class CompiledModule(torch.nn.Module):
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Returns a call's inputs as the graph takes them; an ``InputError`` where they nest otherwise."""
-        return as_sizes(self._leaves(args, kwargs), self.checks.numbers)
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """Returns a call's inputs, flattened in order."""
         if self.signature is not None:
             args, kwargs = self.signature.arrange(args, kwargs)
-        names = [name for name, _ in self.checks.inputs]
         try:
             # Unlike a comparison of trees, this takes dictionaries in any order.
-            return self.input_tree.flatten_up_to((args, dict(kwargs)))
+            leaves = self.input_tree.flatten_up_to((args, dict(kwargs)))
         except ValueError as error:
+            names = [name for name, _ in self.checks.inputs]
             by_name = {**dict(zip(names, args, strict=False)), **kwargs}
-            if len(args) + len(kwargs) == len(names) and by_name.keys() == set(names):
-                return [by_name[name] for name in names]  # a program's inputs, given by name
-            problem = _misplaced(names, len(args), kwargs) if self._flat_inputs >= 0 else ""
-            raise InputError(
-                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {problem or error}"
-            ) from None
+            if len(args) + len(kwargs) != len(names) or by_name.keys() != set(names):
+                problem = _misplaced(names, len(args), kwargs) if self._flat_inputs >= 0 else ""
+                raise InputError(
+                    f"The inputs are not as those that the model was compiled for ({', '.join(names)}): "
+                    f"{problem or error}"
+                ) from None
+            leaves = [by_name[name] for name in names]  # a program's inputs, given by name
+        return as_sizes(leaves, self.checks.numbers)
+
+
+def check_compiled(value: object, function: str) -> None:
+    """Raises an ``InputError`` if what a function of some name was given is no compiled model."""
+    if not isinstance(value, CompiledModule):
+        raise InputError(
+            f"{function}() takes what torchtrt.compile() returned, not {kind_of(value)}."
+        )
 
 
 def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,7 @@ _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
 
 
+@dataclass(slots=True)
 class _EngineInput:
     """An input of an engine in one execution context.
 
@@ -63,12 +65,9 @@ class _EngineInput:
         address: The address that the context has; -1 where it has none.
     """
 
-    __slots__ = ("address", "dtype", "name")
-
-    def __init__(self, name: str, dtype: torch.dtype) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.address = -1
+    name: str
+    dtype: torch.dtype
+    address: int = -1
 
 
 class _EngineOutput(NamedTuple):
@@ -140,14 +139,15 @@ class _Execution:
         module = self.module
         if len(module.profiles) > 1 and not supports(Capability.SHARED_PROFILES):
             loaded = None  # its contexts would take the profiles from each other
+        settings = module.runtime_settings
         with ErrorLog() as log:
             if loaded is None:
                 loaded = module.deserialize(self.device)
-            context = loaded.engine and module.new_context(loaded.engine)
+            context = loaded.engine and settings.new_context(loaded.engine, module.plan)
             if context and context.active_optimization_profile < 0:
                 # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
                 loaded = module.deserialize(self.device)
-                context = module.new_context(loaded.engine)
+                context = settings.new_context(loaded.engine, module.plan)
         if context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
             raise EngineError(message)
@@ -395,10 +395,6 @@ class EngineModule(torch.nn.Module):
             return pinned
         sizes = tuple(input_.profiles[pinned] for input_ in self.inputs)
         return engine_profiles(self.inputs).index(sizes)
-
-    def new_context(self, engine: Any) -> Any:
-        """Returns a new execution context of the engine, configured by the runtime settings."""
-        return self.runtime_settings.new_context(engine, self.plan)
 
     def deserialize(self, device: torch.device) -> LoadedEngine:
         """Returns the engine, loaded from the plan by a runtime of its own.

@@ -1,71 +1,45 @@
-"""The protocol of executors, and the one that runs a graph as it is."""
+"""The base of executors, which runs a graph as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch.fx import GraphModule
 
 from torchtrt.settings import CompilationSettings
 
 
-class Executor(Protocol):
-    """Runs the graph of a compiled model.
+class Executor:
+    """Runs the graph of a compiled model as it is. The classes that derive from it run it in other ways.
+
+    A compiled model with an executor of this very class calls its only engine directly.
 
     Attributes:
         captures: Whether ``replay`` may return something.
+        inner: The executor that runs the graph where it is not captured; None if this one does.
     """
 
-    captures: bool
+    captures = False
+    inner: Executor | None = None
 
     @property
-    def inner(self) -> Executor:
-        """The executor that runs the graph where it is not captured: another one, or this one."""
-        ...
-
-    @property
-    def failures(self) -> list[str]:
+    def failures(self) -> Sequence[str]:
         """Why Inductor could not compile fallback segments, each reason once."""
-        ...
+        return ()
 
     def drop_calls(self) -> None:
         """Drops what the executor holds of calls so far. Calls with other inputs follow."""
-        ...
 
     def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
-        """Returns the outputs of a graph for inputs that were checked."""
-        ...
+        """Returns the outputs of a graph for inputs that were checked.
+
+        It runs without the hooks of the whole: the compiled model runs those.
+        """
+        return graph_module.forward(*inputs)  # type: ignore[no-any-return]
 
     def replay(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any] | None:
         """Returns the outputs of a captured call for unchecked inputs, or ``None`` if they differ from its inputs."""
-        ...
-
-
-class PlainExecutor:
-    """Runs a graph as it is. A compiled model with this executor calls its only engine directly."""
-
-    captures = False
-
-    @property
-    def inner(self) -> Executor:
-        """This executor."""
-        return self
-
-    @property
-    def failures(self) -> list[str]:
-        """Always empty: Inductor compiles nothing here."""
-        return []
-
-    def drop_calls(self) -> None:
-        """Does nothing: no call depends on others."""
-
-    def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
-        """Returns the outputs of the graph, without the hooks of the whole: the compiled model runs those."""
-        return graph_module.forward(*inputs)  # type: ignore[no-any-return]
-
-    def replay(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> None:
-        """Returns ``None``: no call is captured."""
 
 
 ExecutorChoice = Callable[[CompilationSettings, bool | str, Executor | None], Executor]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -21,7 +22,8 @@ class KeptOutputs(threading.local):
     """
 
     def __init__(self) -> None:
-        self._by_stream: dict[Any, _Turns] = {}
+        # For each stream the outputs of as many calls as one call of the model has: the longest ago first.
+        self._by_stream: dict[Any, list[dict[str, torch.Tensor]]] = {}
 
     def take(
         self,
@@ -40,8 +42,9 @@ class KeptOutputs(threading.local):
         """
         if stream not in self._by_stream and len(self._by_stream) >= _STREAMS:
             del self._by_stream[next(iter(self._by_stream))]
-        turns = self._by_stream.setdefault(stream, _Turns([]))
-        kept = turns.next(calls)
+        last = self._by_stream.setdefault(stream, [])
+        kept = last.pop(0) if len(last) >= calls else {}
+        last.append(kept)
         outputs = {}
         for name, layout in layouts:
             output = kept.get(name)
@@ -54,27 +57,10 @@ class KeptOutputs(threading.local):
         """Removes the memory of this thread that tensors among the inputs of a call share."""
         tensors = (value for value in values if isinstance(value, torch.Tensor))
         read = {tensor.untyped_storage().data_ptr() for tensor in tensors} - {0}
-        for turns in self._by_stream.values():
-            for kept in turns.memories:
-                for name, output in [*kept.items()]:
-                    if output.untyped_storage().data_ptr() in read:
-                        del kept[name]
-
-
-class _Turns(NamedTuple):
-    """The outputs of an engine's last calls on one stream, by name: the longest ago first.
-
-    Attributes:
-        memories: As many as the engine has calls in one call of the model.
-    """
-
-    memories: list[dict[str, torch.Tensor]]
-
-    def next(self, calls: int) -> dict[str, torch.Tensor]:
-        """Returns the outputs that the next call may overwrite."""
-        memory = self.memories.pop(0) if len(self.memories) >= calls else {}
-        self.memories.append(memory)
-        return memory
+        for kept in itertools.chain.from_iterable(self._by_stream.values()):
+            for name, output in [*kept.items()]:
+                if output.untyped_storage().data_ptr() in read:
+                    del kept[name]
 
 
 def _fitted(

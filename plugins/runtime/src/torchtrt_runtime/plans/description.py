@@ -18,16 +18,15 @@ from torch.fx import Node
 import torchtrt
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.errors import UnreadableFileError
-from torchtrt.expressions.data import InexpressibleError, to_json
-from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.expressions.data import to_json
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_kernels.operators import keys_to_json
 from torchtrt_runtime.checks.tensors import TensorCheck
-from torchtrt_runtime.dtype_names import dtype_to_json
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.whole_engine import WholeEngine
-from torchtrt_runtime.serialization.engine_metadata import buffer_of
+from torchtrt_runtime.serialization.engine_metadata import buffer_of, size_to_json
 
 FORMAT = "torchtrt.plan"
 VERSION = 1
@@ -65,11 +64,10 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
+    placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
+    checks = dict(zip(placeholders, compiled.checks.inputs, strict=True))
     read = [
-        (
-            name if node.op == "get_attr" else _check_of(compiled, node)[0],
-            _check_of(compiled, node)[1],
-        )
+        checks.get(node) or (name, _check_of_buffer(compiled, node))
         for node, name in whole.input_names.items()
     ]
     buffers = {name for node, name in whole.input_names.items() if node.op == "get_attr"}
@@ -110,14 +108,11 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     }
 
 
-def _check_of(compiled: CompiledModule, node: Node) -> tuple[str, Any]:
-    """Returns the name of an input or of a buffer, and the requirements on it."""
-    if node.op != "get_attr":
-        placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")
-        return compiled.checks.inputs[placeholders.index(node)]
+def _check_of_buffer(compiled: CompiledModule, node: Node) -> TensorCheck:
+    """Returns a buffer's dtype, layout and sizes."""
     name = str(node.target)
     value: torch.Tensor = attrgetter(name)(compiled.graph_module)
-    return name, TensorCheck(name, value.dtype, value.layout, tuple(value.shape))
+    return TensorCheck(name, value.dtype, value.layout, tuple(value.shape))
 
 
 def _describe_input(
@@ -160,7 +155,7 @@ def _describe_outputs(
         nodes.setdefault(output, node)
     for output, node in nodes.items():
         value = node.meta.get("val")
-        sizes = [_size(size, symbol) for size in value.shape] if value is not None else None
+        sizes = [size_to_json(size, symbol) for size in value.shape] if value is not None else None
         described.append(
             {
                 "name": names[output],
@@ -174,17 +169,8 @@ def _describe_outputs(
     return described
 
 
-def _size(size: Any, symbol: Callable[[Any], str]) -> Any:
-    if isinstance(size, int):
-        return size
-    try:
-        return to_json(size.node.expr, symbol)
-    except InexpressibleError:
-        return ["unknown", str(size.node.expr)]
-
-
 def _dtypes(dtype: torch.dtype) -> dict[str, str]:
-    return {"dtype": dtype_to_json(dtype), "engine_dtype": dtype_to_json(engine_dtype(dtype))}
+    return {"dtype": dtype_name(dtype), "engine_dtype": dtype_name(engine_dtype(dtype))}
 
 
 def as_text(description: Mapping[str, Any]) -> str:
@@ -213,41 +199,37 @@ def read_description(path: Path, plan: Any) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+        raise unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
     if isinstance(data, dict):
         data.setdefault("plugins", [])  # which earlier files lack
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise _unreadable(path, f"its format is not {FORMAT!r}")
+        raise unreadable(path, f"its format is not {FORMAT!r}")
     if data.get("version") != VERSION:
         wrote = f"version {data.get('version')!r} of torchtrt {data.get('torchtrt')!r}"
-        raise _unreadable(path, f"it has {wrote}, and this torchtrt reads {VERSION}")
+        raise unreadable(path, f"it has {wrote}, and this torchtrt reads {VERSION}")
     for name, kind in _KINDS.items():
         if not isinstance(data.get(name), kind):
-            raise _unreadable(path, f"its entry {name!r} is not a {kind.__name__}")
+            raise unreadable(path, f"its entry {name!r} is not a {kind.__name__}")
     buffer = buffer_of(plan)
     if (size := data["plan"].get("bytes")) != buffer.size:
-        raise _unreadable(
+        raise unreadable(
             path, f"it describes a plan of {size} bytes, and this one has {buffer.size}"
         )
     if data["plan"].get("crc32") != zlib.crc32(buffer):
-        raise _unreadable(
+        raise unreadable(
             path, "it describes another plan of the same length, or this one is damaged"
         )
     return data
 
 
-def _unreadable(path: Path, reason: str) -> UnreadableFileError:
+def unreadable(path: Path, reason: str) -> UnreadableFileError:
+    """Returns the error for a description that cannot be used.
+
+    Args:
+        path: The description's file.
+        reason: Why it does not describe the plan, as a clause.
+    """
     return UnreadableFileError(
         f"{path} does not describe the plan beside it: {reason}. Export the plan again, or load it without, with "
         "engine_module(path, description=False)."
     )
-
-
-def contradicted(path: Path, what: str) -> UnreadableFileError:
-    """Returns the error for a description that contradicts the engine.
-
-    Args:
-        path: The description's file.
-        what: The contradiction, as a clause.
-    """
-    return _unreadable(path, what)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchtrt.errors import InputError, UnsupportedProgramError, kind_of
+from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.expressions.values import holds
 from torchtrt_runtime.checks.tensors import TensorCheck
-from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.compiled import CompiledModule, check_compiled
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan
 from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
@@ -45,10 +45,7 @@ def export_engine(
         EngineError: A weight of the model has changed since it was compiled.
         UnwritableFileError: There can be no file at this path.
     """
-    if not isinstance(compiled, CompiledModule):
-        raise InputError(
-            f"torchtrt.export_engine() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
-        )
+    check_compiled(compiled, "torchtrt.export_engine")
     if compiled.settings.dryrun:
         raise InputError("The model was compiled with dryrun, which builds no engine.")
     compiled.usage_checks.check_weights()

@@ -29,8 +29,8 @@ from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.plans.description import (
     beside,
-    contradicted,
     read_description,
+    unreadable,
 )
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.plans.recorded_values import PlanSymbols
@@ -85,7 +85,7 @@ def engine_module(
         device = torch.device("cuda" if selection.is_real() else "cpu")
         engine = _loaded_engine(plan, file, compatible, described)
         tensors = _tensors(engine, device, file, is_described=described is not None)
-    engine.inputs, engine.profiles = tensors.inputs, tensors.profiles
+    engine.inputs = tensors.inputs
     engine.outputs = dict(tensors.outputs)
     engine.requires_output_allocator = tensors.requires_output_allocator
     symbols = PlanSymbols()
@@ -96,10 +96,12 @@ def engine_module(
         try:
             checks, sizes = _adopt(described, engine, tensors, symbols)
         except TorchTRTError as error:
-            raise contradicted(beside(file), str(error).rstrip(".")) from error
+            raise unreadable(beside(file), str(error).rstrip(".")) from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"an entry is missing or malformed ({type(error).__name__}: {error})"
-            raise contradicted(beside(file), reason) from error
+            raise unreadable(beside(file), reason) from error
+    # Equal ones too: their numbers are those of the plan.
+    engine.profiles = tuple(zip(*(input_.profiles for input_ in engine.inputs), strict=True))
     compiled = _as_module(engine, checks, list(sizes), as_dict, tensors.num_layers)
     results: Any = compiled.graph_module.graph.output_node().args[0]
     for node, (name, shape) in zip(results, sizes.items(), strict=True):
@@ -124,7 +126,7 @@ def _loaded_engine(
         try:
             engine.plugins = keys_from_json(described["plugins"])
         except ValueError as error:
-            raise contradicted(beside(file), str(error)) from error
+            raise unreadable(beside(file), str(error)) from error
     return engine
 
 
@@ -198,10 +200,8 @@ def _adopt(
         UnreadableFileError: The description contradicts the engine.
     """
     profile_by_name = {input_.name: input_ for input_ in tensors.inputs}
-    names = [input_["name"] for input_ in described["inputs"]]
-    order = [output["name"] for output in described["outputs"]]
-    _check_names("inputs", names, list(profile_by_name))
-    _check_names("outputs", order, list(tensors.outputs))
+    _check_names("inputs", described["inputs"], list(profile_by_name))
+    _check_names("outputs", described["outputs"], list(tensors.outputs))
     inputs, checks = [], []
     for input_ in described["inputs"]:
         profile = _agreed(input_, profile_by_name[input_["name"]])
@@ -213,16 +213,11 @@ def _adopt(
         checks.append(
             (profile.name, TensorCheck(profile.name, profile.dtype, torch.strided, sizes))
         )
-    outputs = {
+    engine.inputs = tuple(inputs)
+    engine.outputs = {
         output["name"]: _agreed_dtype(output, tensors.outputs[output["name"]])
         for output in described["outputs"]
     }
-    index_by_name = {name: index for index, name in enumerate(profile_by_name)}
-    engine.profiles = tuple(
-        tuple(profile[index_by_name[name]] for name in names) for profile in tensors.profiles
-    )
-    engine.inputs = tuple(inputs)
-    engine.outputs = {name: outputs[name] for name in order}
     shapes = {
         output["name"]: _output_sizes(output, tensors.shapes[output["name"]], symbols)
         for output in described["outputs"]
@@ -264,7 +259,8 @@ def _size_in_inputs(size: Any, symbols: SymbolsByName) -> Any:
     return None if others else expression
 
 
-def _check_names(what: str, mine: Sequence[str], theirs: Sequence[str]) -> None:
+def _check_names(what: str, described: Sequence[Mapping[str, Any]], theirs: Sequence[str]) -> None:
+    mine = [tensor["name"] for tensor in described]
     if sorted(mine) != sorted(theirs):
         raise UnreadableFileError(
             f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"

@@ -20,7 +20,6 @@ class PlanTensors:
 
     Attributes:
         inputs: The inputs, in the engine's order. Their dtypes are the engine's.
-        profiles: The sizes of all inputs in each of the engine's profiles, equal ones too.
         outputs: The dtype of each output, by name.
         shapes: The shape of each output, by name; -1 for a dynamic size.
         requires_output_allocator: Whether an output's size depends on the data.
@@ -28,7 +27,6 @@ class PlanTensors:
     """
 
     inputs: tuple[InputProfile, ...]
-    profiles: tuple[tuple[Ranges, ...], ...]
     outputs: Mapping[str, torch.dtype]
     shapes: Mapping[str, tuple[int, ...]]
     requires_output_allocator: bool
@@ -51,7 +49,6 @@ def read_tensors(engine: Any) -> PlanTensors:
     described = tuple(_input(engine, name) for name in inputs)
     return PlanTensors(
         described,
-        tuple(zip(*(input_.profiles for input_ in described), strict=True)),
         {name: _dtype(engine, name) for name in outputs},
         {name: tuple(map(int, engine.get_tensor_shape(name))) for name in outputs},
         _depends_on_data(engine, described, outputs),

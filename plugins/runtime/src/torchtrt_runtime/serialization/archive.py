@@ -38,16 +38,17 @@ from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
 from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.readable_sizes import make_readable
-from torchtrt_runtime.torch_internals import PROGRAMS, serialize_tensor_meta
+from torchtrt_runtime.torch_internals import PROGRAMS
 
 METADATA = "torchtrt.json"
 _EXTRA = "extra/"
 """The folder for the extra files of ``torch.export.save``; the metadata is one of them."""
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
+_WEIGHTS, _CONSTANTS = "data/weights/", "data/constants/"
 _CONFIGS = {
-    "data/weights/": "data/weights/model_weights_config.json",
-    "data/constants/": "data/constants/model_constants_config.json",
+    _WEIGHTS: f"{_WEIGHTS}model_weights_config.json",
+    _CONSTANTS: f"{_CONSTANTS}model_constants_config.json",
 }
 _CHUNK = 1 << 20
 _LARGEST_ELEMENT = 16
@@ -112,12 +113,11 @@ def write(
     """
     with _opened(file) as target, ArchiveWriter(target) as writer:
         configs = {config: source.json(config) for config in _CONFIGS.values()}
-        weights, constants = configs.values()
         payloads = {
             entry["path_name"] for config in configs.values() for entry in config["config"].values()
         }
-        _write_tensors(writer, "data/weights/", weights["config"], tensors)
-        _write_plans(writer, "data/constants/", constants["config"], plans)
+        _write_tensors(writer, configs[_CONFIGS[_WEIGHTS]]["config"], tensors)
+        _write_plans(writer, configs[_CONFIGS[_CONSTANTS]]["config"], plans)
         for name in source.names():
             if name in configs:
                 writer.write(name, json.dumps(configs[name]).encode())
@@ -152,12 +152,10 @@ def _opened(file: File) -> Iterator[Any]:
         ) from error
 
 
-def _write_plans(
-    writer: ArchiveWriter, folder: str, config: dict[str, Any], plans: Mapping[str, Any]
-) -> None:
+def _write_plans(writer: ArchiveWriter, config: dict[str, Any], plans: Mapping[str, Any]) -> None:
     for name, plan in plans.items():
         data = buffer_of(plan)
-        writer.write_memory(folder + config[name]["path_name"], data.ctypes.data, data.size)
+        writer.write_memory(_CONSTANTS + config[name]["path_name"], data.ctypes.data, data.size)
         config[name]["tensor_meta"]["sizes"] = [{"as_int": data.size}]
 
 
@@ -172,7 +170,7 @@ class _Span:
 
 
 def _write_tensors(
-    writer: ArchiveWriter, folder: str, config: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+    writer: ArchiveWriter, config: dict[str, Any], tensors: Mapping[str, torch.Tensor]
 ) -> None:
     """Writes each storage once, as far as it is used."""
     spans: dict[tuple[int, torch.dtype], _Span] = {}
@@ -191,23 +189,17 @@ def _write_tensors(
         path_name = f"weight_{index}"
         size = span.stop - span.start
         data = _bytes(span)
-        writer.write_memory(folder + path_name, data.data_ptr(), size)
+        writer.write_memory(_WEIGHTS + path_name, data.data_ptr(), size)
         for name in span.names:
             tensor = tensors[name]
-            config[name]["path_name"] = path_name
-            described = json.loads(json.dumps(_as_data(serialize_tensor_meta(tensor.detach()))))
-            for key in ("sizes", "strides", "device"):
-                config[name]["tensor_meta"][key] = described[key]
             offset = tensor.storage_offset() - span.start // tensor.itemsize
-            config[name]["tensor_meta"]["storage_offset"] = {"as_int": offset if size else 0}
-
-
-def _as_data(meta: Any) -> Any:
-    return {
-        "sizes": [{"as_int": int(size.value)} for size in meta.sizes],
-        "strides": [{"as_int": int(stride.value)} for stride in meta.strides],
-        "device": {"type": meta.device.type, "index": meta.device.index},
-    }
+            config[name]["path_name"] = path_name
+            config[name]["tensor_meta"].update(
+                sizes=[{"as_int": length} for length in tensor.shape],
+                strides=[{"as_int": stride} for stride in tensor.stride()],
+                storage_offset={"as_int": offset if size else 0},
+                device={"type": tensor.device.type, "index": tensor.device.index},
+            )
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
@@ -398,10 +390,9 @@ class Archive:
 
     def plans(self) -> dict[str, np.ndarray[Any, Any]]:
         """Returns the plans of the engines, by name."""
-        folder, config = list(_CONFIGS.items())[1]
         return {
-            name: self.read_array(folder + entry["path_name"])
-            for name, entry, _ in self._entries(config)
+            name: self.read_array(_CONSTANTS + entry["path_name"])
+            for name, entry, _ in self._entries(_CONFIGS[_CONSTANTS])
         }
 
     def tensors(self, program: ExportedProgram) -> dict[str, torch.Tensor]:
@@ -410,10 +401,9 @@ class Archive:
         Args:
             program: The program; its stand-ins have the dtypes, and record which weights are parameters.
         """
-        folder, config = next(iter(_CONFIGS.items()))
         flat: dict[str, torch.Tensor] = {}
         tensors = {}
-        for name, entry, meta in self._entries(config):
+        for name, entry, meta in self._entries(_CONFIGS[_WEIGHTS]):
             stand_in = program.state_dict[name]
             try:
                 device = torch.device(meta["device"]["type"], meta["device"]["index"])
@@ -423,14 +413,10 @@ class Archive:
                 offset = int(meta["storage_offset"]["as_int"])
                 path = entry["path_name"]
                 if path not in flat:
-                    data = self.read_array(folder + path)
-                    values = torch.frombuffer(data, dtype=stand_in.dtype) if data.size else None
-                    flat[path] = (
-                        torch.empty(0, dtype=stand_in.dtype, device="cpu")
-                        if values is None
-                        else values
-                    )
-                    flat[path] = flat[path].to(device)
+                    data = self.read_array(_WEIGHTS + path)
+                    empty = torch.empty(0, dtype=stand_in.dtype, device="cpu")
+                    values = torch.frombuffer(data, dtype=stand_in.dtype) if data.size else empty
+                    flat[path] = values.to(device)
                 tensor = flat[path].as_strided(sizes, strides, offset)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise self._damaged(error) from error

@@ -18,12 +18,13 @@ from torchtrt.expressions.data import InexpressibleError, from_json, to_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.stores import is_store
 from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import pytree
 from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.checks.signature import CallSignature
 from torchtrt_runtime.checks.tensors import InputMemory, TensorCheck
 from torchtrt_runtime.checks.usage import UsageChecks
-from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.modules.compiled import CallInterface, CompiledModule
 from torchtrt_runtime.processes.groups import Processes
@@ -73,7 +74,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "assumptions": [_size_to_json(guard) for guard in checks.guards],  # the name in files
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
-        "autocast": [dtype and dtype_to_json(dtype) for dtype in compiled.usage_checks.autocast],
+        "autocast": [dtype and dtype_name(dtype) for dtype in compiled.usage_checks.autocast],
         "report": compiled.report.to_json(),
         "settings": settings_to_json(compiled.settings),
         "weight_recipes": compiled.weights and compiled.weights.to_json(),
@@ -168,7 +169,7 @@ def _setting_to_json(value: Any) -> Any:
             for member in value
         )
     if isinstance(value, torch.dtype):
-        return dtype_to_json(value)
+        return dtype_name(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -221,7 +222,7 @@ def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
         sizes = [_size_to_json(size) for size in wanted.sizes]
         memory = {} if wanted.memory is None else {"memory": dataclasses.asdict(wanted.memory)}
         number = {"number": True} if wanted.is_number else {}
-        dtype = dtype_to_json(wanted.dtype)
+        dtype = dtype_name(wanted.dtype)
         return {"name": name, "dtype": dtype, "sizes": sizes, **memory, **number}
     if type(wanted) not in _PLAIN:
         message = f"The input {name!r} is a {type(wanted).__name__}, {wanted!r}, which has no form in a file."
@@ -269,9 +270,6 @@ def _default_to_json(value: Any) -> dict[str, Any]:
 
 def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
     """Returns the parameters of ``forward`` from a file's description of them."""
-
-    def forward() -> None: ...
-
     parameters = []
     for parameter in data:
         default: Any = inspect.Parameter.empty
@@ -285,5 +283,4 @@ def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignatur
             default = _Unwritten(parameter["unwritten"])
         kind = getattr(inspect.Parameter, parameter["kind"])
         parameters.append(inspect.Parameter(parameter["name"], kind, default=default))
-    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return CallSignature(forward, input_tree)
+    return CallSignature(inspect.Signature(parameters), input_tree)

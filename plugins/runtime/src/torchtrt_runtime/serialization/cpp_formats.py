@@ -26,7 +26,12 @@ from torchtrt_runtime.checks.inputs import InputChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
-from torchtrt_runtime.serialization.exported_program import to_program, user_inputs
+from torchtrt_runtime.serialization.exported_program import (
+    inputs_of,
+    owner_of,
+    to_program,
+    user_inputs,
+)
 from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.serialization.scripted_checks import add_size_checks
 from torchtrt_runtime.torch_internals import compile_package
@@ -159,16 +164,14 @@ def _scriptable(program: ExportedProgram, checks: InputChecks) -> GraphModule:
     signature = program.graph_signature
     root, graph = torch.nn.Module(), Graph()
     env: dict[Node, Node] = {}
-    sources: dict[tuple[Any, str], Node] = {}
-    placeholders = program.graph.find_nodes(op="placeholder")
-    for node, spec in zip(placeholders, signature.input_specs, strict=True):
+    inputs = inputs_of(program)
+    for node, spec in inputs.items():
         if spec.kind is not InputKind.USER_INPUT:
             values = program.constants if spec.target in program.constants else program.state_dict
             root.register_buffer(node.name, values[spec.target].detach())
             env[node] = graph.get_attr(node.name)
         elif isinstance(node.meta.get("val"), torch.Tensor):
             env[node] = graph.placeholder(node.name)
-        sources[spec.kind, str(spec.target or node.name)] = env.get(node, node)
     add_size_checks(graph, [env.get(node) for node in user_inputs(program)], checks)
     for node in program.graph.nodes:
         if node.op == "call_function":
@@ -179,20 +182,12 @@ def _scriptable(program: ExportedProgram, checks: InputChecks) -> GraphModule:
             results = map_aggregate(
                 node.args[0], lambda value: _scriptable_value(graph, value, env)
             )
-    owners = {
-        OutputKind.BUFFER_MUTATION: (InputKind.BUFFER, InputKind.PARAMETER),
-        OutputKind.USER_INPUT_MUTATION: (InputKind.USER_INPUT,),
-    }
     returned = []
     for spec, result in zip(signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
             returned.append(result)
             continue
-        kinds = owners.get(spec.kind, (InputKind.PARAMETER,))
-        owner = next(
-            sources[kind, str(spec.target)] for kind in kinds if (kind, str(spec.target)) in sources
-        )
-        graph.call_function(torch.ops.aten.copy_, (owner, result))
+        graph.call_function(torch.ops.aten.copy_, (env[owner_of(spec, inputs)], result))
     graph.output(tuple(returned))
     return GraphModule(root, graph, class_name="CompiledGraph")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from torchtrt.conversion.inputs import InputProfile, SizeRange
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.expressions.data import InexpressibleError, to_json
 from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_kernels.operators import keys_from_json, keys_to_json
 from torchtrt_kernels.tensorrt_plugins import provide
-from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import Collective
 from torchtrt_runtime.size_ranges import union
@@ -53,7 +54,7 @@ def describe_engine(
         outputs: Those of the outputs, likewise. A size that follows from the inputs' is described.
     """
     plan = buffer_of(engine.plan)
-    sizes = _Sizes(inputs)
+    dimensions = _dimensions_of_symbols(inputs)
     return {
         "name": engine.name,
         "tensorrt": engine.tensorrt,
@@ -62,10 +63,10 @@ def describe_engine(
         "outputs": [
             {
                 "name": name,
-                "dtype": dtype_to_json(dtype),
+                "dtype": dtype_name(dtype),
                 "shape": None
                 if not outputs
-                else [sizes.describe(size) for size in outputs[index].shape],
+                else [size_to_json(size, dimensions.__getitem__) for size in outputs[index].shape],
             }
             for index, (name, dtype) in enumerate(engine.outputs.items())
         ],
@@ -88,7 +89,7 @@ def _input_to_json(profile: InputProfile) -> dict[str, Any]:
     overall = _shapes([union(sizes) for sizes in zip(*profile.profiles, strict=True)])
     return {
         "name": profile.name,
-        "dtype": dtype_to_json(profile.dtype),
+        "dtype": dtype_name(profile.dtype),
         "shape": profile.shape,
         **dict(zip(("min", "opt", "max"), overall, strict=True)),
         "ranges": bounds,
@@ -108,26 +109,30 @@ def _input_from_json(data: dict[str, Any]) -> InputProfile:
     return InputProfile(data["name"], dtype, tuple(data["shape"]), tuple(profiles))
 
 
-class _Sizes:
-    """The sizes of an engine's outputs, in terms of those of its inputs."""
+def _dimensions_of_symbols(inputs: Sequence[torch.Tensor]) -> dict[Any, list[int]]:
+    """Returns for each symbol that is a size by itself the first input with it, and the dimension."""
+    dimensions: dict[Any, list[int]] = {}
+    for index, value in enumerate(inputs):
+        sizes: Sequence[Any] = value.shape
+        for dim, size in enumerate(sizes):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                dimensions.setdefault(size.node.expr, [index, dim])
+    return dimensions
 
-    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
-        self._dimensions: dict[Any, list[int]] = {}
-        for index, value in enumerate(inputs):
-            sizes: Sequence[Any] = value.shape
-            for dim, size in enumerate(sizes):
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    self._dimensions.setdefault(size.node.expr, [index, dim])
 
-    def describe(self, size: Any) -> Any:
-        """Returns a number, an expression, or the name of a size that depends on data."""
-        if isinstance(size, int):
-            return size
-        expression = size.node.expr
-        try:
-            return to_json(expression, lambda symbol: self._dimensions[symbol])
-        except (KeyError, InexpressibleError):
-            return ["unknown", str(expression)]
+def size_to_json(size: Any, symbol: Callable[[Any], Any]) -> Any:
+    """Returns a size of an output as data: a number, an expression, or the name of a size that depends on data.
+
+    Args:
+        size: The size.
+        symbol: Returns what a symbol of an expression is as data; a ``KeyError`` where no input has it.
+    """
+    if isinstance(size, int):
+        return size
+    try:
+        return to_json(size.node.expr, symbol)
+    except (KeyError, InexpressibleError):
+        return ["unknown", str(size.node.expr)]
 
 
 def parse_description(text: str) -> dict[str, Any]:

@@ -53,6 +53,11 @@ _MUTATIONS = {
     InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
     InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
 }
+_OWNERS = {
+    OutputKind.BUFFER_MUTATION: (InputKind.BUFFER, InputKind.PARAMETER),
+    OutputKind.USER_INPUT_MUTATION: (InputKind.USER_INPUT,),
+}
+"""The kinds of inputs that a program writes results of these kinds to."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,27 @@ class SavedProgram:
     descriptions: tuple[dict[str, Any], ...]
 
 
+def inputs_of(program: ExportedProgram) -> dict[Node, InputSpec]:
+    """Returns the placeholders of a program, each with what it is in the signature."""
+    nodes = program.graph.find_nodes(op="placeholder")
+    return dict(zip(nodes, program.graph_signature.input_specs, strict=True))
+
+
 def user_inputs(program: ExportedProgram) -> list[Node]:
     """Returns the placeholders of a program that are no weights, in the order of a call's flattened inputs."""
-    nodes = program.graph.find_nodes(op="placeholder")
-    specs = program.graph_signature.input_specs
-    return [
-        node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT
+    specs = inputs_of(program).items()
+    return [node for node, spec in specs if spec.kind is InputKind.USER_INPUT]
+
+
+def owner_of(result: OutputSpec, inputs: Mapping[Node, InputSpec]) -> Node:
+    """Returns the input of a program into which it writes a result, of what ``inputs_of`` returned."""
+    kinds = _OWNERS.get(result.kind, (InputKind.PARAMETER,))
+    owners = [
+        node
+        for node, spec in inputs.items()
+        if spec.kind in kinds and (spec.target or node.name) == result.target
     ]
+    return owners[0]
 
 
 def to_program(compiled: CompiledModule) -> SavedProgram:
@@ -378,13 +397,9 @@ def from_program(
     root = torch.nn.Module()
     graph = Graph()
     env: dict[Node, Any] = {}
-    source = program.graph_module.graph
-    inputs = dict(
-        zip(source.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
-    )
     plan_names: dict[Node, str] = {}
     engines: dict[str, EngineModule] = {}
-    for node, spec in inputs.items():
+    for node, spec in inputs_of(program).items():
         name = str(spec.target)
         if spec.kind is InputKind.USER_INPUT:
             env[node] = graph.node_copy(node)
@@ -396,7 +411,7 @@ def from_program(
             env[node].meta = dict(node.meta)
         else:
             raise UnreadableFileError(f"The file lacks the weight {name!r}. Save the model again.")
-    for node in source.nodes:
+    for node in program.graph.nodes:
         if node.op == "get_attr":
             module = program.graph_module.get_submodule(str(node.target))
             root.add_module(str(node.target), module)
@@ -409,8 +424,7 @@ def from_program(
             env[node] = graph.call_module(module_name, tuple(env[operand] for operand in operands))
         elif node.op == "call_function":
             env[node] = graph.node_copy(node, env.__getitem__)
-        elif node.op == "output":
-            _add_output(graph, program, node, env)
+    _add_output(graph, program, env)
     return GraphModule(root, graph, class_name="CompiledGraph")
 
 
@@ -430,30 +444,17 @@ def _engine_of(
     return engines[name]
 
 
-def _add_output(
-    graph: Graph, program: ExportedProgram, output: Node, env: Mapping[Node, Any]
-) -> None:
-    """Adds the results, and the writes behind everything else."""
-    owners = {
-        (spec.kind, str(spec.target if spec.target is not None else spec.arg.name)): node
-        for node, spec in zip(
-            program.graph_module.graph.find_nodes(op="placeholder"),
-            program.graph_signature.input_specs,
-            strict=True,
-        )
-    }
-    kinds = {mutation: kind for kind, mutation in _MUTATIONS.items()}
+def _add_output(graph: Graph, program: ExportedProgram, env: Mapping[Node, Any]) -> None:
+    """Adds the results of a program, and its writes behind everything else."""
+    inputs = inputs_of(program)
     results = []
-    returned: Any = output.args[0]
-    for spec, value in zip(program.graph_signature.output_specs, returned, strict=True):
-        result = env[value] if isinstance(value, Node) else value
-        if spec.kind is OutputKind.USER_OUTPUT:
-            results.append(result)
+    returned: Any = program.graph.output_node().args[0]
+    for result, value in zip(program.graph_signature.output_specs, returned, strict=True):
+        made = env[value] if isinstance(value, Node) else value
+        if result.kind is OutputKind.USER_OUTPUT:
+            results.append(made)
             continue
-        owner = (
-            owners.get((kinds[spec.kind], str(spec.target)))
-            or owners[InputKind.PARAMETER, str(spec.target)]
-        )
-        copy = graph.call_function(torch.ops.aten.copy_.default, (env[owner], result))
+        owner = owner_of(result, inputs)
+        copy = graph.call_function(torch.ops.aten.copy_.default, (env[owner], made))
         copy.meta["val"] = owner.meta.get("val")
     graph.output(tuple(results)).meta["val"] = None

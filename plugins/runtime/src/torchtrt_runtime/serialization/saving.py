@@ -24,7 +24,7 @@ from torchtrt.errors import (
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
 from torchtrt.torch_internals import OpOverload
-from torchtrt_runtime.modules.compiled import CompiledModule
+from torchtrt_runtime.modules.compiled import CompiledModule, check_compiled
 from torchtrt_runtime.modules.supplying import Weights, supply
 from torchtrt_runtime.processes.groups import Processes
 from torchtrt_runtime.serialization import cpp_formats
@@ -78,10 +78,7 @@ def save(
         UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
             read-only, or has no room. Or the file object raises an error.
     """
-    if not isinstance(compiled, CompiledModule):
-        raise InputError(
-            f"torchtrt.save() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
-        )
+    check_compiled(compiled, "torchtrt.save")
     texts = compiled.extra_files if extra_files is None else extra_files
     _check_extra_files(texts)
     if format not in FORMATS:

@@ -6,12 +6,15 @@ import builtins
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+Call = Callable[..., Node]
+"""Adds a function on numbers to a graph."""
 _IN_FILES = ("val", "stack_trace", "nn_module_stack")
 """The metadata of nodes that belong in a file: values, and where a node comes from."""
 
@@ -28,8 +31,7 @@ def copy_call(graph: Graph, node: Node, env: Mapping[Node, Any]) -> Node:
     operands = [env[argument] if isinstance(argument, Node) else argument for argument in node.args]
     if rewrite is None or not operands or operands[1:] not in ([], [None]):
         return graph.node_copy(node, env.__getitem__)
-    written: Node = rewrite(_Numbers(graph), operands[0])
-    return written
+    return rewrite(partial(_call, graph), operands[0])
 
 
 def graphs_of(graph: Graph, owner: torch.nn.Module) -> dict[str, Any]:
@@ -60,46 +62,36 @@ def leave_out_notes(graph: Graph) -> None:
         node.meta = {name: value for name, value in node.meta.items() if name in _IN_FILES}
 
 
-class _Numbers:
-    """Adds functions on numbers to a graph, each with its value."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-
-    def call(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Returns the node of a call, or the number if all operands are numbers."""
-        if not any(isinstance(operand, Node) for operand in operands):
-            return function(*operands)
-        node = self._graph.call_function(function, operands)
-        values = (
-            operand.meta["val"] if isinstance(operand, Node) else operand for operand in operands
-        )
-        node.meta["val"] = function(*values)
-        return node
+def _call(graph: Graph, function: Callable[..., Any], *operands: Any) -> Node:
+    """Returns the node of a call of a function on numbers, with its value."""
+    node = graph.call_function(function, operands)
+    values = (operand.meta["val"] if isinstance(operand, Node) else operand for operand in operands)
+    node.meta["val"] = function(*values)
+    return node
 
 
-def _floor(numbers: _Numbers, number: Any) -> Any:
-    return numbers.call(math.trunc, numbers.call(operator.floordiv, number, 1))
+def _floor(call: Call, number: Any) -> Node:
+    return call(math.trunc, call(operator.floordiv, number, 1))
 
 
-def _ceiling(numbers: _Numbers, number: Any) -> Any:
-    return numbers.call(operator.neg, _floor(numbers, numbers.call(operator.neg, number)))
+def _ceiling(call: Call, number: Any) -> Node:
+    return call(operator.neg, _floor(call, call(operator.neg, number)))
 
 
-def _absolute(numbers: _Numbers, number: Any) -> Any:
-    return numbers.call(torch.sym_max, number, numbers.call(operator.neg, number))
+def _absolute(call: Call, number: Any) -> Node:
+    return call(torch.sym_max, number, call(operator.neg, number))
 
 
-def _rounded(numbers: _Numbers, number: Any) -> Any:
+def _rounded(call: Call, number: Any) -> Node:
     """Rounds to the nearest whole number, and a half to the even one."""
-    above = numbers.call(operator.add, number, 0.5)
-    nearest = _floor(numbers, above)
-    is_half = numbers.call(operator.eq, above, nearest)
-    even = numbers.call(operator.sub, nearest, numbers.call(operator.mod, nearest, 2))
-    return numbers.call(torch.sym_ite, is_half, even, nearest)
+    above = call(operator.add, number, 0.5)
+    nearest = _floor(call, above)
+    is_half = call(operator.eq, above, nearest)
+    even = call(operator.sub, nearest, call(operator.mod, nearest, 2))
+    return call(torch.sym_ite, is_half, even, nearest)
 
 
-_REWRITTEN: Mapping[Any, Callable[[_Numbers, Any], Any]] = {
+_REWRITTEN: Mapping[Any, Callable[[Call, Any], Node]] = {
     math.floor: _floor,
     math.ceil: _ceiling,
     operator.abs: _absolute,

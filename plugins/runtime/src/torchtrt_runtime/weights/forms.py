@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.nn.parameter import is_lazy
 
 from torchtrt.errors import RefitError, kind_of
-from torchtrt_runtime.dtype_names import dtype_to_json
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_runtime.processes.groups import is_distributed
 from torchtrt_runtime.torch_internals import is_fake, is_traceable_wrapper_subclass
 
@@ -77,7 +77,7 @@ def form_of(value: Any) -> str:
         return "a tensor without values"
     if value.is_nested or value.layout is not torch.strided:
         return "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"
-    return f"{dtype_to_json(value.dtype)} {list(value.shape)}"
+    return f"{dtype_name(value.dtype)} {list(value.shape)}"
 
 
 def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:

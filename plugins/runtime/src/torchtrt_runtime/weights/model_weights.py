@@ -113,10 +113,6 @@ class NewWeights:
             raise unfit([f"{name!r} is missing"])
         return decode_tensor(form.default)
 
-    def check_complete(self) -> None:
-        """Raises a ``RefitError`` that names each weight without a value."""
-        self.check_present(self.model.weights)
-
     def check_present(self, names: Iterable[str]) -> None:
         """Raises a ``RefitError`` that lists those of some weights that have no value."""
         lacking = [

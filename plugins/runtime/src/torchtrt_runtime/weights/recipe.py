@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from torchtrt.errors import RefitError, UnreadableFileError
-from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_runtime.call_safety import reason_against
-from torchtrt_runtime.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.dtype_names import dtype_from_json
 
 SAME = "same"
 """The step that computes nothing: a tensor's values had an effect that is compiled in, and must not change."""
@@ -154,10 +154,14 @@ class Recipe:
 
 def digest(tensor: torch.Tensor) -> str:
     """Returns what is equal for tensors of one dtype and shape with the same bits."""
-    data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    content: Any = data.reshape(-1).view(torch.uint8).numpy() if data.numel() else b""
     text = f"{tensor.dtype} {tuple(tensor.shape)} ".encode()
-    return hashlib.sha256(text + hashlib.sha256(content).digest()).hexdigest()
+    return hashlib.sha256(text + hashlib.sha256(_bytes_of(tensor)).digest()).hexdigest()
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    """Returns the values of a tensor, one after the other, in a buffer of bytes."""
+    data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return data.reshape(-1).view(torch.uint8).numpy() if data.numel() else b""
 
 
 def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:
@@ -176,7 +180,7 @@ def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:
         case complex():
             return {"complex": [value.real, value.imag]}
         case torch.dtype():
-            return {"dtype": dtype_to_json(value)}
+            return {"dtype": dtype_name(value)}
         case torch.device():
             return {"device": str(value)}
         case torch.layout() | torch.memory_format():
@@ -216,13 +220,11 @@ def decode(data: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
 
 def encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
     """Returns a tensor as data."""
-    data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    content = data.reshape(-1).view(torch.uint8).numpy().tobytes() if data.numel() else b""
     return {
-        "dtype": dtype_to_json(tensor.dtype),
+        "dtype": dtype_name(tensor.dtype),
         "shape": list(tensor.shape),
         "device": str(tensor.device),
-        "data": base64.b64encode(content).decode(),
+        "data": base64.b64encode(_bytes_of(tensor)).decode(),
     }
 
 
@@ -262,11 +264,6 @@ def slice_steps(
             needed |= reads | writes
             kept.append(step)
     return kept[::-1]
-
-
-def op_name(op: OpOverload) -> str:
-    """Returns the name of an op that ``_op`` finds."""
-    return qualified_name(op)
 
 
 def _op(name: str) -> OpOverload:

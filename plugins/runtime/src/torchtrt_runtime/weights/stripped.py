@@ -25,7 +25,6 @@ class StrippedWeights:
 
     def __init__(
         self,
-        *,
         takes_others: bool,
         values: Mapping[str, torch.Tensor] | None = None,
         digests: Mapping[str, str] | None = None,
@@ -101,13 +100,5 @@ class StrippedWeights:
 
     def __reduce__(self) -> Any:
         # Versions are of this process.
-        return _stripped_again, (self.takes_others, self._checked_values(), self._digests)
-
-    def _checked_values(self) -> dict[str, torch.Tensor] | None:
-        return self._values and {name: self.read(name, "a copied model") for name in self._values}
-
-
-def _stripped_again(
-    takes_others: bool, values: Mapping[str, torch.Tensor] | None, digests: Mapping[str, str]
-) -> StrippedWeights:
-    return StrippedWeights(takes_others=takes_others, values=values, digests=digests)
+        values = self._values and {name: self.read(name, "a copied model") for name in self._values}
+        return StrippedWeights, (self.takes_others, values, self._digests)
