@@ -21,7 +21,7 @@ from torchtrt.conversion.values import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.graphs.symbols import size_bounds
+from torchtrt.expressions.bounds import size_bounds
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
 from torchtrt.tensorrt.dtypes import engine_dtype

@@ -20,8 +20,9 @@ from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.results import check_result, without_arrays
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
+from torchtrt.expressions.bounds import least_sizes
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
-from torchtrt.graphs.symbols import least_sizes, no_new_assumptions, sizes_from_data
+from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
 from torchtrt.packs.problem import describe, raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings

@@ -1,5 +1,6 @@
 """Facts about an FX graph for passes, converters and the compiler: its nodes, its symbols, its memory."""
 
+from torchtrt.expressions.bounds import least_sizes, size_bounds, symbol_bounds
 from torchtrt.graphs.facts import ProgramFacts, facts_of
 from torchtrt.graphs.memory import is_same_memory, storage_of
 from torchtrt.graphs.nodes import (
@@ -16,14 +17,11 @@ from torchtrt.graphs.nodes import (
     writes,
 )
 from torchtrt.graphs.symbols import (
-    least_sizes,
     no_new_assumptions,
     same_for_all_answers,
     shape_env_of,
     size_at,
-    size_bounds,
     sizes_from_data,
-    symbol_bounds,
 )
 
 __all__ = [

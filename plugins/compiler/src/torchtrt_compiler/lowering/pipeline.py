@@ -14,8 +14,8 @@ from torch.fx import Node
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
+from torchtrt.expressions.bounds import least_sizes
 from torchtrt.graphs.facts import facts_of, take_facts
-from torchtrt.graphs.symbols import least_sizes
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
 from torchtrt.torch_internals import OperatorBase, pytree
