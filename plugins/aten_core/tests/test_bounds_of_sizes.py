@@ -72,3 +72,21 @@ def test_what_a_view_at_a_negative_index_is_written_through_is_refused():
     with pytest.warns(UserWarning, match="Compiled for 2 to 8"):
         compiled = compile(Writing().eval(), [torch.rand(2, 9), sizes], min_block_size=1)
     assert [row.compiled for row in compiled.report.narrowed] == [(2, 8)]
+
+
+class MultiHot(nn.Module):
+    """Writes 1 to as many places of each row as there are indices."""
+
+    def forward(self, indices):
+        return torch.zeros(indices.shape[0], 5).scatter(1, indices, 1.0) * 2
+
+
+@pytest.mark.parametrize(("most", "in_torch"), [(5, []), (12, ["aten.scatter.value"])])
+def test_a_scatter_that_may_have_more_indices_than_places_stays_in_pytorch(most, in_torch):
+    """TensorRT takes no more."""
+    indices = Input(min_shape=(1, 1), opt_shape=(2, 4), max_shape=(3, most), dtype=torch.int64)
+    compiled = compile(MultiHot().eval(), [indices], min_block_size=1)
+    assert [row.op for row in compiled.report.in_torch] == in_torch
+    for count in (1, 4, most):
+        rows = torch.randint(5, (2, count))
+        assert torch.equal(compiled(rows), MultiHot()(rows))

@@ -13,6 +13,7 @@ from torchtrt_blocks import indexing as blocks
 from torchtrt_blocks import scatter as scatter_blocks
 from torchtrt_blocks import shape, types
 from torchtrt_blocks.checks import is_backed, sizes_known_before_data
+from torchtrt_blocks.sizes import is_never_negative
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -99,11 +100,11 @@ def index(
 def _more_indices_than_places(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, index = value_of(op.self), value_of(op.index)
-    if tensor.dim() and index.dim():
-        length, count = tensor.shape[op.dim], index.shape[op.dim]
-        if isinstance(length, int) and isinstance(count, int) and count > length:
-            return "TensorRT takes no more indices than there are places, so that none is written twice"
-    return None
+    if not (tensor.dim() and index.dim()):
+        return None
+    if is_never_negative(tensor.shape[op.dim] - index.shape[op.dim]):
+        return None
+    return "TensorRT takes no more indices than there are places, so that none is written twice"
 
 
 @pack.converter(
