@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import InputError, SizeWarning
 
 
@@ -47,6 +48,17 @@ def test_no_rows_of_which_an_op_makes_another_shape_are_left_out():
         compiled(torch.rand(0, 3, 6, 6))
     x = torch.rand(1, 3, 6, 6)
     torch.testing.assert_close(compiled(x), Unshuffled()(x))
+
+
+def test_no_elements_that_an_op_refuses_are_left_out():
+    """PyTorch's shape rule lets them pass. Of an op that takes one tensor only, the error is about the sizes."""
+    model = Function(lambda x: F.adaptive_avg_pool1d(x[..., 1:], 2)).eval()
+    columns = torchtrt.Input(min_shape=(2, 3, 1), opt_shape=(2, 3, 5), max_shape=(2, 3, 8))
+    with pytest.warns(SizeWarning, match="Compiled for 2 to 8"):
+        compiled = torchtrt.compile(model, [columns], min_block_size=1)
+
+    x = torch.rand(2, 3, 2)
+    torch.testing.assert_close(compiled(x), model(x))
 
 
 def test_comparing_sizes_draws_no_random_numbers():

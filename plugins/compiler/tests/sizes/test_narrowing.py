@@ -273,6 +273,12 @@ def checked(x, y):
         ),
         pytest.param(checked, [ranged(2, 4, 8)] * 2, None, id="assertion"),
         pytest.param(lambda x, y: x + y, [ranged(2, 4, 8)] * 2, None, id="sum"),
+        pytest.param(
+            lambda x, _: x[:, : x.shape[0]] * 2,
+            [torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))],
+            "x.shape[1] == x.shape[0]",
+            id="slice",
+        ),
     ],
 )
 def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(

@@ -116,8 +116,8 @@ class Call:
     def is_right(self, values: Values) -> bool:
         """Returns whether the call has the results that the program has, for values of the symbols.
 
-        Without elements, the op itself decides, unless it raises an error for the data: PyTorch's shape rules are wrong
-        for some ops then.
+        Without elements, the op itself decides: PyTorch's shape rules are wrong for some ops then. Its error may be
+        about the data, if any of its arguments has some.
         """
         if self.node.target is _ASSERTS:
             return self._is_satisfied(values)
@@ -125,11 +125,16 @@ class Call:
             made = self._arguments(values)
         except Exception:  # a size has no value
             return False
-        if self._can_run_for_real(pytree.tree_leaves(list(made.values()))):
-            with contextlib.suppress(Exception), without_modes(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                real = {node: pytree.tree_map(_zeros, value) for node, value in made.items()}
-                return self._has_result(self._run_on(real), real, values)
+        leaves = pytree.tree_leaves(list(made.values()))
+        if self._can_run_for_real(leaves):
+            try:
+                with without_modes(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    real = {node: pytree.tree_map(_zeros, value) for node, value in made.items()}
+                    return self._has_result(self._run_on(real), real, values)
+            except Exception:
+                if not any(isinstance(leaf, torch.Tensor) and leaf.numel() for leaf in leaves):
+                    return False
         try:
             return self._has_result(self._run_on(made), made, values)
         except Exception:  # a check of the sizes, or an op that does not take them

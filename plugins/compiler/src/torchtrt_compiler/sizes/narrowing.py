@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import sympy
 from torch.export import ExportedProgram
 
 from torchtrt.conversion.inputs import SizeRange
@@ -16,7 +17,7 @@ from torchtrt_compiler.sizes.declared import DeclaredSize
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
 from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.torch_internals import size_as_traced
+from torchtrt_compiler.torch_internals import asks_about_layout, size_as_traced
 from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union
@@ -175,24 +176,23 @@ class Narrowing(NamedTuple):
     def _equal_sizes(
         self, limits: Sequence[tuple[DeclaredSize, NarrowedSize]], asked: Collection[Any]
     ) -> Iterator[NarrowedSize]:
-        """Yields the conditions of the model's code that made sizes depend on each other, unless they are checks.
+        """Yields the conditions that made sizes depend on each other, unless they are checks, or ops asked them.
 
-        Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them.
+        Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. So
+        it has where it asked how a tensor lies in memory: ``x[:, : y.shape[1]]`` is contiguous if it is all of ``x``.
         """
         rows = {size_as_traced(size.size): (size, row) for size, row in limits if size.is_input}
         codes = {symbol: size.dimension.code for symbol, (size, _) in rows.items()}
         environment: Any = self.sizes[0].size.node.shape_env if self.sizes else None
-        guards = {guard.expr: place_of(guard.sloc) for guard in getattr(environment, "guards", ())}
-        for condition, line in guards.items():
+        for guard in getattr(environment, "guards", ()):
+            condition, line = guard.expr, place_of(guard.sloc)
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
-            if not is_settled or condition not in asked or not line or is_check(line):
-                continue
-            own = (
-                rows[symbol] for symbol in sorted(condition.free_symbols, key=str) if symbol in rows
-            )
-            if first := next(own, None):
+            own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
+            is_branch = line and condition in asked and not is_check(line)
+            about_layout = isinstance(condition, sympy.Eq) and asks_about_layout(guard.sloc)
+            if is_settled and own and (is_branch or about_layout):
                 text = as_code(condition, codes)
-                yield dataclasses.replace(first[1], model_line=line, condition=text)
+                yield dataclasses.replace(rows[own[0]][1], model_line=line, condition=text)
 
 
 def _narrowed_ends(row: NarrowedSize) -> list[int]:

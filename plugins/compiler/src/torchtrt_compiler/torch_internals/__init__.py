@@ -68,6 +68,7 @@ __all__ = [
     "TorchDispatchMode",
     "ValueRanges",
     "asking_frame",
+    "asks_about_layout",
     "bound_sympy",
     "compile_lock",
     "decomposition_table",
@@ -291,6 +292,16 @@ LIBRARIES = tuple(
     )
 )
 """The folders of PyTorch, and of what of torchtrt stands between a model and PyTorch: no line of a model is there."""
+
+
+def asks_about_layout(source: Any) -> bool:
+    """Returns whether PyTorch asked for a guard how a tensor lies in memory. No op refuses either answer.
+
+    Args:
+        source: Where the guard comes from.
+    """
+    frame = getattr(source, "framework_loc", None)
+    return isinstance(frame, traceback.FrameSummary) and "contiguous" in frame.name
 
 
 def asking_frame() -> traceback.FrameSummary | None:
