@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion.network import CheckedNetwork
-from torchtrt.conversion.recording import NoRecorder, WeightRecorder
+from torchtrt.conversion.recording import WeightRecorder
 from torchtrt.conversion.values import (
     Size,
     as_torch_tensor,
@@ -62,7 +62,7 @@ class ConversionContext:
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
-    recorder: WeightRecorder = field(default_factory=NoRecorder)
+    recorder: WeightRecorder = field(default_factory=WeightRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
     plugins: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)

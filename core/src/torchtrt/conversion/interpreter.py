@@ -16,7 +16,7 @@ from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.conversion.network import CheckedNetwork
-from torchtrt.conversion.recording import NoRecorder, WeightRecorder
+from torchtrt.conversion.recording import WeightRecorder
 from torchtrt.conversion.results import check_result, without_arrays
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
@@ -70,7 +70,7 @@ class TRTInterpreter:
             self.network,
             settings,
             convert_graph=self.convert_graph,
-            recorder=NoRecorder() if recorder is None else recorder,
+            recorder=recorder or WeightRecorder(),
         )
         self.env: dict[Node, Any] = {}
         self.input_symbols: set[Any] = set()

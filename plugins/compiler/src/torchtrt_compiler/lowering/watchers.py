@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch.fx import GraphModule
 
-from torchtrt.conversion.recording import NoRecorder
+from torchtrt.conversion.recording import WeightRecorder
 from torchtrt_runtime.weights.model_weights import ModelWeights
 from torchtrt_runtime.weights.recipe import Recipe
 
 
-class BlockWatcher(NoRecorder):
+class BlockWatcher(WeightRecorder):
     """Watches the conversion of one block; by itself nothing, so that the engine's weights stay what they are."""
 
     def recipe(self) -> Recipe | None:
