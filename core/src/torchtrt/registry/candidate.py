@@ -28,7 +28,6 @@ class Candidate:
         priority: Whether it went to the front or to the back of the op's candidates.
         calling_convention: How it is called.
         pack: Whose it is.
-        qualified_function: Where its function is: ``"module:function"``.
         validate: Its validator as ``(node, settings)``, or ``None`` if every node will do.
         arguments: How its arguments are bound, if it is of the ``SCHEMA`` convention.
         tensorrt: The TensorRT versions that its pack and itself work with; all if empty.
@@ -39,7 +38,6 @@ class Candidate:
     priority: ConverterPriority
     calling_convention: CallingConvention
     pack: PackInfo
-    qualified_function: str
     validate: Validator | None = field(default=None, repr=False)
     arguments: SchemaArguments | None = field(default=None, repr=False)
     tensorrt: str = ""
@@ -58,6 +56,11 @@ class Candidate:
     def converter(self) -> Converter:
         """The converter function."""
         return self.support.converter_implementation
+
+    @property
+    def qualified_function(self) -> str:
+        """Where its function is: ``"module:function"``."""
+        return qualified_function(self.converter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

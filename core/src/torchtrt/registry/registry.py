@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import traceback
 from collections import Counter
@@ -27,7 +28,6 @@ from torchtrt.packs import (
     current_packs,
     problems,
 )
-from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
@@ -45,6 +45,9 @@ Default = TypeVar("Default")
 _DEFAULT_SETTINGS = CompilationSettings()
 _EXCLUDED = "torch_executed_ops keeps this op in PyTorch"
 _ALLOCATES = "fallback_data_dependent_ops keeps ops in PyTorch whose results have a size that depends on data"
+_DECOMPOSES = (
+    "decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
+)
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
@@ -65,45 +68,32 @@ class _Lookup:
         self.node = node
         self.settings = settings
         self.decomposition_failed = decomposition_failed
-        self.unusable: Mapping[Candidate, Rejection] = {}
-        if table.depends_on_tensorrt:
-            self.unusable = table.unusable(settings.disabled_capabilities)
-        self._is_dynamic: bool | None = None
+        self.unusable = table.unusable(settings.disabled_capabilities)
+
+    @functools.cached_property
+    def is_dynamic(self) -> bool:
+        """True if the node has symbolic dimensions."""
+        return has_symbolic_dimensions(self.node)
 
     def rejection(self, candidate: Candidate) -> Rejection | None:
         """Returns why a candidate does not convert the node, or ``None`` if it does."""
         if (unusable := self.unusable.get(candidate)) is not None:
             return unusable
-        support = candidate.support
-        if support.requires_output_allocator and self.settings.fallback_data_dependent_ops:
+        support, settings = candidate.support, self.settings
+        if support.requires_output_allocator and settings.fallback_data_dependent_ops:
             advice = "Compile without fallback_data_dependent_ops."
             return Rejection(candidate, _ALLOCATES, "user-excluded", advice)
-        if self._needs_fixed_sizes(candidate) and self.is_dynamic:
+        takes_dynamic = support.supports_dynamic_shapes or settings.assume_dynamic_shape_support
+        if not takes_dynamic and self.is_dynamic:
             return Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
-        if self._may_be_behind(candidate):
-            behind = _behind_decomposition(self.table, candidate)
-            if behind is not None:
-                return behind
-        if candidate.validate is None:
-            return None
-        return _validate(candidate, self.node, self.settings)
+        pack = None if self.decomposition_failed else self.table.shadowing_decomposition(candidate)
+        if pack is not None and not self._prefers(candidate):
+            return Rejection(candidate, f"{pack.name} {_DECOMPOSES}", "behind-decomposition")
+        return None if candidate.validate is None else _validate(candidate, self.node, settings)
 
-    @property
-    def is_dynamic(self) -> bool:
-        """True if the node has symbolic dimensions; determined once."""
-        if self._is_dynamic is None:
-            self._is_dynamic = has_symbolic_dimensions(self.node)
-        return self._is_dynamic
-
-    def _needs_fixed_sizes(self, candidate: Candidate) -> bool:
-        supports = candidate.support.supports_dynamic_shapes
-        return not (supports or self.settings.assume_dynamic_shape_support)
-
-    def _may_be_behind(self, candidate: Candidate) -> bool:
-        """Returns whether a decomposition of the op comes before a candidate, if there is one."""
-        if candidate.pack.tier < THIRD_PARTY_TIER or self.decomposition_failed:
-            return False
-        return self.settings.converter_preferences.get(candidate.target) != candidate.pack.name
+    def _prefers(self, candidate: Candidate) -> bool:
+        preferences = self.settings.converter_preferences
+        return preferences.get(candidate.target) == candidate.pack.name
 
 
 class ConverterRegistry:
@@ -221,12 +211,10 @@ class ConverterRegistry:
             AmbiguousTargetError: The packet has several overloads.
             UnknownTargetError: There is no such op.
         """
-        table = self._current_table()
+        self._current_table()  # the packs may import the library that has the op
         if isinstance(target, (str, OpOverloadPacket)):
             target = parse_target(target)
-        if target not in table.candidates and table.is_pending(target):
-            table = self._current_table(rebuild=True)
-        return table.candidates.get(target, ())
+        return self._table_with(target)[1]
 
     def unique_targets(self) -> frozenset[Target]:
         """Returns every op that has a converter."""
@@ -267,8 +255,7 @@ class ConverterRegistry:
 
     def is_folding_disabled(self, target: Target) -> bool:
         """Returns whether a pack keeps an op in the network even where all that it reads is constant."""
-        later = self._current_table().is_pending(target)
-        return target in self._current_table(rebuild=later).never_folded
+        return target in self._table_with(target)[0].never_folded
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """Returns the ops that two third parties claim with a HIGH converter, or decomposition, with no preference."""
@@ -325,7 +312,6 @@ class ConverterRegistry:
             name = qualified_name(resolution.target)
             message = f"{resolution.explain()}\nRun `torchtrt explain {name}` for all that is known about this op."
             raise NoConverterError(message)
-        assert chosen.calling_convention is not None
         flags = {
             "supports_dynamic_shapes": chosen.support.supports_dynamic_shapes,
             "requires_output_allocator": chosen.support.requires_output_allocator,
@@ -349,13 +335,6 @@ def _as_node(node: object) -> Node:
 def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
     in_order = sorted(candidates, key=lambda candidate: candidate.pack.order)
     return dict(Counter(candidate.pack.name for candidate in in_order))
-
-
-def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | None:
-    if (pack := table.shadowing_decomposition(candidate)) is None:
-        return None
-    reason = f"{pack.name} decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
-    return Rejection(candidate, reason, "behind-decomposition")
 
 
 def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -> Rejection | None:

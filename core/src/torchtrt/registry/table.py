@@ -8,11 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torchtrt.capability import Capability
-from torchtrt.contract import (
-    CallingConvention,
-    SchemaArguments,
-    qualified_function,
-)
+from torchtrt.contract import CallingConvention, SchemaArguments
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import THIRD_PARTY_TIER
@@ -35,7 +31,6 @@ class Table:
     Attributes:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are tried.
-        depends_on_tensorrt: Whether any candidate needs a version or a capability of TensorRT.
         pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet), each with the
             names of these packs.
     """
@@ -54,7 +49,7 @@ class Table:
                 else:
                     registered.setdefault(target, []).append(candidate)
         self.pending = _missing_ops(packs)
-        self.depends_on_tensorrt = any(
+        self._depends_on_tensorrt = any(
             candidate.tensorrt or candidate.support.requires
             for entries in registered.values()
             for candidate in entries
@@ -121,6 +116,8 @@ class Table:
         Args:
             lacked: Capabilities that the settings turn off.
         """
+        if not self._depends_on_tensorrt:
+            return {}
         in_use = current(), lacked | disabled()
         if (unusable := self._unusable.get(in_use)) is None:
             with disabling(lacked):
@@ -199,7 +196,6 @@ def _candidate(
         registration.priority,
         registration.convention,
         loaded.info,
-        qualified_function(support.converter_implementation),
         registration.validate,
         arguments,
         ",".join(filter(None, (loaded.pack.tensorrt, support.tensorrt))),
