@@ -292,9 +292,7 @@ class ConverterPack:
         self._check_open()
         ops = (op for target in targets for op in _functional_targets(target))
         rule = AutocastRule(rule)
-        self.autocast_rules += tuple(
-            (op if isinstance(op, str) else qualified_name(op), rule) for op in ops
-        )
+        self.autocast_rules += tuple((qualified_name(op), rule) for op in ops)
         self._changed()
 
     def export_context(self, context: ExportContext) -> ExportContext:

@@ -71,8 +71,7 @@ def _why_not_preferred(packs: PackSet, op: TargetSpec, name: str) -> str | None:
     if loaded is None:
         return f"the pack {name!r} is not in use. Run `torchtrt packs` to see why."
     wanted = set(map(qualified_name, parse_targets(op)))
-    has = (converter.target for converter in loaded.converters)
-    if wanted & {target if isinstance(target, str) else qualified_name(target) for target in has}:
+    if wanted & {qualified_name(converter.target) for converter in loaded.converters}:
         return None
-    named = op if isinstance(op, str) else qualified_name(op)
+    named = qualified_name(op)
     return f"the pack {name!r} has no converter for {named}. Name one that `torchtrt converters {named}` lists."

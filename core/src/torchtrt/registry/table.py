@@ -40,7 +40,7 @@ class Table:
         registered: dict[Target, list[Candidate]] = {}
         for loaded in packs.loaded:
             for registration in loaded.pack.converters:
-                target = _op_or_name(registration.target)
+                target = target_or_name(registration.target)
                 if isinstance(target, str):
                     continue
                 candidate = _candidate(target, registration, loaded)
@@ -72,7 +72,7 @@ class Table:
         registered: dict[Target, list[DecompositionCandidate]] = {}
         for loaded in self.packs.loaded:
             for decomposition in loaded.pack.decompositions:
-                target = _op_or_name(decomposition.target)
+                target = target_or_name(decomposition.target)
                 if not isinstance(target, str):
                     entry = DecompositionCandidate(
                         target, decomposition.function, decomposition.priority, loaded.info
@@ -94,7 +94,7 @@ class Table:
     def never_folded(self) -> frozenset[Target]:
         """The ops that are not computed while compiling."""
         registered = (target for loaded in self.packs.loaded for target in loaded.pack.never_folded)
-        targets = map(_op_or_name, registered)
+        targets = map(target_or_name, registered)
         return frozenset(target for target in targets if not isinstance(target, str))
 
     def shadowing_decomposition(self, candidate: Candidate) -> PackInfo | None:
@@ -146,11 +146,6 @@ def _unlike_tensorrt(candidate: Candidate) -> Rejection | None:
     return None
 
 
-def _op_or_name(target: Target | str) -> Target | str:
-    """Returns a registered op, or its name while no library has added it."""
-    return target_or_name(target) if isinstance(target, str) else target
-
-
 def _missing_ops(packs: PackSet) -> Mapping[str, tuple[str, ...]]:
     """Returns the names of ops that packs convert, decompose or keep, and that no library has added, with the packs."""
     missing: dict[str, tuple[str, ...]] = {}
@@ -158,7 +153,7 @@ def _missing_ops(packs: PackSet) -> Mapping[str, tuple[str, ...]]:
         pack = loaded.pack
         converted = (registration.target for registration in pack.converters)
         decomposed = (decomposition.target for decomposition in pack.decompositions)
-        for target in map(_op_or_name, (*converted, *decomposed, *pack.never_folded)):
+        for target in map(target_or_name, (*converted, *decomposed, *pack.never_folded)):
             if isinstance(target, str) and pack.name not in missing.get(target, ()):
                 missing[target] = (*missing.get(target, ()), pack.name)
     return MappingProxyType(missing)

@@ -467,7 +467,7 @@ class PackConformance:
             ),
         )
         return {
-            target if isinstance(target, str) else qualified_name(target)
+            qualified_name(target)
             for target in targets
             if not isinstance(target, str)
             or target not in map(canonical_spelling, self.missing_ops)

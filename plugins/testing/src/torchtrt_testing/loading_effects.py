@@ -195,9 +195,6 @@ def _load_once(name: str | None) -> list[str]:
     if name is None:
         return []
 
-    def called(target: Any) -> str:
-        return target if isinstance(target, str) else qualified_name(target)
-
     pack = packs.loaded[0].pack
     contents = []
     for converter in pack.converters:
@@ -205,12 +202,14 @@ def _load_once(name: str | None) -> list[str]:
         checks = check_names(support.capability_validator)
         function = qualified_function(support.converter_implementation)
         contents.append(
-            f"{called(converter.target)} {converter.priority.name} {function} {checks} "
+            f"{qualified_name(converter.target)} {converter.priority.name} {function} {checks} "
             f"{support.supports_dynamic_shapes}"
         )
     for decomposition in pack.decompositions:
         function = qualified_function(decomposition.function)
-        contents.append(f"{called(decomposition.target)} {decomposition.priority.name} {function}")
+        contents.append(
+            f"{qualified_name(decomposition.target)} {decomposition.priority.name} {function}"
+        )
     for pass_ in pack.lowering_passes:
         contents.append(f"{pass_.name} {qualified_function(pass_.function)}")
     return contents
