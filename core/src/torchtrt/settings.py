@@ -54,9 +54,6 @@ from torchtrt.stores import ByteStore, is_store
 from torchtrt.targets import Target, qualified_name
 from torchtrt.torch_internals import OperatorBase
 
-TargetSpec = Target | str
-
-
 partitioning = functools.partial(setting, "Partitioning")
 precision = functools.partial(setting, "Precision")
 building = functools.partial(setting, "Building")

@@ -12,7 +12,7 @@ from torchtrt.packs.info import LOCAL, normalize
 from torchtrt.packs.load import PackSet
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.state import current_packs, record
-from torchtrt.settings import CompilationSettings, TargetSpec
+from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_targets, qualified_name
 
 
@@ -39,17 +39,16 @@ def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
     for op, name in keywords.get("converter_preferences", {}).items():
         if reason := _why_not_preferred(packs, op, normalize(name)):
             raise SettingsError(f"converter_preferences: {reason}")
-    preferences = {**preferences_of(packs), **preferences}
+    preferences = {**preferred_by_environment(packs), **preferences}
     return dataclasses.replace(settings, converter_preferences=preferences)
 
 
-def preferred_by_environment() -> dict[Target, str]:
-    """Returns the packs that the environment prefers for single ops, by op."""
-    return preferences_of(current_packs())
+def preferred_by_environment(packs: PackSet) -> dict[Target, str]:
+    """Returns the pack that the environment prefers for single ops, by op. One that cannot be preferred is a problem.
 
-
-def preferences_of(packs: PackSet) -> dict[Target, str]:
-    """Returns the packs that the environment prefers for single ops. One that cannot be preferred is a problem."""
+    Args:
+        packs: The packs in use.
+    """
     preferences: dict[Target, str] = {}
     for op, name in packs.preferred_for:
         try:
@@ -63,7 +62,7 @@ def preferences_of(packs: PackSet) -> dict[Target, str]:
     return preferences
 
 
-def _why_not_preferred(packs: PackSet, op: TargetSpec, name: str) -> str | None:
+def _why_not_preferred(packs: PackSet, op: Target | str, name: str) -> str | None:
     """Returns why a pack cannot be preferred for an op, or ``None``."""
     loaded = next(
         (loaded_pack.pack for loaded_pack in packs.loaded if loaded_pack.info.name == name), None

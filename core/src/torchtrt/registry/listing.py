@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torchtrt.contract import qualified_function
 from torchtrt.packs import ConverterPriority, Problem
 from torchtrt.packs.listing import IN_USE, PackRow, list_packs
-from torchtrt.packs.preferences import preferences_of
+from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
 from torchtrt.registry.order import Entry, preferred_first
 from torchtrt.registry.passes import passes_of
@@ -77,7 +77,7 @@ class OpRow:
 def op_rows(table: Table) -> tuple[OpRow, ...]:
     """Returns a row for each op that is converted or decomposed, by name."""
     conflicts = {conflict.target for conflict in table.conflicts}
-    preferences = preferences_of(table.packs)
+    preferences = preferred_by_environment(table.packs)
     decomposed = table.decomposition_candidates
     rows = {}
     for target in {*table.candidates, *decomposed}:

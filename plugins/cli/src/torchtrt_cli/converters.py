@@ -121,7 +121,7 @@ def candidates_for(op: str) -> CandidatesByName:
 
 def _candidates(names: Mapping[str, Target]) -> CandidatesByName:
     """Returns the candidates of those ops that have any, in the order in which they are tried."""
-    preferred = preferred_by_environment()
+    preferred = preferred_by_environment(current_packs())
     by_name = {
         name: preferred_first(DYNAMO_CONVERTERS.candidates(target), preferred.get(target))
         for name, target in names.items()
@@ -139,8 +139,9 @@ def _decompositions(names: Mapping[str, Target]) -> Mapping[str, Sequence[Decomp
 
 def _is_preferred(candidate: Candidate) -> bool:
     """Returns whether the environment puts a candidate before those of other packs."""
-    preferred = preferred_by_environment().get(candidate.target)
-    return candidate.pack.name in (preferred, *current_packs().preferred)
+    packs = current_packs()
+    preferred = preferred_by_environment(packs).get(candidate.target)
+    return candidate.pack.name in (preferred, *packs.preferred)
 
 
 def candidate_table(by_name: CandidatesByName) -> Listing:

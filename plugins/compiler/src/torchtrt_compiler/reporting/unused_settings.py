@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from torchtrt.callers import warn_caller
 from torchtrt.errors import SettingsWarning
 from torchtrt.graphs.nodes import all_nodes, mutates, resolution_of
+from torchtrt.packs import current_packs
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.registry.excluded_modules import module_names
 from torchtrt.settings import CompilationSettings
@@ -183,7 +184,7 @@ def _why_unused(overloads: set[Any], called: set[Any]) -> str:
 
 def _preferences(settings: CompilationSettings) -> dict[Any, str]:
     """Returns the preferences of one compilation, without those of the environment, which are for all programs."""
-    everywhere = preferred_by_environment()
+    everywhere = preferred_by_environment(current_packs())
     preferences = settings.converter_preferences.items()
     return {op: pack for op, pack in preferences if everywhere.get(op) != pack}
 
