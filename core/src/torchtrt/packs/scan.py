@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import importlib_metadata
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from torchtrt.packs.info import (
@@ -90,7 +91,7 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         for distribution in distributions:
             try:
                 _read(distribution, candidates, problems)
-                if _canonical(_folder(distribution).partition("-")[0]) == ALL:
+                if canonicalize_name(metadata_folder(distribution).partition("-")[0]) == ALL:
                     first_party |= _required(distribution)
             except Exception as error:
                 problems.append(_unreadable(distribution, error))
@@ -113,7 +114,7 @@ def _ranked(extension: InstalledExtension, first_party: set[str]) -> InstalledEx
     """Returns an extension with its tier: one for each of the first two packs, the next for all that torchtrt needs."""
     info = extension.info
     tier = FIRST_TIERS.get(info.name) if info.group is PACKS else None
-    if tier is None and _canonical(info.distribution) in first_party:
+    if tier is None and canonicalize_name(info.distribution) in first_party:
         tier = FIRST_PARTY_TIER
     return extension if tier is None else replace(extension, info=replace(info, tier=tier))
 
@@ -121,14 +122,10 @@ def _ranked(extension: InstalledExtension, first_party: set[str]) -> InstalledEx
 def _required(distribution: importlib_metadata.Distribution) -> set[str]:
     """Returns the names of the distributions that one requires."""
     lines = distribution.requires or ()
-    return {_canonical(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
+    return {canonicalize_name(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
 
 
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _folder(distribution: importlib_metadata.Distribution) -> str:
+def metadata_folder(distribution: object) -> str:
     """Returns the name of a distribution's metadata folder, or ``""`` for one that is not in a folder."""
     return str(getattr(getattr(distribution, "_path", None), "name", ""))
 
@@ -139,7 +136,7 @@ def _read(
     problems: list[Problem],
 ) -> None:
     """Adds the entry points of a distribution to ``extensions``, and what is wrong with them to ``problems``."""
-    is_pack = _folder(distribution).lower().startswith(PACKS.package_name(""))
+    is_pack = metadata_folder(distribution).lower().startswith(PACKS.package_name(""))
     try:
         text = distribution.read_text("entry_points.txt")
     except UnicodeDecodeError as error:
@@ -213,7 +210,7 @@ def _misnamed(info: PackInfo, value: str) -> Problem | None:
         what = f"its entry point is {value!r}, which is not {wanted}"
         return Problem(what, f'Write {name} = "{right}" in pyproject.toml.', "bad-name")
     expected = group.distribution_name(name)
-    if _canonical(info.distribution) != expected:
+    if canonicalize_name(info.distribution) != expected:
         what = f"a {group.noun} of this name comes from {expected}, not from {info.distribution}"
         right = normalize(info.distribution)
         hint = (
@@ -240,7 +237,7 @@ def _unreadable(distribution: importlib_metadata.Distribution, error: Exception)
         what,
         _REINSTALL,
         "bad-metadata",
-        distribution=_folder(distribution),
+        distribution=metadata_folder(distribution),
         location=location,
         traceback="".join(traceback.format_exception(error)),
     )

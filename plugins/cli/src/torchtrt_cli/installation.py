@@ -10,8 +10,10 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from torchtrt.packs.problem import Problem, describe
+from torchtrt.packs.scan import metadata_folder
 from torchtrt_cli import core_file
 
 OURS = re.compile(r"torchtrt-.+")
@@ -52,7 +54,7 @@ def pieces() -> tuple[Piece, ...]:
     """Returns the installed distributions of torchtrt, packs among them, by name."""
     by_name: dict[str, Piece] = {}
     for distribution in _readable():
-        name = _canonical(distribution.metadata["Name"])
+        name = canonicalize_name(distribution.metadata["Name"])
         if OURS.fullmatch(name) and name not in by_name:
             source = _editable_source(distribution)
             location = source or str(distribution.locate_file(""))
@@ -65,14 +67,9 @@ def installation_problems() -> tuple[Problem, ...]:
 
     The danger is the placeholder that package indexes have under the project's name.
     """
-    return (*_unreadable(), *_twice(), *_unmet(), *_threat())
-
-
-def _threat() -> Iterator[Problem]:
-    """Yields that the placeholder is installed, whose removal would break torchtrt."""
     threat = core_file.threat()
-    if threat is not None:
-        yield Problem(threat.what, threat.hint, core_file.CODE)
+    threats = [] if threat is None else [Problem(threat.what, threat.hint, core_file.CODE)]
+    return (*_unreadable(), *_twice(), *_unmet(), *threats)
 
 
 def _unreadable() -> Iterator[Problem]:
@@ -86,7 +83,7 @@ def _unreadable() -> Iterator[Problem]:
                 "This stops `import torch`, whatever it belongs to. Uninstall the distribution and install it again; "
                 "until then TORCH_DEVICE_BACKEND_AUTOLOAD=0 gets past it.",
                 "bad-metadata",
-                distribution=_folder(distribution),
+                distribution=metadata_folder(distribution),
                 location=str(distribution.locate_file("")),
             )
 
@@ -95,13 +92,15 @@ def _twice() -> Iterator[Problem]:
     """Yields the distributions that have a second copy on Python's path, behind the first."""
     first: dict[str, Distribution] = {}
     for distribution in _readable():
-        name = _canonical(distribution.metadata["Name"])
+        name = canonicalize_name(distribution.metadata["Name"])
         if not WATCHED.fullmatch(name):
             continue
         kept = first.setdefault(name, distribution)
         same_version = kept.version == distribution.version
         # An editable install may be seen twice: as itself, and as the egg-info beside its sources.
-        if kept is distribution or (same_version and _folder(distribution).endswith(".egg-info")):
+        if kept is distribution or (
+            same_version and metadata_folder(distribution).endswith(".egg-info")
+        ):
             continue
         if same_version and _location(kept) == _location(
             distribution
@@ -120,11 +119,11 @@ def _twice() -> Iterator[Problem]:
 def _unmet() -> Iterator[Problem]:
     """Yields what distributions of torchtrt require and do not get."""
     versions = {
-        _canonical(distribution.metadata["Name"]): distribution.version
+        canonicalize_name(distribution.metadata["Name"]): distribution.version
         for distribution in reversed([*_readable()])
     }
     for distribution in _readable():
-        name = _canonical(distribution.metadata["Name"])
+        name = canonicalize_name(distribution.metadata["Name"])
         if not OURS.fullmatch(name):
             continue
         for line in distribution.requires or ():
@@ -134,7 +133,7 @@ def _unmet() -> Iterator[Problem]:
                 continue
             if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
                 continue
-            version = versions.get(_canonical(requirement.name))
+            version = versions.get(canonicalize_name(requirement.name))
             if version is not None and requirement.specifier.contains(version, prereleases=True):
                 continue
             wanted = f"{requirement.name}{requirement.specifier}"
@@ -176,11 +175,3 @@ def _editable_source(distribution: Distribution) -> str | None:
 
 def _location(distribution: Distribution) -> Path:
     return Path(str(distribution.locate_file(""))).resolve()
-
-
-def _folder(distribution: Distribution) -> str:
-    return str(getattr(getattr(distribution, "_path", None), "name", ""))
-
-
-def _canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
