@@ -13,7 +13,8 @@ from torchtrt.packs.scan import InstalledExtension
 from torchtrt.packs.state import current_packs, record
 
 _lock = threading.RLock()
-_imported: dict[InstalledExtension, ModuleType | Problem] = {}
+_imported: dict[InstalledExtension, ModuleType | str] = {}
+"""The module of each extension that was asked for, or why it cannot be imported."""
 
 
 def installed(group: EntryPointGroup) -> dict[str, InstalledExtension]:
@@ -32,12 +33,6 @@ def module_of(extension: InstalledExtension) -> ModuleType | str:
     """
     if reason := current_packs().disabled.get(extension.info.name):
         return reason
-    outcome = _import(extension)
-    return outcome.what if isinstance(outcome, Problem) else outcome
-
-
-def _import(extension: InstalledExtension) -> ModuleType | Problem:
-    """Returns the module of an installed extension, or why it cannot be imported. It is tried once."""
     with _lock:
         if extension not in _imported:
             try:
@@ -45,10 +40,8 @@ def _import(extension: InstalledExtension) -> ModuleType | Problem:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and whatever else it may raise
-                hint = f"Repair or update {extension.info.distribution}."
-                problem = Problem(
-                    describe(error), hint, "import-failed", traceback=traceback.format_exc()
-                ).about(extension.info)
-                _imported[extension] = problem
-                record(problem)
+                what, hint = describe(error), f"Repair or update {extension.info.distribution}."
+                problem = Problem(what, hint, "import-failed", traceback=traceback.format_exc())
+                _imported[extension] = what
+                record(problem.about(extension.info))
         return _imported[extension]
