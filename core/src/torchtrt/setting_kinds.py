@@ -29,24 +29,12 @@ def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _is_switch(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _is_op_or_collection(value: object) -> bool:
     return callable(value) or isinstance(value, Iterable)
 
 
 def _is_pack_by_op(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(pack, str) for pack in value.values())
-
-
-def _is_count(value: object) -> bool:
-    return is_integer(value, 1)
-
-
-def _is_byte_count(value: object) -> bool:
-    return is_integer(value, 0, 2**63 - 1)
 
 
 def _is_threshold(value: object) -> bool:
@@ -57,14 +45,6 @@ def _is_threshold(value: object) -> bool:
 def _are_batches(value: object) -> bool:
     is_one = isinstance(value, (str, bytes, Mapping, torch.Tensor))
     return value is None or (isinstance(value, Iterable) and not is_one)
-
-
-def _is_level(value: object) -> bool:
-    return value is None or is_integer(value, 0, 5)
-
-
-def _is_autocast_dtype(value: object) -> bool:
-    return value in (None, torch.float16, torch.bfloat16)
 
 
 def _is_cache(value: object) -> bool:
@@ -88,9 +68,7 @@ def _is_path(value: object) -> bool:
 
 def _are_targets(value: Any) -> bool:
     """Returns whether a value names compute capabilities, all or the current one."""
-    if value is None or value in ("all", "current"):
-        return True
-    targets = (value,) if isinstance(value, str) else tuple(value)
+    targets = _targets(value)
     if targets in (("all",), ("current",)):
         return True
     return all(isinstance(target, str) and re.fullmatch(r"\d+\.\d", target) for target in targets)
@@ -157,7 +135,7 @@ def _pack_by_op(preferences: Mapping[Any, str]) -> Mapping[Any, str]:
 
 
 def _targets(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value or ())
+    return (value,) if isinstance(value, str) else tuple(() if value is None else value)
 
 
 def _engine_capability(value: Any) -> Any:
@@ -168,10 +146,6 @@ def _engine_capability(value: Any) -> Any:
 
 _OLD_NAMES = {"DEFAULT": "standard", "SAFE_GPU": "safety", "SAFE_DLA": "dla_standalone"}
 """The first names of the members in TensorRT 8.6."""
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 @dataclass(frozen=True)
@@ -186,7 +160,7 @@ class Kind:
 
     accepts: Callable[[Any], bool]
     wanted: str
-    normal: Callable[[Any], Any] = _same
+    normal: Callable[[Any], Any] = lambda value: value
 
     def check(self, name: str, value: Any) -> None:
         """Raises a ``SettingsError`` for a value that is not usable.
@@ -205,28 +179,29 @@ class Kind:
 
 
 def _one_of(*values: Any) -> Kind:
-    """Returns the kind of a setting that takes one of a few values, all of them text, ``None`` or switches."""
+    """Returns the kind of a setting that takes one of a few values."""
+    types = tuple(map(type, values))
     shown = [repr(value) for value in values]
     return Kind(
-        lambda value: (value is None or isinstance(value, (bool, str))) and value in values,
+        lambda value: isinstance(value, types) and value in values,  # 1, which equals True, is none
         f"{', '.join(shown[:-1])} or {shown[-1]}",
     )
 
 
-SWITCH = Kind(_is_switch, "True or False")
-COUNT = Kind(_is_count, "an integer from 1 to 2**31 - 1")
+SWITCH = _one_of(True, False)
+COUNT = Kind(lambda value: is_integer(value, 1), "an integer from 1 to 2**31 - 1")
 COUNT_OR_NONE = Kind(
     lambda value: value is None or is_integer(value, 1), "an integer from 1 to 2**31 - 1, or None"
 )
 THRESHOLD = Kind(_is_threshold, "a number above 0, or None")
 BATCHES = Kind(_are_batches, "an iterable of batches, such as a DataLoader or a list, or None")
-BYTES = Kind(_is_byte_count, "bytes, 0 or more")
+BYTES = Kind(lambda value: is_integer(value, 0, 2**63 - 1), "bytes, 0 or more")
 BYTES_OR_NONE = Kind(
     lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
 )
 INTEGER_OR_NONE = Kind(lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None")
-LEVEL = Kind(_is_level, "0 to 5 or None")
-DTYPE = Kind(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None")
+LEVEL = Kind(lambda value: value is None or is_integer(value, 0, 5), "0 to 5 or None")
+DTYPE = _one_of(torch.float16, torch.bfloat16, None)
 OPS = Kind(_is_op_or_collection, "an op, or a collection of ops", _parsed)
 PACK_BY_OP = Kind(_is_pack_by_op, "a dictionary: the op, and the name of the pack", _pack_by_op)
 PATTERNS = Kind(_are_patterns, "a collection of regular expressions", frozenset)
