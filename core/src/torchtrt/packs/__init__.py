@@ -13,7 +13,6 @@ from torchtrt.packs.info import PACKS as PACKS
 from torchtrt.packs.info import TENSORRTS as TENSORRTS
 from torchtrt.packs.info import EntryPointGroup as EntryPointGroup
 from torchtrt.packs.info import PackInfo as PackInfo
-from torchtrt.packs.modules import import_modules as import_modules
 from torchtrt.packs.problem import Problem as Problem
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from torchtrt.packs.hooks import hookimpl as hookimpl
     from torchtrt.packs.load import LoadedPack as LoadedPack
     from torchtrt.packs.load import PackSet as PackSet
+    from torchtrt.packs.load import import_modules as import_modules
     from torchtrt.packs.pack import ConverterPack as ConverterPack
     from torchtrt.packs.state import add_pack as add_pack
     from torchtrt.packs.state import current_packs as current_packs
@@ -41,7 +41,7 @@ _STATE = (
 _LAZY = {
     "torchtrt.contract": _CONTRACT,
     "torchtrt.packs.hooks": ("hookimpl",),
-    "torchtrt.packs.load": ("LoadedPack", "PackSet"),
+    "torchtrt.packs.load": ("LoadedPack", "PackSet", "import_modules"),
     "torchtrt.packs.pack": ("ConverterPack",),
     "torchtrt.packs.state": _STATE,
 }

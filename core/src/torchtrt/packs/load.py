@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import pkgutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -29,7 +30,6 @@ from torchtrt.packs.info import (
     PackInfo,
     normalize,
 )
-from torchtrt.packs.modules import import_modules
 from torchtrt.packs.pack import CURRENT_PACK, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import InstalledExtension, Scan
@@ -239,6 +239,13 @@ def _pack_of_hook(implemented: Hooks, extension: InstalledExtension) -> Converte
     what = f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
     hint = f"Return one from a function marked @hookimpl in {extension.module}."
     raise _RefusalError("bad-hook", what, hint)
+
+
+def import_modules(package: str) -> None:
+    """Imports a module by its full name. Of a package, it also imports the modules, in the order of their names."""
+    folder = getattr(importlib.import_module(package), "__path__", ())
+    for name in sorted(module.name for module in pkgutil.iter_modules(folder)):
+        importlib.import_module(f"{package}.{name}")
 
 
 def _fill(pack: ConverterPack, implemented: Hooks, info: PackInfo) -> None:
