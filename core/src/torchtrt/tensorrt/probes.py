@@ -155,14 +155,23 @@ def supports(capability: Capability) -> bool:
     return capability in _probed(_asked()) if declared is None else not declared
 
 
-def reason_lacking(capability: Capability) -> str:
-    """Returns why the TensorRT in use lacks a capability; ``""`` if it has it.
+def lacking(what: str, *capabilities: Capability) -> str:
+    """Returns an error message about the first capability that the TensorRT in use lacks; ``""`` if it has all.
 
-    The text completes "... needs <capability>, ": the first version with the capability and the TensorRT in use, the
-    reason that the implementation declares, or the setting that turns it off.
+    The message has the setting that turns the capability off, the reason that the implementation declares, or the first
+    version with the capability and the TensorRT in use.
+
+    Args:
+        what: The setting or op that needs the capabilities.
+        *capabilities: The capabilities.
     """
-    if supports(capability):
-        return ""
+    for capability in capabilities:
+        if not supports(capability):
+            return f"{what} needs {capability.title}, {_why_lacking(capability)}"
+    return ""
+
+
+def _why_lacking(capability: Capability) -> str:
     if capability in _disabled.get():
         return f"and {DISABLED}"
     if declared := _declared(capability):
@@ -171,20 +180,6 @@ def reason_lacking(capability: Capability) -> str:
     if not product:
         return f"which only the {version} TensorRT has; the one in use is {describe()}"
     return f"which {product} has from version {version} on; the one in use is {describe()}"
-
-
-def lacking(what: str, *capabilities: Capability) -> str:
-    """Returns an error message about the first capability that the TensorRT in use lacks; ``""`` if it has all.
-
-    Args:
-        what: The setting or op that needs the capabilities.
-        *capabilities: The capabilities.
-    """
-    for capability in capabilities:
-        reason = reason_lacking(capability)
-        if reason:
-            return f"{what} needs {capability.title}, {reason}"
-    return ""
 
 
 @dataclass(frozen=True)
