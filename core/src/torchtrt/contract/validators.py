@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import Node
 
 from torchtrt.contract.functions import qualified_function, takes_exactly
-from torchtrt.errors import ConverterSignatureError
+from torchtrt.errors import ConverterSignatureError, kind_of
 
 Validator = Callable[..., Any]
 """A function ``(node, settings)`` or ``(node)`` that checks whether a converter can handle one node."""
@@ -57,7 +57,7 @@ def to_rejection(answer: object) -> Reject | None:
         return Reject(answer)
     if answer is False:
         return Reject("")
-    kind = "an empty string" if answer == "" else f"a {type(answer).__name__}"
+    kind = "an empty string" if answer == "" else kind_of(answer)
     message = f"{kind} where True, False, None, Reject(...) or a reason is meant"
     raise TypeError(message)
 
@@ -86,11 +86,15 @@ class RejectIf:
         *checks: Functions ``(node)`` or ``(node, settings)`` that return a reason, or ``None``.
             Their names are shown in listings.
         validator: One more, which may also answer with a bool: whether it accepts the node.
+
+    Attributes:
+        checks: All of them, the validator included.
+        answering: The validator, if there is one.
     """
 
     def __init__(self, *checks: Validator, validator: Validator | None = None) -> None:
         self.checks = checks if validator is None else (validator, *checks)
-        self._validator = validator
+        self.answering = validator
         self._calls = tuple((check, _takes_settings(check)) for check in self.checks)
 
     def __call__(self, node: Node, settings: Any) -> Any:
@@ -104,7 +108,7 @@ class RejectIf:
                 raise FailedCheckError(check_names(check)[0], error) from error
             if answer is None:
                 continue
-            if check is self._validator:
+            if check is self.answering:
                 if answer is not True:
                     return answer
             elif isinstance(answer, Reject) or (isinstance(answer, str) and answer):
@@ -113,11 +117,6 @@ class RejectIf:
                 name = check_names(check)[0]
                 raise WrongAnswerError(f"{answer!r:.200} of {name}: a reason or None is meant")
         return None
-
-    @property
-    def answering(self) -> Validator | None:
-        """The one that may answer with a bool."""
-        return self._validator
 
 
 def check_names(validator: Validator) -> tuple[str, ...]:
