@@ -27,7 +27,7 @@ from torchtrt.packs.problem import describe, raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import engine_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype, to_trt_dtype
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.shims import mark_output
 from torchtrt.torch_internals import pytree
@@ -261,6 +261,4 @@ def _conversion_message(node: Node, candidate: Candidate, error: BaseException) 
 def _describe_inputs(node: Node) -> str:
     values = [source.meta.get("val") for source in node.all_input_nodes]
     leaves = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-    return ", ".join(
-        f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}" for leaf in leaves
-    )
+    return ", ".join(f"{dtype_name(leaf.dtype)}{list(leaf.shape)}" for leaf in leaves)

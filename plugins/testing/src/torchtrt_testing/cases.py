@@ -13,6 +13,7 @@ import torch
 from torchtrt.errors import UnknownTargetError
 from torchtrt.packs import load_packs, problems
 from torchtrt.targets import parse_target
+from torchtrt.tensorrt import dtype_name
 from torchtrt.torch_internals import pytree
 from torchtrt_testing.tensors import DIMENSIONS, Sizes, TensorSpec, is_shape
 
@@ -85,8 +86,7 @@ class OpCase:
     def each_dtype(self) -> Iterator[OpCase]:
         """Yields the case for each of its dtypes; the labels name them if there are several."""
         for dtype in self.dtypes:
-            name = str(dtype).removeprefix("torch.")
-            label = f"{self.label}-{name}" if len(self.dtypes) > 1 else self.label
+            label = f"{self.label}-{dtype_name(dtype)}" if len(self.dtypes) > 1 else self.label
             yield dataclasses.replace(self, dtypes=(dtype,), label=label)
 
 

@@ -32,6 +32,7 @@ from torchtrt.packs import (
 from torchtrt.packs.problem import describe
 from torchtrt.packs.registrations import Registration
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
+from torchtrt.tensorrt import dtype_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_testing import loading_effects, nodes
 from torchtrt_testing.cases import OpCase
@@ -413,7 +414,7 @@ class PackConformance:
             )
         if {"op_info", "dtype"} <= names:
             rows = [
-                pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
+                pytest.param(name, dtype, id=f"{name}-{dtype_name(dtype)}")
                 for name in self.op_info
                 for dtype in self.op_info_dtypes
             ]

@@ -27,6 +27,7 @@ from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name
+from torchtrt.tensorrt import dtype_name
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.catalogue import FILE, Catalogue, CataloguedPack
 from torchtrt_testing import nodes
@@ -174,7 +175,7 @@ def _outline(node: Node) -> str:
     """Returns what a node's tensors are, as a user reads it."""
     values = [source.meta.get("val") for source in node.all_input_nodes]
     return ", ".join(
-        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        f"{dtype_name(value.dtype)}{list(value.shape)}"
         if isinstance(value, torch.Tensor)
         else str(value)
         for value in values

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchtrt.tensorrt import dtype_name
 from torchtrt.torch_internals import pytree
 from torchtrt_testing.torch_internals import op_database
 
@@ -60,7 +61,7 @@ class Sample:
         return Call(self)
 
     def __str__(self) -> str:
-        return f"{self.op} {str(self.dtype).removeprefix('torch.')} #{self.index}"
+        return f"{self.op} {dtype_name(self.dtype)} #{self.index}"
 
     def describe(self) -> str:
         """Returns the arguments in a line: shapes of tensors, and constants."""
@@ -129,6 +130,5 @@ def _outline(leaf: Any) -> Any:
     """Returns what distinguishes an argument: of a tensor the kind and the layout, not the values."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    kind = str(leaf.dtype).removeprefix("torch.")
     strides = "" if leaf.layout is not torch.strided or leaf.is_contiguous() else leaf.stride()
-    return f"{kind}{list(leaf.shape)}{strides}"
+    return f"{dtype_name(leaf.dtype)}{list(leaf.shape)}{strides}"

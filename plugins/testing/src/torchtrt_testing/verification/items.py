@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 import torchtrt
 from torchtrt.packs import loaded_packs
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt import has_dtype, is_real
+from torchtrt.tensorrt import dtype_name, has_dtype, is_real
 from torchtrt.tensorrt.selection import current
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.verification import closest_reference
@@ -116,7 +116,7 @@ def _cases(pack: str) -> Mapping[str, Item]:
             # Ops on sizes vanish where these are fixed.
             checked = case if varying or not case.varies else dataclasses.replace(case, ops=())
             check = functools.partial(_check_case, checked, varying)
-            items[name] = Item(pack, _ops_of(case), _name_of(case.dtypes[0]), check)
+            items[name] = Item(pack, _ops_of(case), dtype_name(case.dtypes[0]), check)
     return items
 
 
@@ -141,7 +141,7 @@ def _check_case(case: OpCase, varying: bool, settings: Mapping[str, Any]) -> str
 
 def _check_dtypes(dtypes: Iterable[torch.dtype]) -> None:
     """Raises a ``NotApplicableError`` for dtypes that the TensorRT in use lacks."""
-    if lacking := sorted({_name_of(dtype) for dtype in dtypes if not has_dtype(dtype)}):
+    if lacking := sorted({dtype_name(dtype) for dtype in dtypes if not has_dtype(dtype)}):
         raise NotApplicableError(f"this TensorRT has no {', '.join(lacking)}")
 
 
@@ -163,9 +163,9 @@ def _architectures(pack: str) -> Mapping[str, Item]:
     items = {}
     for architecture in _read(architectures_of, pack):
         for dtype, varying in WAYS:
-            name = f"{pack} {architecture.name} {_name_of(dtype)} {VARYING if varying else FIXED}"
+            name = f"{pack} {architecture.name} {dtype_name(dtype)} {VARYING if varying else FIXED}"
             check = functools.partial(_check_architecture, architecture, dtype, varying)
-            items[name] = Item(pack, (architecture.name,), _name_of(dtype), check)
+            items[name] = Item(pack, (architecture.name,), dtype_name(dtype), check)
     return items
 
 
@@ -190,7 +190,7 @@ def _samples() -> Mapping[str, Item]:
         return {}
     sampled = _read(lambda _: tuple(ops().items()), "PyTorch's samples")
     return {
-        f"{name} {_name_of(dtype)}": Item("", (name,), _name_of(dtype))
+        f"{name} {dtype_name(dtype)}": Item("", (name,), dtype_name(dtype))
         for name, op in sampled
         for dtype in DTYPES
         if op.supports_dtype(dtype, "cpu")
@@ -241,10 +241,6 @@ def _spellings(op: str) -> Iterator[str]:
         yield from (f"{namespace}.{name}", name)
     elif "." not in plain:  # a name of PyTorch's samples
         yield f"aten.{plain}"
-
-
-def _name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 # In a worker
