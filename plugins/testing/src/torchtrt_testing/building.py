@@ -6,24 +6,21 @@ alike, and that it builds, follows the rules of a TensorRT of today.
 
 from __future__ import annotations
 
-import contextlib
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.export import ExportedProgram
 
 import torchtrt
-from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.errors import BuildError, ConversionError, FullCompilationError
 from torchtrt.torch_internals import pytree
 from torchtrt_testing.cases import OpCase
-from torchtrt_testing.checking import export
+from torchtrt_testing.checking import export, noting_networks
 from torchtrt_testing.tensors import USUAL
 
 BUILT = "built"
@@ -92,7 +89,7 @@ def build(exported: ExportedProgram, **settings: Any) -> Build:
     """Returns the outcome of compiling a program with the TensorRT in use."""
     networks: list[Any] = []
     plan_bytes, start = 0, time.monotonic()
-    with _recording(networks):
+    with noting_networks(lambda filled: networks.append(_describe(filled.network.raw))):
         try:
             compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
             report = compiled.report
@@ -106,20 +103,6 @@ def build(exported: ExportedProgram, **settings: Any) -> Build:
             outcome = f"failed: {type(error).__name__}: {error}"
     seconds = time.monotonic() - start
     return Build(" ".join(outcome.split()), seconds, plan_bytes, tuple(networks))
-
-
-@contextlib.contextmanager
-def _recording(networks: list[Any]) -> Iterator[None]:
-    """Adds each network that is filled inside a ``with`` block, described before it is built."""
-    run = TRTInterpreter.run
-
-    def recorded(interpreter: TRTInterpreter) -> TRTInterpreter:
-        filled = run(interpreter)
-        networks.append(_describe(filled.network.raw))
-        return filled
-
-    with mock.patch.object(TRTInterpreter, "run", recorded):
-        yield
 
 
 def _describe(network: Any) -> tuple[list[Any], list[Any]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.fx import Node
 
 import torchtrt
+from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.errors import FullCompilationError, NoEngineWarning
 from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
@@ -88,6 +91,19 @@ def compare_case(case: OpCase, compiled: Callable[..., Any], varying: bool) -> N
         with torch.no_grad():
             expected = model(*inputs)
         assert_close(actual, expected, case.tolerance)
+
+
+@contextlib.contextmanager
+def noting_networks(note: Callable[[TRTInterpreter], None]) -> Iterator[None]:
+    """Calls ``note`` with each interpreter that has filled a network inside a ``with`` block."""
+    run = TRTInterpreter.run
+
+    def noted(interpreter: TRTInterpreter) -> TRTInterpreter:
+        note(run(interpreter))
+        return interpreter
+
+    with mock.patch.object(TRTInterpreter, "run", noted):
+        yield
 
 
 def is_expected_rejection(error: FullCompilationError) -> bool:

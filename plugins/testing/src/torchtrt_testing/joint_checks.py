@@ -7,14 +7,12 @@ outside its arguments, and is wrong in a network without other ops.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.fx import Node
@@ -28,6 +26,7 @@ from torchtrt_testing.checking import (
     assert_close,
     chosen_settings,
     export_model,
+    noting_networks,
     number_ops,
     ops_missing,
     run_compiled,
@@ -100,7 +99,14 @@ def _agreeing(
     exported = export_model(model, cases, varying)
     if faults(list(exported.graph.nodes)):
         raise ValueError("a validator")
-    with _noting_ops() as converted, warnings.catch_warnings():
+    converted: dict[int | None, set[str]] = defaultdict(set)
+
+    def note(filled: TRTInterpreter) -> None:
+        for node in filled.block.graph.nodes:
+            if node.op == "call_function":
+                converted[_case_index(node)].add(qualified_name(node.target))
+
+    with noting_networks(note), warnings.catch_warnings():
         warnings.simplefilter("ignore", NoEngineWarning)
         compiled = torchtrt.compile(exported, min_block_size=1, **chosen_settings(settings))
     left = {row.node for row in compiled.report.in_torch if not {"write", "view"} & {*row.codes}}
@@ -142,20 +148,3 @@ def _case_index(node: Node) -> int | None:
         if match := _CASE_PATH.search(path):
             return int(match[1])
     return None
-
-
-@contextlib.contextmanager
-def _noting_ops() -> Iterator[dict[int | None, set[str]]]:
-    """Notes, inside a ``with`` block, the ops in engines by the place of their case."""
-    ops_by_case: dict[int | None, set[str]] = defaultdict(set)
-    run = TRTInterpreter.run
-
-    def noting(interpreter: TRTInterpreter) -> TRTInterpreter:
-        filled = run(interpreter)
-        for node in interpreter.block.graph.nodes:
-            if node.op == "call_function":
-                ops_by_case[_case_index(node)].add(qualified_name(node.target))
-        return filled
-
-    with mock.patch.object(TRTInterpreter, "run", noting):
-        yield ops_by_case
