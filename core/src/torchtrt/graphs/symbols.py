@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -101,13 +101,7 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         del shape_env._check_frozen, shape_env.evaluate_expr
 
 
-class _Promises(threading.local):
-    """How many blocks of ``same_for_all_answers`` a thread is in."""
-
-    depth = 0
-
-
-_promises = _Promises()
+_promised: ContextVar[bool] = ContextVar("torchtrt_same_for_all_answers", default=False)
 
 
 @contextlib.contextmanager
@@ -118,16 +112,16 @@ def same_for_all_answers() -> Iterator[None]:
     the sizes of calls. A pack that knows a library's code enters this around a function of the library, in an export
     context, so that its questions become none.
     """
-    _promises.depth += 1
+    token = _promised.set(True)
     try:
         yield
     finally:
-        _promises.depth -= 1
+        _promised.reset(token)
 
 
 def answers_are_same() -> bool:
     """Returns whether the thread is inside a ``same_for_all_answers`` block."""
-    return _promises.depth > 0
+    return _promised.get()
 
 
 @contextlib.contextmanager
