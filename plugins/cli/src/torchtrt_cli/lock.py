@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torchtrt.errors import TorchTRTError
 from torchtrt_cli.output import answers, print_json
@@ -77,31 +78,19 @@ def current() -> Lock:
     from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
     from torchtrt.targets import qualified_name
 
-    converters = {
-        qualified_name(target): DYNAMO_CONVERTERS.candidates(target)
-        for target in DYNAMO_CONVERTERS.unique_targets()
-    }
-    decompositions = {
-        qualified_name(target): candidates
-        for target, candidates in DYNAMO_CONVERTERS.decomposition_candidates().items()
-    }
+    def named(by_target: Mapping[Any, Sequence[Any]]) -> dict[str, list[str]]:
+        by_name = {qualified_name(target): entries for target, entries in by_target.items()}
+        return {
+            name: [f"{entry.pack.name} {entry.qualified_function}" for entry in by_name[name]]
+            for name in sorted(by_name)
+        }
+
     packs = {pack.info.name: pack.info.origin for pack in loaded_packs() if pack.info.name != LOCAL}
+    targets = DYNAMO_CONVERTERS.unique_targets()
     return Lock(
         {name: packs[name] for name in sorted(packs)},
-        {
-            name: [
-                f"{candidate.pack.name} {candidate.qualified_function}"
-                for candidate in converters[name]
-            ]
-            for name in sorted(converters)
-        },
-        {
-            name: [
-                f"{decomposition.pack.name} {decomposition.qualified_function}"
-                for decomposition in decompositions[name]
-            ]
-            for name in sorted(decompositions)
-        },
+        named({target: DYNAMO_CONVERTERS.candidates(target) for target in targets}),
+        named(DYNAMO_CONVERTERS.decomposition_candidates()),
         [f"{pass_.pack.name} {pass_.name}" for pass_ in lowering_passes()],
     )
 
