@@ -54,7 +54,5 @@ class Watch:
             changes = "; ".join(differences(before, process_state()))
             if changes:
                 what = f"loading it changes this process: {changes}"
-                hint = (
-                    f"Report it to the pack's authors; {DISABLE}={info.name} goes without the pack."
-                )
-                self.problems.append(Problem(what, hint, "changed-process").about(info))
+                problem = Problem(what, info.advice, "changed-process")
+                self.problems.append(problem.about(info))

@@ -43,7 +43,7 @@ def standard_output(is_last: bool = False) -> Iterator[TextIO]:
                     open(kept, "w", encoding=stream.encoding, errors=_ESCAPING, closefd=False)
                 )
             stack.enter_context(redirect_stdout(_lent(sys.stderr)))
-            stack.enter_context(_answers_to(answers))
+            stack.callback(_stream.reset, _stream.set(answers))
             yield answers
             answers.flush()
     finally:
@@ -86,15 +86,6 @@ def _kept_output(stream: TextIO | None) -> int | None:
         return None
     os.dup2(_ERRORS, _OUTPUT)
     return kept
-
-
-@contextmanager
-def _answers_to(stream: TextIO) -> Iterator[None]:
-    token = _stream.set(stream)
-    try:
-        yield
-    finally:
-        _stream.reset(token)
 
 
 @contextmanager

@@ -70,10 +70,6 @@ def _dtype(text: str) -> torch.dtype:
     return dtype
 
 
-def _integer(text: str) -> int:
-    return int(text.replace("_", ""), 0)
-
-
 def _elements(text: str) -> list[str]:
     """Returns the elements of a collection: as Python writes it, or separated by commas."""
     if text.startswith(("[", "(", "{")):
@@ -100,7 +96,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "str | Sequence": lambda text: text if text in ("all", "current") else _elements(text),
     "frozenset": _elements,
     "Sequence": _elements,
-    "int": _integer,
+    "int": lambda text: int(text, 0),
     "float": float,
 }
 """How to read a value, by a part of its type. The first part that fits counts."""
