@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,14 +24,12 @@ UNINITIALISED = re.compile(r"(new_)?empty(_like|_permuted|_strided)?|resize_|res
 def eager(sample: Sample, wide: bool = False) -> list[Any]:
     """Returns the results, and the inputs as they are afterwards."""
     torch.manual_seed(0)
-    model = sample.model
-    tensors = sample.tensors
     if wide:
-        model = _Widened(sample)
-        tensors = tuple(map(_widen, tensors))
-        if not any(tensor.is_floating_point() for tensor in tensors):
-            tensors = tuple(tensor.double() for tensor in tensors)
-    return [*pytree.tree_leaves(model(*tensors)), *tensors]
+        sample = replace(sample, leaves=tuple(map(_widen, sample.leaves)))
+    tensors = sample.tensors
+    if wide and not any(tensor.is_floating_point() for tensor in tensors):
+        tensors = tuple(tensor.double() for tensor in tensors)
+    return [*pytree.tree_leaves(sample.model(*tensors)), *tensors]
 
 
 def difference(sample: Sample, exported: Any, actual: list[Any], expected: list[Any]) -> str | None:
@@ -96,24 +95,6 @@ def _widen(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
         return leaf.to(_WIDER.get(leaf.dtype, leaf.dtype))
     return _WIDER.get(leaf, leaf) if isinstance(leaf, torch.dtype) else leaf
-
-
-class _Widened(torch.nn.Module):
-    """A sample's call in the next wider floating-point dtype."""
-
-    def __init__(self, sample: Sample) -> None:
-        super().__init__()
-        self.sample = sample
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        """Calls the op."""
-        values = iter(tensors)
-        filled = [
-            next(values) if isinstance(leaf, torch.Tensor) else _widen(leaf)
-            for leaf in self.sample.leaves
-        ]
-        args, kwargs = pytree.tree_unflatten(filled, self.sample.tree)
-        return self.sample.function(*args, **kwargs)
 
 
 def _exact(sample: Sample, count: int) -> list[Any]:
