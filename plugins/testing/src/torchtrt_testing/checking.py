@@ -135,14 +135,9 @@ def assert_close(actual: Any, expected: Any, tolerance: float | None = None) -> 
     """
     if tolerance is None:
         tensors = [leaf for leaf in pytree.tree_leaves(expected) if isinstance(leaf, torch.Tensor)]
-        tolerance = max(
-            [1e-5, *(max(default_tolerances(leaf)) for leaf in tensors if _is_half(leaf))]
-        )
+        halves = [leaf for leaf in tensors if leaf.dtype in (torch.float16, torch.bfloat16)]
+        tolerance = max([1e-5, *(max(default_tolerances(half)) for half in halves)])
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-
-
-def _is_half(tensor: torch.Tensor) -> bool:
-    return tensor.dtype in (torch.float16, torch.bfloat16)
 
 
 def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:

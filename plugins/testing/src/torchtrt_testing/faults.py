@@ -63,13 +63,9 @@ class WatchedTensorRT:
     module: Any = None
 
 
-def _is_built(build: Build) -> str:
-    return ""
-
-
 @contextlib.contextmanager
 def watched_tensorrt(
-    refuses: Callable[[Build], str] = _is_built,
+    refuses: Callable[[Build], str] | None = None,
     changes: Callable[[Execution], str | None] | None = None,
 ) -> Iterator[WatchedTensorRT]:
     """Watches the TensorRT in use inside a ``with`` block, in this thread (or task), and lets it fail.
@@ -92,7 +88,7 @@ def watched_tensorrt(
         def build_serialized_network(self, network: Any, *arguments: Any) -> Any:
             build = Build(tuple(layer.name for layer in network), network, arguments[0])
             watched.builds.append(build)
-            if reason := refuses(build):
+            if refuses is not None and (reason := refuses(build)):
                 self.logger.log(base.Logger.ERROR, reason)
                 return None
             return super().build_serialized_network(network, *arguments)

@@ -34,11 +34,11 @@ class Loading:
         again: What it registered when its modules were imported once more.
     """
 
-    imported: tuple[str, ...]
-    changed: tuple[str, ...]
+    imported: Sequence[str]
+    changed: Sequence[str]
     printed: str
-    contents: tuple[str, ...]
-    again: tuple[str, ...]
+    contents: Sequence[str]
+    again: Sequence[str]
 
 
 @functools.cache
@@ -79,10 +79,7 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
             )
         effects = json.loads(answer.read_text(encoding="utf-8"))
         output = printed.read_text(encoding="utf-8").partition(BEGIN)[2]
-    return Loading(
-        tuple(effects["imported"]), tuple(effects["changed"]), output,
-        tuple(effects["contents"]), tuple(effects["again"]),
-    )  # fmt: skip
+    return Loading(printed=output, **effects)
 
 
 class _Server:

@@ -87,13 +87,10 @@ def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node |
     graph.output(node)
     GraphModule(torch.nn.Module(), graph)  # some read the module from the graph
 
-    def value_of(leaf: Node) -> Any:
-        return values[leaf]
-
     try:
         with mode, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            called, named = torch.fx.map_arg((args, kwargs), value_of)
+            called, named = torch.fx.map_arg((args, kwargs), values.__getitem__)
             node.meta["val"] = op(*called, **named)
     except Exception:  # whatever an op raises for arguments that are not its own
         return None

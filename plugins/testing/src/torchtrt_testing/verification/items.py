@@ -255,8 +255,9 @@ def parts_with(settings: Mapping[str, Any]) -> dict[str, Part]:
 
     def one_by_one(part: str, names: list[str]) -> Iterator[tuple[str, Row]]:
         for name in names:
-            item = neighbours(f"{part}:{name}")[name]
-            yield name, _row(*_on_both(functools.partial(_outcome, item)))
+            outcome = functools.partial(_outcome, neighbours(f"{part}:{name}")[name])
+            reference = _on_reference(outcome)
+            yield name, _row(outcome(), reference)
 
     def together(names: list[str]) -> Iterator[tuple[str, Row]]:
         samples = {name: _samples_of(name) for name in names}
@@ -297,12 +298,6 @@ def _on_reference(check: Callable[[], Any]) -> Any:
         return None
     with torchtrt.use_tensorrt(reference):
         return check()
-
-
-def _on_both(check: Callable[[], Finding]) -> tuple[Finding, Finding | None]:
-    """Returns the outcomes of a check on the TensorRT in use and on the reference."""
-    reference = _on_reference(check)
-    return check(), reference
 
 
 def _samples_of(name: str) -> list[Sample]:
