@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from torchtrt.graphs import least_sizes, size_bounds, symbol_bounds
+from torchtrt.graphs import bounding, size_bounds, symbol_bounds
 
 
 def sizes(dim: Any, function: Any = lambda n: n) -> tuple[torch.SymInt, torch.SymInt]:
@@ -33,9 +33,9 @@ def test_a_size_of_an_input_may_be_1() -> None:
 
 
 @pytest.mark.parametrize("least", [0, 1, 4])
-def test_the_least_size_can_be_said(least: int) -> None:
-    """It is that of the engine in conversion."""
+def test_the_bounds_of_symbols_can_be_stated(least: int) -> None:
+    """They are those of the engine in conversion."""
     size, rest = sizes(torch.export.Dim("n", min=3, max=12), lambda n: 14 - n)
-    with least_sizes({size.node.expr: least}):
-        assert size_bounds(size) == (min(least, 3), 12)
-        assert size_bounds(rest) == (2, 14 - min(least, 3))
+    with bounding({size.node.expr: (least, 13)}):
+        assert size_bounds(size) == (least, 13)
+        assert size_bounds(rest) == (1, 14 - least)

@@ -20,7 +20,6 @@ from torchtrt.conversion.recording import WeightRecorder
 from torchtrt.conversion.results import check_result, without_arrays
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.expressions.bounds import least_sizes
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
 from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
 from torchtrt.packs.problem import describe, raised_at
@@ -76,7 +75,6 @@ class TRTInterpreter:
         self.input_symbols: set[Any] = set()
         self.output_dtypes: dict[str, torch.dtype] = {}
         self.converted_by: dict[str, str] = {}
-        self._least_sizes: dict[Any, int] = {}
 
     def run(self) -> TRTInterpreter:
         """Fills the network; returns itself, with all that building needs.
@@ -86,7 +84,6 @@ class TRTInterpreter:
         """
         with (
             no_new_assumptions(self.block.graph),
-            least_sizes(self._least_sizes),
             self.context.recorder.recording(),
         ):
             placeholders = self.block.graph.find_nodes(op="placeholder")
@@ -134,20 +131,7 @@ class TRTInterpreter:
         value = node.meta.get("val")
         self.context.set_known_value(tensor, value)
         self.input_symbols |= sizes_from_data(value)
-        for index, size in enumerate(getattr(value, "shape", ())):
-            if isinstance(size, torch.SymInt):
-                least = min(ranges[index].min for ranges in profile.profiles)
-                self._note_least(size.node.expr, least)
         return tensor
-
-    def _note_least(self, expression: Any, least: int) -> None:
-        """Notes the least value of a size of an input. Of a size of 0 that is computed, each symbol may be 0."""
-        sizes = self._least_sizes
-        if expression.is_Symbol:
-            sizes[expression] = least
-        elif not least:
-            for symbol in expression.free_symbols:
-                sizes.setdefault(symbol, 0)
 
     def convert(self, node: Node) -> Any:
         """Returns what the node's converter makes of it."""

@@ -10,40 +10,40 @@ from typing import Any
 
 import torch
 
-from torchtrt.expressions.torch_internals import bounds_of, bounds_of_symbols
+from torchtrt.expressions.torch_internals import Bounds, bounds_of, bounds_of_symbols
 
-_least_sizes: ContextVar[Mapping[Any, int]] = ContextVar(
-    "least_sizes", default=MappingProxyType({})
-)
+__all__ = ["Bounds", "bounding", "size_bounds", "symbol_bounds"]
+
+_stated: ContextVar[Mapping[Any, Bounds]] = ContextVar("stated", default=MappingProxyType({}))
 
 
 @contextlib.contextmanager
-def least_sizes(sizes: Mapping[Any, int]) -> Iterator[None]:
-    """Makes ``size_bounds`` take symbols for at least so much in a ``with`` block."""
-    token = _least_sizes.set(sizes)
+def bounding(symbols: Mapping[Any, Bounds]) -> Iterator[None]:
+    """States the least and the greatest values of symbols for ``size_bounds`` in a ``with`` block."""
+    token = _stated.set(symbols)
     try:
         yield
     finally:
-        _least_sizes.reset(token)
+        _stated.reset(token)
 
 
-def size_bounds(size: int | torch.SymInt) -> tuple[int | None, int | None]:
+def size_bounds(size: int | torch.SymInt) -> Bounds:
     """Returns the least and the greatest value of a size, or None for one without a bound.
 
-    PyTorch's own bounds do not decide it: it takes sizes of inputs for 2 or more, and then for as many as ops ask for.
+    PyTorch's own bounds do not decide it: it takes sizes of inputs for 2 or more, and narrows that by what ops ask.
     """
     if isinstance(size, int):
         return size, size
-    return _as_integers(bounds_of(size, _least_sizes.get()))
+    return _as_integers(bounds_of(size, _stated.get()))
 
 
-def symbol_bounds(size: torch.SymInt) -> dict[Any, tuple[int | None, int | None]]:
+def symbol_bounds(size: torch.SymInt) -> dict[Any, Bounds]:
     """Returns the least and the greatest value of each symbol in a size, as ``size_bounds`` does of a size."""
-    bounds = bounds_of_symbols(size, _least_sizes.get())
+    bounds = bounds_of_symbols(size, _stated.get())
     return {symbol: _as_integers(own) for symbol, own in bounds.items()}
 
 
-def _as_integers(bounds: Any) -> tuple[int | None, int | None]:
+def _as_integers(bounds: Any) -> Bounds:
     least, most = (
         int(bound) if bound.is_Integer else None for bound in (bounds.lower, bounds.upper)
     )

@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+Bounds = tuple[int | None, int | None]
+"""The least and the greatest value; None where nothing bounds it."""
+
 
 def is_certain(expression: Any, value: object) -> bool:
     """Returns whether an expression has a value for all sizes.
@@ -25,12 +28,12 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
-def bounds_of_symbols(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> dict[Any, Any]:
+def bounds_of_symbols(size: torch.SymInt, stated: Mapping[Any, Bounds]) -> dict[Any, Any]:
     """Returns the bounds of the symbols in a size, as PyTorch's ``ValueRanges``.
 
     Args:
         size: The size.
-        least_sizes: The least values of symbols. Others are at least 1, numbers 0, and sizes that depend on data what
+        stated: The bounds of symbols. Without any, sizes are at least 1, numbers 0, and sizes that depend on data what
             PyTorch has for them.
     """
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -40,16 +43,19 @@ def bounds_of_symbols(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> dic
     bounds = {}
     for symbol in size.node.expr.free_symbols:
         own = size.node.shape_env.bound_sympy(symbol)
-        least = own.lower if symbol in unbacked else 1 if symbol.is_positive else 0
-        bounds[symbol] = ValueRanges(min(own.lower, least_sizes.get(symbol, least)), own.upper)
+        least, most = stated.get(symbol, (None, None))
+        if least is None:
+            assumed = own.lower if symbol in unbacked else 1 if symbol.is_positive else 0
+            least = min(own.lower, assumed)
+        bounds[symbol] = ValueRanges(least, own.upper if most is None else most)
     return bounds
 
 
-def bounds_of(size: torch.SymInt, least_sizes: Mapping[Any, int]) -> Any:
+def bounds_of(size: torch.SymInt, stated: Mapping[Any, Bounds]) -> Any:
     """Returns the bounds of a size as ``ValueRanges``, from those of its symbols."""
     from torch.utils._sympy.value_ranges import bound_sympy
 
-    return bound_sympy(size.node.expr, bounds_of_symbols(size, least_sizes))
+    return bound_sympy(size.node.expr, bounds_of_symbols(size, stated))
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.inputs import engine_profiles
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.errors import BuildError, SettingsError
+from torchtrt.expressions.bounds import bounding
 from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, supports, trt
@@ -31,7 +32,7 @@ from torchtrt_kernels.tensorrt_plugins import with_distributions
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import collectives_in
 from torchtrt_runtime.reports.report import BlockReport
-from torchtrt_runtime.size_ranges import Profile
+from torchtrt_runtime.size_ranges import Profile, union_of_profiles
 
 if TYPE_CHECKING:
     from torchtrt_compiler.cache.store import EngineCache
@@ -268,7 +269,9 @@ def request_of(
         for input_name, value in zip(names, values, strict=True)
     ]
     watching = watcher.block(block)
-    return EngineRequest(name, block, inputs, settings, watching.followed()), watching
+    sizes = union_of_profiles(profiles)
+    bounds = {symbol: (size.min, size.max) for symbol, size in sizes.items()}
+    return EngineRequest(name, block, inputs, bounds, settings, watching.followed()), watching
 
 
 def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) -> BuiltEngine:
@@ -278,7 +281,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
     count = sum(node.op == "call_function" for node in block.graph.nodes)
     with stages.stage("TensorRT start"):
         builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
-    with stages.stage("conversion", count):
+    with stages.stage("conversion", count), bounding(request.bounds):
         network = create_network(builder)
         interpreted = TRTInterpreter(
             block, network, inputs, settings, stages.advance, watcher

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import InputProfile
+from torchtrt.expressions.bounds import Bounds
 from torchtrt.settings import CompilationSettings
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.reports.report import BlockReport
@@ -41,6 +42,7 @@ class EngineRequest:
         name: The block's name.
         block: The block. Its calls carry their resolutions.
         inputs: The sizes and dtypes of its inputs, for each profile.
+        bounds: The least and the greatest values of the model's symbols.
         settings: The settings of the compilation.
         followed: The block's weights that follow from the model's, by name, if they are watched.
     """
@@ -48,6 +50,7 @@ class EngineRequest:
     name: str
     block: GraphModule
     inputs: Sequence[InputProfile]
+    bounds: Mapping[Any, Bounds]
     settings: CompilationSettings
     followed: Mapping[str, torch.Tensor]
 

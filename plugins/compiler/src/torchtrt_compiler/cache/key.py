@@ -21,6 +21,7 @@ import sympy
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.expressions.bounds import Bounds
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.info import LOCAL
@@ -54,7 +55,9 @@ def engine_key(request: EngineRequest) -> str | None:
     has_names = not settings.immutable_weights or settings.strip_engine_weights
     try:
         facts = {
-            "graph": _Graph(request.block, has_names, request.replaceable).describe(),
+            "graph": _Graph(
+                request.block, request.bounds, has_names, request.replaceable
+            ).describe(),
             "profiles": [[str(input_.dtype), input_.profiles] for input_ in request.inputs],
             "settings": {
                 name: value
@@ -85,7 +88,7 @@ def block_identity(request: EngineRequest) -> str | None:
     """
     try:
         facts = [
-            _SameMemory(request.block, True, request.followed).describe(),
+            _SameMemory(request.block, request.bounds, True, request.followed).describe(),
             [[str(input_.dtype), input_.profiles] for input_ in request.inputs],
         ]
     except _NoKeyError:
@@ -121,9 +124,14 @@ class _Graph:
     """One block: its nodes by number, its symbols by the order in which they come."""
 
     def __init__(
-        self, block: GraphModule, has_weight_names: bool, replaceable: Mapping[str, torch.Tensor]
+        self,
+        block: GraphModule,
+        bounds: Mapping[Any, Bounds],
+        has_weight_names: bool,
+        replaceable: Mapping[str, torch.Tensor],
     ) -> None:
         self.block = block
+        self.bounds = bounds
         self.has_weight_names = has_weight_names
         self.replaceable = replaceable
         self.memories: dict[int, int] = {}
@@ -140,7 +148,10 @@ class _Graph:
         assumptions = [environment.replace(guard.expr) for guard in guards]
         return [
             nodes,
-            [[str(new), str(ranges.get(old))] for old, new in symbols.items()],
+            [
+                [str(new), str(self.bounds.get(old, ranges.get(old)))]
+                for old, new in symbols.items()
+            ],
             sorted(
                 self.expression(assumption)
                 for assumption in assumptions

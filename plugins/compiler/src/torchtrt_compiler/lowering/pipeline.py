@@ -14,7 +14,7 @@ from torch.fx import Node
 from torchtrt.callers import warn_caller
 from torchtrt.contract import constant_of
 from torchtrt.errors import DequantizedWeightsWarning
-from torchtrt.expressions.bounds import least_sizes
+from torchtrt.expressions.bounds import bounding
 from torchtrt.graphs.facts import facts_of, take_facts
 from torchtrt.registry import enabled_passes
 from torchtrt.settings import CompilationSettings
@@ -46,7 +46,7 @@ def lower(
     record = current_record()
     record.graph("exported", exported.graph_module)
     program = open_program(exported, watcher)
-    with least_sizes(program.sizes.least):
+    with bounding(program.sizes.bounds):
         _resolve(program, exported.example_inputs, settings)
     return program
 

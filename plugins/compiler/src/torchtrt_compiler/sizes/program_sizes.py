@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.errors import InputError
+from torchtrt.expressions.bounds import Bounds
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
@@ -104,9 +105,11 @@ class ProgramSizes:
         return {condition.lhs: int(condition.rhs) for condition in equal}
 
     @property
-    def least(self) -> Mapping[Any, int]:
-        """The least values of symbols that do not start at 2, which stands for "not 0 or 1"."""
-        return {symbol: low for symbol, (low, _) in self.ranges.items() if low > 2}
+    def bounds(self) -> Mapping[Any, Bounds]:
+        """The bounds of symbols, as far as they are known before inputs are. From 2 on stands for "not 0 or 1"."""
+        return {
+            symbol: (low if low > 2 else None, high) for symbol, (low, high) in self.ranges.items()
+        }
 
     def compiled_for(self, placeholders: Sequence[Node], inputs: CallInputs) -> CompiledSizes:
         """Returns the sizes for which the program is the model, among those that inputs ask for.
