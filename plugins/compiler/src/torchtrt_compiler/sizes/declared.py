@@ -225,9 +225,10 @@ def _check_fixed(leaf: Any, dim: int, dimension: Dimension, placeholder: Node) -
         )
     raise InputError(
         f"You asked for {minimum[dim]} to {maximum[dim]} in {dimension}, but the model fixes it to {size}{line}: "
-        "something in its code depends on that number. Make the code independent of it, or give a fixed size. If it is "
-        "len() of a tensor or int() of a size, write x.shape[0], or compile what torch.export.export(..., strict=True) "
-        "returns."
+        "something in its code or its ops depends on that number. Make the code independent of it, or give a fixed "
+        "size. If it is len() of a tensor or int() of a size, write x.shape[0], or compile what "
+        "torch.export.export(..., strict=True) returns. If a feature map has one pixel for the optimal size, give a "
+        "larger optimal size."
     )
 
 
