@@ -161,15 +161,16 @@ class Call:
             return self.node.target(*args, **kwargs)  # type: ignore[operator]
 
     def _can_run_for_real(self, leaves: Sequence[Any]) -> bool:
-        """Returns whether an op gets tensors without elements that can be made, and changes nothing else."""
+        """Returns whether an op gets tensors without elements that can be made on the CPU, and changes nothing else."""
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        arguments = pytree.tree_leaves((self.node.args, dict(self.node.kwargs)))
         return (
             isinstance(self.node.target, OpOverload)
             and self.node.target.namespace == "aten"
             and not draws_random_numbers(self.node)
             and any(tensor.numel() == 0 for tensor in tensors)
             and sum(tensor.numel() for tensor in tensors) <= _MOST_ELEMENTS
-            and all(tensor.device.type == "cpu" for tensor in tensors)
+            and not any(isinstance(argument, torch.device) for argument in arguments)
         )
 
     def _is_satisfied(self, values: Values) -> bool:
@@ -289,10 +290,10 @@ def _concrete(leaf: Any, values: Values) -> Any:
 
 
 def _zeros(leaf: Any) -> Any:
-    """Returns a tensor of zeros in place of a fake one."""
+    """Returns a tensor of zeros on the CPU in place of a fake one."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).zero_()
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="cpu").zero_()
 
 
 def _is_alike(value: Any, result: Any, values: Values) -> bool:
