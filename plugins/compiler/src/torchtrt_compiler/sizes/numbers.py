@@ -53,9 +53,8 @@ def numbers_as_sizes(exported: ExportedProgram) -> ExportedProgram:
                 spec.arg.name = size.name
     graph_module.recompile()
     result = replace_graph(exported, graph_module, signature)
-    result.example_inputs = (
-        None  # PyTorch would check the guards by them, which call the input a number
-    )
+    # PyTorch would check the guards by them while it retraces the program, and guards call the input a number.
+    result.example_inputs = None
     return result
 
 
