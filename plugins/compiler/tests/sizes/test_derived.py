@@ -1,5 +1,7 @@
 """Sizes that are derived from another, as ``4 * torch.export.Dim("h")``, where the other is the size of no input."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -191,3 +193,24 @@ def test_an_exported_program_limits_both_of_two_sizes():
         program.module()(torch.rand(8), torch.rand(7))
     with pytest.raises(InputError, match="compiled for 2 to 6"):
         compiled(torch.rand(8), torch.rand(7))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_size_of_1_is_compared_where_the_sizes_of_an_op_are_larger(version):
+    """A slice of two columns is inside a padded row, unless that had one column: PyTorch takes it for two or more."""
+
+    def function(x, padding):
+        return torch.nn.functional.pad(x, (0, padding.shape[0]))[:, padding.shape[0] :][:, :2] * 2
+
+    columns = torchtrt.Input(min_shape=(2, 1), opt_shape=(2, 6), max_shape=(2, 9))
+    padding = torchtrt.Input(min_shape=(1,), opt_shape=(3,), max_shape=(9,))
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        with pytest.warns(UserWarning, match="Compiled for 2 to 9: calls"):
+            compiled = torchtrt.compile(
+                Function(function).eval(), [columns, padding], min_block_size=1
+            )
+        for width, count in itertools.product((2, 3, 9), (1, 2, 9)):
+            x, zeros = torch.rand(2, width), torch.zeros(count)
+            torch.testing.assert_close(compiled(x, zeros), function(x, zeros))
+        with pytest.raises(InputError, match="compiled for 2 to 9"):
+            compiled(torch.rand(2, 1), torch.zeros(4))

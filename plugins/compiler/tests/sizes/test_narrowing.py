@@ -255,6 +255,14 @@ def swapped(x, _):
     return x.view(x.shape[1], x.shape[0]) * 2
 
 
+def cut(x, _):
+    """Returns all columns of a square, which PyTorch asks."""
+    return x[:, : x.shape[0]] * 2
+
+
+SQUARE = torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))
+
+
 def checked(x, y):
     """Returns a sum over equally many rows."""
     assert x.shape[0] == y.shape[0]
@@ -265,20 +273,10 @@ def checked(x, y):
     ("function", "inputs", "condition"),
     [
         pytest.param(compared, [ranged(2, 4, 8)] * 2, "x.shape[0] == y.shape[0]", id="branch"),
-        pytest.param(
-            swapped,
-            [torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))],
-            None,
-            id="view",
-        ),
+        pytest.param(swapped, [SQUARE], None, id="view"),
         pytest.param(checked, [ranged(2, 4, 8)] * 2, None, id="assertion"),
         pytest.param(lambda x, y: x + y, [ranged(2, 4, 8)] * 2, None, id="sum"),
-        pytest.param(
-            lambda x, _: x[:, : x.shape[0]] * 2,
-            [torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 4), max_shape=(8, 8))],
-            "x.shape[1] == x.shape[0]",
-            id="slice",
-        ),
+        pytest.param(cut, [SQUARE], "x.shape[1] == x.shape[0]", id="slice"),
     ],
 )
 def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
@@ -293,23 +291,16 @@ def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
     assert bool(condition) == any("You asked for" in str(warning.message) for warning in caught)
 
 
-class Groups(nn.Module):
-    """Takes sizes that are divisible by four."""
-
-    def forward(self, x):
-        """Rows of four."""
-        return x.reshape(-1, 4, 2) + 1
-
-
 def test_sizes_that_the_model_refuses_between_others_are_not_mentioned():
     """Only the limits are, because they can be asked for."""
+    groups = Dependent(lambda x, _: x.reshape(-1, 4, 2) + 1).eval()
     compiled = torchtrt.compile(
-        Groups().eval(), [ranged(8, 12, 16)], min_block_size=1, require_full_compilation=True
+        groups, [ranged(8, 12, 16)], min_block_size=1, require_full_compilation=True
     )
     with pytest.raises(InputError, match=r"x\.shape\[0\] may be 8 or 12\."):
         compiled(torch.rand(10, 2))
 
-    _, row = compiled_with_warning(Groups(), [ranged(7, 12, 18)])
+    _, row = compiled_with_warning(groups, [ranged(7, 12, 18)])
     assert ((7, 18), (8, 16)) == (row.asked, row.compiled)
 
 

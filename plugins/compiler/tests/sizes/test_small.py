@@ -489,24 +489,3 @@ def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
 
     with pytest.raises(InputError, match="is 1, but the model was compiled for 2"):
         compiled(torch.rand(1), torch.rand(1, 2))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_size_of_1_is_compared_where_the_sizes_of_an_op_are_larger(version):
-    """A slice of two columns is inside a padded row, unless that had one column: PyTorch takes it for two or more."""
-
-    def function(x, padding):
-        return torch.nn.functional.pad(x, (0, padding.shape[0]))[:, padding.shape[0] :][:, :2] * 2
-
-    columns = torchtrt.Input(min_shape=(2, 1), opt_shape=(2, 6), max_shape=(2, 9))
-    padding = torchtrt.Input(min_shape=(1,), opt_shape=(3,), max_shape=(9,))
-    with torchtrt.use_tensorrt(f"reference@{version}"):
-        with pytest.warns(UserWarning, match="Compiled for 2 to 9: calls"):
-            compiled = torchtrt.compile(
-                Function(function).eval(), [columns, padding], min_block_size=1
-            )
-        for width, count in itertools.product((2, 3, 9), (1, 2, 9)):
-            x, zeros = torch.rand(2, width), torch.zeros(count)
-            torch.testing.assert_close(compiled(x, zeros), function(x, zeros))
-        with pytest.raises(InputError, match="compiled for 2 to 9"):
-            compiled(torch.rand(2, 1), torch.zeros(4))
