@@ -61,17 +61,20 @@ class Call:
 
     Attributes:
         node: The node.
-        sizes: The expressions in the sizes of its arguments and results, and the symbols of inputs in these: how sizes
-            compare may depend on what a symbol is taken for.
-        symbols: The symbols in them.
+        sizes: The expressions in the sizes of the tensors that it reads and returns, and the symbols of inputs in these
+            and in its numbers: how sizes compare may depend on what a symbol is taken for.
+        symbols: The symbols in its sizes and numbers.
         is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
     """
 
     def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
         self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        sizes = list(itertools.chain.from_iterable(map(_sizes_of, (*node.all_input_nodes, node))))
-        self.symbols = sorted(set().union(*(size.free_symbols for size in sizes)), key=str)
+        nodes = *node.all_input_nodes, node
+        numbers = itertools.chain.from_iterable(map(_sizes_of, nodes))
+        self.symbols = sorted(set().union(*(number.free_symbols for number in numbers)), key=str)
+        tensors = [other for other in nodes if not hasattr(other.meta.get("val"), "node")]
+        sizes = itertools.chain.from_iterable(map(_sizes_of, tensors))
         of_inputs = itertools.filterfalse(is_unbacked, self.symbols)
         self.sizes = dict.fromkeys((*sizes, *of_inputs))  # a set in order
         self._fixed: dict[Node, Any] = {}

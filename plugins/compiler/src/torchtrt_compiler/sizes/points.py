@@ -10,6 +10,9 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sympy import Eq
+from sympy.core.relational import Relational
+
 from torchtrt.expressions.values import evaluate, holds
 from torchtrt_compiler.sizes.accepted import Values
 from torchtrt_compiler.sizes.calls import Call
@@ -26,6 +29,8 @@ BELOW = -1
 
 SmallSizes = frozenset[tuple[Any, int | None]]
 """Sizes of calls that are small, with their values: None for one without a value."""
+Failing = frozenset[tuple[Any, bool]]
+"""Guards that do not hold, and whether their two sides are equal: ops take that for another case than an excess."""
 
 
 class Least(NamedTuple):
@@ -52,8 +57,10 @@ class Least(NamedTuple):
 
 
 def _lower(size: Any, ranges: dict[Any, Any]) -> int:
-    lower = bounds_of(size, ranges).lower
-    return max(int(lower) if lower.is_Integer else 0, 2)
+    bounds = bounds_of(size, ranges)
+    if bounds.upper.is_Integer and bounds.upper < 2:
+        return 0  # PyTorch knows that it is small
+    return max(int(bounds.lower) if bounds.lower.is_Integer else 0, 2)
 
 
 def which_are_small(sizes: Mapping[Any, Least], values: Values) -> SmallSizes:
@@ -75,6 +82,18 @@ def _value(size: Any, values: Values) -> Any:
         return None
 
 
+def which_fail(guards: Iterable[Any], values: Values) -> Failing:
+    """Returns which guards do not hold for values of the symbols."""
+    return frozenset(
+        (guard, _is_limit(guard, values)) for guard in guards if not holds(guard, values)
+    )
+
+
+def _is_limit(guard: Any, values: Values) -> bool:
+    """Returns whether the two sides of a guard are equal."""
+    return isinstance(guard, Relational) and holds(Eq(guard.lhs, guard.rhs), values)
+
+
 class Point(NamedTuple):
     """Values of some symbols.
 
@@ -86,7 +105,7 @@ class Point(NamedTuple):
 
     values: Values
     sizes: SmallSizes
-    wrong: frozenset[Any]
+    wrong: Failing
 
     @classmethod
     def of(
@@ -104,7 +123,7 @@ class Point(NamedTuple):
             others: Those that depend on some of them. That these are small is of no interest alone.
             guards: The guards that depend on all of these symbols.
         """
-        wrong = frozenset(guard for guard in guards if not holds(guard, values))
+        wrong = which_fail(guards, values)
         small = which_are_small(sizes, values)
         if small or wrong:
             small |= which_are_small(others, values)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import sympy
+from sympy.core.relational import Relational
 from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import SizeRange
@@ -23,7 +24,14 @@ from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
 from torchtrt_compiler.sizes.guards import always_holds
-from torchtrt_compiler.sizes.points import BELOW, Least, Point, small_points, which_are_small
+from torchtrt_compiler.sizes.points import (
+    BELOW,
+    Least,
+    Point,
+    small_points,
+    which_are_small,
+    which_fail,
+)
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_POINTS = 625
@@ -53,8 +61,8 @@ def small_sizes(
         calls = list(distinct_calls(*graph_modules))
         sizes = Least.of_sizes(calls, shape_env_of(graph_modules[0].graph))
         points = list(small_points(calls, sizes, doubtful, conditions, ranges))
-        excused = {guard for point in points for guard in point.wrong if point.is_small}
-        excused -= {guard for point in points for guard in point.wrong if not point.is_small}
+        excused = {guard for point in points for guard, _ in point.wrong if point.is_small}
+        excused -= {guard for point in points for guard, _ in point.wrong if not point.is_small}
         kept = {guard: line for guard, line in doubtful.items() if guard not in excused}
         trials = _Trials(calls, sizes, excused, (*conditions, *kept), profiles)
         while trials.run([point for point in points if point.sizes]):
@@ -78,6 +86,16 @@ def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
     if expression in sizes or expression.is_Symbol:
         return {expression}
     return set[Any]().union(*(_terms(part, sizes) for part in expression.args))
+
+
+def _unless(guard: Any, is_limit: bool) -> Any:
+    """Returns where a guard does not fail in a way: because its sides are equal, or although they are not."""
+    if not isinstance(guard, Relational):
+        return guard
+    if is_limit:
+        return sympy.Or(guard, sympy.Ne(guard.lhs, guard.rhs))
+    inclusive = {sympy.StrictLessThan: sympy.Le, sympy.StrictGreaterThan: sympy.Ge}
+    return inclusive.get(guard.func, guard.func)(guard.lhs, guard.rhs)
 
 
 class _Trials:
@@ -140,17 +158,17 @@ class _Trials:
         if not self._is_accepted(values) or (point := self._completed(values)) is None:
             return
         small = dict(which_are_small(self._sizes, point))
-        wrong = {guard for guard in self._guards if not holds(guard, point)}
+        wrong = which_fail(self._guards, point)
         for call, own_guards in self._calls.items():
             sizes = _without_implied({size: small[size] for size in call.sizes if size in small})
             exact = {size for size, value in sizes.items() if value not in (None, BELOW)}
             # That a guard does not hold follows from the values of all sizes in it.
             guards = [
-                guard
-                for guard, terms in own_guards.items()
-                if guard in wrong and not terms <= exact
+                (guard, is_limit)
+                for guard, is_limit in wrong
+                if guard in own_guards and not own_guards[guard] <= exact
             ]
-            key = call, *sizes.items(), *guards
+            key = call, *sizes.items(), frozenset(guards)
             if (sizes or guards) and key not in self._done:
                 self._done.add(key)
                 if not call.is_right(point):
@@ -183,7 +201,7 @@ class _Trials:
         return nearest_point((*self._conditions, *self.excluding), sizes)
 
     def _conditions_on(
-        self, sizes: Mapping[Any, int | None], guards: Iterable[Any], point: Values
+        self, sizes: Mapping[Any, int | None], guards: Iterable[tuple[Any, bool]], point: Values
     ) -> list[Any]:
         """Returns the conditions that exclude sizes for which a call is not right. Those of 0 are excluded alone.
 
@@ -192,7 +210,7 @@ class _Trials:
 
         Args:
             sizes: The sizes of the call that are small.
-            guards: The guards that do not hold.
+            guards: The guards that do not hold, and whether at their limits.
             point: The values of all symbols.
         """
         if zeros := [size for size, value in sizes.items() if value == 0]:
@@ -204,7 +222,8 @@ class _Trials:
         ]
         symbols = set[Any]().union(*(size.free_symbols for size in sizes))
         undefined = (sympy.Ne(symbol, point[symbol]) for symbol in symbols if symbol in point)
-        return [sympy.Or(*([*conditions, *guards] or undefined))]
+        holding = [_unless(guard, is_limit) for guard, is_limit in guards]
+        return [sympy.Or(*([*conditions, *holding] or undefined))]
 
 
 def _together(alone: Mapping[Any, Sequence[int]]) -> Iterator[Values]:
