@@ -114,7 +114,9 @@ class Compilation:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
         with tracing(), self.stages.stage("sizes"):
-            sizes = program.sizes.compiled_for(program.placeholders, self.inputs)
+            sizes = program.sizes.compiled_for(
+                program.placeholders, self.inputs, program.graph_module
+            )
             settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
             return sizes
 

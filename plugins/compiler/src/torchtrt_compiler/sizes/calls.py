@@ -61,8 +61,8 @@ class Call:
 
     Attributes:
         node: The node.
-        sizes: The expressions in the sizes of the tensors that it reads and returns, and the symbols of inputs in these
-            and in its numbers: how sizes compare may depend on what a symbol is taken for.
+        sizes: The expressions in the sizes of the tensors that it reads and returns. The symbols of inputs in these and
+            in its numbers count as well: how sizes compare may depend on what a symbol is taken for.
         symbols: The symbols in its sizes and numbers.
         is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
@@ -111,7 +111,13 @@ class Call:
     def is_refused(self, values: Values) -> bool:
         """Returns whether the op raises an error for values of the symbols, in ``running_calls``."""
         try:
-            self._run_on(self._arguments(values))
+            made = self._arguments(values)
+        except (
+            Exception
+        ):  # a size has no value: the program is another one then, whatever the op does
+            return False
+        try:
+            self._run_on(made)
         except Exception:
             return True
         return False

@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from torchtrt.errors import InputError
 from torchtrt.expressions.bounds import Bounds
@@ -111,12 +111,15 @@ class ProgramSizes:
             symbol: (low if low > 2 else None, high) for symbol, (low, high) in self.ranges.items()
         }
 
-    def compiled_for(self, placeholders: Sequence[Node], inputs: CallInputs) -> CompiledSizes:
+    def compiled_for(
+        self, placeholders: Sequence[Node], inputs: CallInputs, lowered: GraphModule
+    ) -> CompiledSizes:
         """Returns the sizes for which the program is the model, among those that inputs ask for.
 
         Args:
             placeholders: The inputs of the opened program, whose sizes have the same symbols.
             inputs: The inputs that the model is compiled for.
+            lowered: The lowered program: PyTorch may have assumed more while ops were decomposed.
 
         Raises:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
@@ -133,8 +136,8 @@ class ProgramSizes:
             if guard.free_symbols <= declared[0].keys()
         }
         accepted = accepted_sizes(conditions, declared)
-        programs = dict.fromkeys((self.exported, self.functional))
-        graph_modules = [program.graph_module for program in programs]
+        programs = self.exported.graph_module, self.functional.graph_module, lowered
+        graph_modules = list(dict.fromkeys(programs))
         if accepted.profiles and (
             small := small_sizes(graph_modules, conditions, guards, accepted.profiles)
         ):

@@ -1,0 +1,90 @@
+"""Guards that ops asked and that do not hold for some sizes: a call is right there, or it is refused."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import InputError
+from torchtrt_reference import VERSIONS
+
+
+class Sized(nn.Module):
+    """Calls a function with the size of another input."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, other):
+        return self.function(x, other.shape[0])
+
+
+def scaled_in_place(x, n):
+    copy = x.clone()
+    copy[:, :n].add_(n % 2)
+    return copy
+
+
+FUNCTIONS = {
+    "a factor": lambda x, n: x[:, :n] * (n % 2),
+    "a shift": lambda x, n: x[:, :n].roll(n % 2, 1),
+    "an amount": lambda x, n: F.pad(x[:, :n], (0, n % 2)),
+    "a start": lambda x, n: x[:, 2 * n :] * max(n - 3, 1),
+    "a size of 1": lambda x, n: x[:, n + 1 :] + torch.ones(max(n - 3, 1), 1, 1),
+    "a write": scaled_in_place,
+    "a size of none": lambda x, n: x[:, :n] + x.new_zeros(n % 2).sum(),
+}
+"""Slices that a size may exceed, beside a number or a size that is small for many sizes."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_guard_beside_a_small_number_is_not_dropped(function, version):
+    """Each combination of sizes, with more columns than the slice has, as many, and fewer."""
+    columns = torchtrt.Input(min_shape=(2, 1), opt_shape=(2, 3), max_shape=(2, 8))
+    others = torchtrt.Input(min_shape=(1,), opt_shape=(5,), max_shape=(8,))
+    model, accepted = Sized(function).eval(), 0
+    with warnings.catch_warnings(), torchtrt.use_tensorrt(f"reference@{version}"):
+        warnings.simplefilter("ignore")
+        compiled = torchtrt.compile(model, [columns, others], min_block_size=1)
+        for width, count in itertools.product(range(1, 9), repeat=2):
+            x, other = torch.rand(2, width), torch.zeros(count)
+            try:
+                result = compiled(x, other)
+            except InputError:
+                continue
+            torch.testing.assert_close(result, model(x, other))
+            accepted += 1
+    assert accepted
+
+
+def test_an_argument_that_cannot_be_made_is_no_refusal_of_an_op():
+    """A start behind the last column leaves nothing, in PyTorch. The row says which sizes are left out."""
+    columns = torchtrt.Input(min_shape=(2, 3), opt_shape=(2, 6), max_shape=(2, 8))
+    others = torchtrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(8,))
+    model = Sized(lambda x, n: x[:, n:].flip(1)).eval()
+    with pytest.warns(UserWarning, match=r"where other\.shape\[0\] <= x\.shape\[1\]"):
+        torchtrt.compile(model, [columns, others], min_block_size=1)
+
+
+def test_what_ops_are_decomposed_into_is_run_with_small_sizes():
+    """For 2 and 3 rows, their half is 1: PyTorch makes a number of it while it decomposes the write."""
+
+    class Halves(nn.Module):
+        def forward(self, x):
+            half = x.shape[0] // 2
+            ones = x.new_ones(2, half).clone()
+            ones[:, half:].mul_(2)
+            return ones
+
+    rows = torchtrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(3,))
+    with pytest.warns(UserWarning, match="Compiled for 2 to 3"):
+        compiled = torchtrt.compile(Halves().eval(), [rows], min_block_size=1)
+    with pytest.raises(InputError, match="compiled for 2 to 3"):
+        compiled(torch.rand(1))
+    assert compiled(torch.rand(3)).shape == (2, 1)
