@@ -59,7 +59,7 @@ class Least(NamedTuple):
 def _lower(size: Any, ranges: dict[Any, Any]) -> int:
     bounds = bounds_of(size, ranges)
     if bounds.upper.is_Integer and bounds.upper < 2:
-        return 0  # PyTorch knows that it is small
+        return 0  # PyTorch assumes nothing of what it bounds so
     return max(int(bounds.lower) if bounds.lower.is_Integer else 0, 2)
 
 
