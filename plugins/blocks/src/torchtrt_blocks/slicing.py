@@ -87,7 +87,14 @@ def _bound(ctx: ConversionContext, bound: Size, length: Size) -> Size:
 
 
 def from_beginning(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size) -> Size:
-    """Returns an index of a dimension that may count from the end as one that counts from the beginning."""
+    """Returns an index of a dimension that may count from the end as one that counts from the beginning.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dim: The dimension; negative ones count from the last.
+        index: An ``int`` or a 0-d integer network tensor.
+    """
     if sizes.is_never_negative(symbol_of(ctx, index)):
         return index
     return wrap(ctx, index, sizes.size_of(ctx, tensor, dim))

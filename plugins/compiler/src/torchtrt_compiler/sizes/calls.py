@@ -62,7 +62,7 @@ class Call:
     Attributes:
         node: The node.
         sizes: The expressions in the sizes of the tensors that it reads and returns. The symbols of inputs in these and
-            in its numbers count as well: how sizes compare may depend on what a symbol is taken for.
+            in its numbers count as well, with False: how sizes compare may depend on what a symbol is taken for.
         symbols: The symbols in its sizes and numbers.
         is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
@@ -76,7 +76,7 @@ class Call:
         tensors = [other for other in nodes if not hasattr(other.meta.get("val"), "node")]
         sizes = itertools.chain.from_iterable(map(_sizes_of, tensors))
         of_inputs = itertools.filterfalse(is_unbacked, self.symbols)
-        self.sizes = dict.fromkeys((*sizes, *of_inputs))  # a set in order
+        self.sizes = {**dict.fromkeys(of_inputs, False), **dict.fromkeys(sizes, True)}
         self._fixed: dict[Node, Any] = {}
 
     @property
@@ -88,6 +88,12 @@ class Call:
     def depends_on_data(self) -> bool:
         """Whether a size of its arguments depends on data."""
         return any(map(is_unbacked, self.symbols))
+
+    @property
+    def loses_symbols(self) -> bool:
+        """Whether a symbol is in no size of its results: PyTorch may have made a number of a size that has it."""
+        sizes = _sizes_of(self.node)
+        return len(set().union(*(size.free_symbols for size in sizes))) < len(self.symbols)
 
     @property
     def key(self) -> Hashable:
@@ -214,10 +220,19 @@ class _Argument(NamedTuple):
     node: Node
 
 
-def distinct_calls(*graph_modules: GraphModule) -> Iterator[Call]:
-    """Yields the calls of graphs whose sizes vary, the graphs inside them included; of equal ones the first."""
+def distinct_calls(
+    *graph_modules: GraphModule, lowered: GraphModule | None = None
+) -> Iterator[Call]:
+    """Yields the calls of graphs whose sizes vary, the graphs inside them included; of equal ones the first.
+
+    Args:
+        *graph_modules: The graphs.
+        lowered: One more. Only its calls that lose a symbol count.
+    """
     seen: set[Hashable] = set()
-    for module in itertools.chain.from_iterable(map(GraphModule.modules, graph_modules)):
+    modules = [(module, False) for graph in graph_modules for module in graph.modules()]
+    modules += [(module, True) for module in (lowered.modules() if lowered else ())]
+    for module, is_lowered in modules:
         graph = getattr(module, "graph", None)
         if not isinstance(graph, Graph):
             continue
@@ -231,7 +246,7 @@ def distinct_calls(*graph_modules: GraphModule) -> Iterator[Call]:
             if node.op != "call_function" or not _has_shape_rule(node.target):
                 continue
             call = Call(node, node in written, regions)
-            if not call.symbols:
+            if not call.symbols or (is_lowered and not call.loses_symbols):
                 continue
             try:
                 key = call.key

@@ -5,6 +5,7 @@ For a call, values for which these are the same differ in nothing, so that it ne
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -91,7 +92,12 @@ def which_fail(guards: Iterable[Any], values: Values) -> Failing:
 
 def _is_limit(guard: Any, values: Values) -> bool:
     """Returns whether the two sides of a guard are equal."""
-    return isinstance(guard, Relational) and holds(Eq(guard.lhs, guard.rhs), values)
+    return isinstance(guard, Relational) and holds(_limit_of(guard), values)
+
+
+@functools.lru_cache(maxsize=4096)  # SymPy takes longer to make an equation than to evaluate it
+def _limit_of(guard: Relational) -> Any:
+    return Eq(guard.lhs, guard.rhs)
 
 
 class Point(NamedTuple):

@@ -136,10 +136,9 @@ class ProgramSizes:
             if guard.free_symbols <= declared[0].keys()
         }
         accepted = accepted_sizes(conditions, declared)
-        programs = self.exported.graph_module, self.functional.graph_module, lowered
-        graph_modules = list(dict.fromkeys(programs))
+        programs = dict.fromkeys((self.exported.graph_module, self.functional.graph_module))
         if accepted.profiles and (
-            small := small_sizes(graph_modules, conditions, guards, accepted.profiles)
+            small := small_sizes([*programs], lowered, conditions, guards, accepted.profiles)
         ):
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)

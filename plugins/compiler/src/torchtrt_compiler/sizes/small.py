@@ -40,6 +40,7 @@ _MOST_POINTS = 625
 
 def small_sizes(
     graph_modules: Sequence[GraphModule],
+    lowered: GraphModule,
     conditions: Collection[Any],
     guards: Mapping[Any, str],
     profiles: Sequence[Profile],
@@ -48,6 +49,7 @@ def small_sizes(
 
     Args:
         graph_modules: The program's graph, and that without writes. Their nodes have their values.
+        lowered: The graph after lowering.
         conditions: The conditions that calls of the program satisfy.
         guards: What its ops asked of sizes. Such a guard is no condition if a size is small wherever it does not hold:
             the calls show whether they are right then.
@@ -58,7 +60,7 @@ def small_sizes(
     if not doubtful and all(size.min >= 2 for size in ranges.values()):
         return {}
     with running_calls():
-        calls = list(distinct_calls(*graph_modules))
+        calls = list(distinct_calls(*graph_modules, lowered=lowered))
         sizes = Least.of_sizes(calls, shape_env_of(graph_modules[0].graph))
         points = list(small_points(calls, sizes, doubtful, conditions, ranges))
         excused = {guard for point in points for guard, _ in point.wrong if point.is_small}
@@ -160,7 +162,13 @@ class _Trials:
         small = dict(which_are_small(self._sizes, point))
         wrong = which_fail(self._guards, point)
         for call, own_guards in self._calls.items():
-            sizes = _without_implied({size: small[size] for size in call.sizes if size in small})
+            sizes = _without_implied(
+                {
+                    size: small[size]
+                    for size, is_of_tensor in call.sizes.items()
+                    if size in small and (is_of_tensor or small[size] != BELOW)
+                }
+            )
             exact = {size for size, value in sizes.items() if value not in (None, BELOW)}
             # That a guard does not hold follows from the values of all sizes in it.
             guards = [
