@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchtrt.graphs import bounding, size_bounds, symbol_bounds
+from torchtrt.expressions.bounds import bounding
+from torchtrt.graphs import size_bounds, symbol_bounds
 
 
 def sizes(dim: Any, function: Any = lambda n: n) -> tuple[torch.SymInt, torch.SymInt]:

@@ -21,7 +21,6 @@ from torchtrt.conversion.values import (
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
-from torchtrt.expressions.bounds import size_bounds
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
 from torchtrt.tensorrt.dtypes import engine_dtype
@@ -168,11 +167,6 @@ class ConversionContext:
         if tensor.name not in self._shapes:
             self._shapes[tensor.name] = add_shape(self.net, tensor)
         return self._shapes[tensor.name]
-
-    def may_be_zero(self, size: torch.SymInt) -> bool:
-        """Returns whether a size can be 0, for the sizes that the engine is built for."""
-        least, _ = size_bounds(size)
-        return least is None or least <= 0
 
     def size_of(self, tensor: NetworkTensor, dim: int) -> Size:
         """Returns one size of ``tensor``: an ``int`` where it is fixed, else a 0-d int32 tensor."""

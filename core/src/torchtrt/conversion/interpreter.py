@@ -82,10 +82,7 @@ class TRTInterpreter:
         Raises:
             ConversionError: A converter failed; the message names its pack, the op, the node and the model's line.
         """
-        with (
-            no_new_assumptions(self.block.graph),
-            self.context.recorder.recording(),
-        ):
+        with no_new_assumptions(self.block.graph), self.context.recorder.recording():
             placeholders = self.block.graph.find_nodes(op="placeholder")
             inputs = [
                 self.add_input(profile, node)

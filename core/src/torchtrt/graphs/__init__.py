@@ -1,6 +1,6 @@
 """Facts about an FX graph for passes, converters and the compiler: its nodes, its symbols, its memory."""
 
-from torchtrt.expressions.bounds import bounding, size_bounds, symbol_bounds
+from torchtrt.expressions.bounds import size_bounds, symbol_bounds
 from torchtrt.graphs.facts import ProgramFacts, facts_of
 from torchtrt.graphs.memory import is_same_memory, storage_of
 from torchtrt.graphs.nodes import (
@@ -26,7 +26,6 @@ from torchtrt.graphs.symbols import (
 
 __all__ = [
     "ProgramFacts",
-    "bounding",
     "declares_alias",
     "draws_random_numbers",
     "facts_of",

@@ -172,7 +172,7 @@ def _one_by_one(
 ) -> NetworkTensor:
     """Returns ``tensor`` combined with ``source`` in a loop, or overwritten by it without a kind."""
     extents = sizes.sizes_of(ctx, tensor)
-    if sizes.may_be_zero(ctx, ctx.symbolic_shape(tensor)[dim]):
+    if not sizes.is_positive(ctx.symbolic_shape(tensor)[dim]):
         # Each iteration names one place. TensorRT requires it to be there, even of a loop without iterations.
         more = creation.full(ctx, 0, [*extents[:dim], 1, *extents[dim + 1 :]], ctx.dtype_of(tensor))
         longer = slicing.concatenate(ctx, [tensor, more], dim)

@@ -15,8 +15,8 @@ from torchtrt.conversion import (
 from torchtrt_blocks import sizes as size_math
 from torchtrt_blocks.sizes import (
     Deferred,
+    is_positive,
     is_static,
-    may_be_zero,
     same,
     symbol_of,
 )
@@ -92,7 +92,7 @@ def _reshape_dims(
         return dims
     (inferred_dim,) = inferred
     others = [symbol for other, symbol in enumerate(target) if other != inferred_dim]
-    if not any(may_be_zero(ctx, symbol) for symbol in others):
+    if all(map(is_positive, others)):
         dims[inferred_dim] = -1
     elif -1 in dims:  # of no elements, TensorRT infers nothing
         dims[inferred_dim] = _inferred(ctx, tensor, source, target, inferred_dim, sizes)

@@ -74,9 +74,10 @@ def is_never_negative(symbol: int | torch.SymInt | None) -> bool:
     return least is not None and least >= 0
 
 
-def is_positive(symbol: int | torch.SymInt) -> bool:
+def is_positive(symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size is known to be at least 1."""
-    return (minimum(symbol) or 0) > 0
+    least = None if symbol is None else minimum(symbol)
+    return least is not None and least > 0
 
 
 def leaves_int32(symbol: torch.SymInt) -> bool:
@@ -96,18 +97,6 @@ def _bounds(symbol: int | torch.SymInt) -> tuple[int | None, int | None]:
     from torchtrt.graphs import size_bounds  # slow to import
 
     return size_bounds(symbol)
-
-
-def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
-    """Returns whether a size can be 0, for the sizes that the engine is built for.
-
-    Args:
-        ctx: The conversion context.
-        symbol: An ``int``, a symbolic size, or ``None`` for an unknown one.
-    """
-    if symbol is None or isinstance(symbol, int):
-        return not symbol
-    return ctx.may_be_zero(symbol)
 
 
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
