@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
-from sympy.core.relational import Relational
 from torch.fx import GraphModule
 
 from torchtrt.conversion.inputs import SizeRange
@@ -22,16 +21,17 @@ from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.sizes.accepted import Values, nearest_point
+from torchtrt_compiler.sizes.assumptions import (
+    Assumption,
+    Breach,
+    breaches,
+    guard_assumptions,
+    size_assumptions,
+    without_implied,
+)
 from torchtrt_compiler.sizes.calls import Call, distinct_calls, running_calls
 from torchtrt_compiler.sizes.guards import always_holds
-from torchtrt_compiler.sizes.points import (
-    BELOW,
-    Least,
-    Point,
-    small_points,
-    which_are_small,
-    which_fail,
-)
+from torchtrt_compiler.sizes.points import Point, breaching_points
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_POINTS = 625
@@ -56,59 +56,40 @@ def small_sizes(
         profiles: The sizes of its symbols that were asked for.
     """
     ranges = union_of_profiles(profiles)
-    doubtful = {guard: line for guard, line in guards.items() if not always_holds(guard, ranges)}
+    doubtful = [guard for guard in guards if not always_holds(guard, ranges)]
     if not doubtful and all(size.min >= 2 for size in ranges.values()):
         return {}
     with running_calls():
         calls = list(distinct_calls(*graph_modules, lowered=lowered))
-        sizes = Least.of_sizes(calls, shape_env_of(graph_modules[0].graph))
-        points = list(small_points(calls, sizes, doubtful, conditions, ranges))
-        excused = {guard for point in points for guard, _ in point.wrong if point.is_small}
-        excused -= {guard for point in points for guard, _ in point.wrong if not point.is_small}
-        kept = {guard: line for guard, line in doubtful.items() if guard not in excused}
-        trials = _Trials(calls, sizes, excused, (*conditions, *kept), profiles)
-        while trials.run([point for point in points if point.sizes]):
+        own = size_assumptions(calls, shape_env_of(graph_modules[0].graph))
+        of_ops = dict.fromkeys(itertools.chain(*(own[call] for call in calls if call.is_op)))
+        asked = guard_assumptions(doubtful, own)
+        points = list(breaching_points(of_ops, asked, conditions, ranges))
+        excused = _failing(point for point in points if point.is_small)
+        excused -= _failing(point for point in points if not point.is_small)
+        needed = (guard.expression for guard in asked if guard not in excused)
+        kept = {guard: guards[guard] for guard in needed}
+        asked = [guard for guard in asked if guard in excused]
+        trials = _Trials(own, asked, (*conditions, *kept), profiles)
+        while trials.run(points):
             accepted = (*conditions, *kept, *trials.excluding)
-            points = list(small_points(calls, sizes, excused, accepted, ranges))
+            points = list(breaching_points(of_ops, asked, accepted, ranges))
         return {**kept, **trials.excluding}
 
 
-def _without_implied(sizes: Mapping[Any, int | None]) -> dict[Any, int | None]:
-    """Returns small sizes without those that follow from symbols among them."""
-    symbols = {size for size, value in sizes.items() if size.is_Symbol and value != BELOW}
-    return {
-        size: value
-        for size, value in sizes.items()
-        if size.is_Symbol or not size.free_symbols <= symbols
-    }
-
-
-def _terms(expression: Any, sizes: Set[Any]) -> set[Any]:
-    """Returns the sizes in an expression, without those inside of others, and the other symbols."""
-    if expression in sizes or expression.is_Symbol:
-        return {expression}
-    return set[Any]().union(*(_terms(part, sizes) for part in expression.args))
-
-
-def _unless(guard: Any, is_limit: bool) -> Any:
-    """Returns where a guard does not fail in a way: because its sides are equal, or although they are not."""
-    if not isinstance(guard, Relational):
-        return guard
-    if is_limit:
-        return sympy.Or(guard, sympy.Ne(guard.lhs, guard.rhs))
-    inclusive = {sympy.StrictLessThan: sympy.Le, sympy.StrictGreaterThan: sympy.Ge}
-    return inclusive.get(guard.func, guard.func)(guard.lhs, guard.rhs)
+def _failing(points: Iterable[Point]) -> set[Assumption]:
+    """Returns the assumptions that do not hold for some of several points."""
+    return {breach.assumption for point in points for breach in point.breaches}
 
 
 class _Trials:
-    """Runs calls with small sizes.
+    """Runs calls for values of symbols for which assumptions do not hold.
 
-    Two calls of an op do the same if the same of its sizes are small, and the same guards of these do not hold.
+    A call does the same where the same assumptions on its own sizes do not hold in the same way.
 
     Args:
-        calls: The calls.
-        sizes: Their sizes, with the values from which on they are not small.
-        guards: The guards that need not hold.
+        own: What is assumed of the sizes of each call.
+        guards: What its ops asked besides. A guard is of interest for a call that has one of the sizes in it.
         conditions: The conditions that calls of the program satisfy.
         profiles: The sizes that were asked for.
 
@@ -118,27 +99,26 @@ class _Trials:
 
     def __init__(
         self,
-        calls: Iterable[Call],
-        sizes: Mapping[Any, Least],
-        guards: Iterable[Any],
+        own: Mapping[Call, Sequence[Assumption]],
+        guards: Sequence[Assumption],
         conditions: Collection[Any],
         profiles: Sequence[Profile],
     ) -> None:
-        self._sizes, self._guards = sizes, guards
         self._conditions, self._profiles = conditions, profiles
         self.excluding: dict[Any, str] = {}
         self._done: set[Hashable] = set()
-        asked = {guard: _terms(guard, sizes.keys()) for guard in guards}
+        self._calls: dict[Call, Sequence[Assumption]] = {}
         usual = self._completed({})
-        # An op may take no sizes that depend on data unless these go together.
-        self._calls = {
-            call: {guard: terms for guard, terms in asked.items() if terms & call.sizes.keys()}
-            for call in calls
-            if not call.depends_on_data or usual is None or call.is_right(usual)
-        }
+        for call, assumptions in own.items():
+            # An op may take no sizes that depend on data unless these go together.
+            if not call.depends_on_data or usual is None or call.is_right(usual):
+                sizes = {assumption.expression for assumption in assumptions}
+                asked = (guard for guard in guards if not sizes.isdisjoint(guard.terms))
+                self._calls[call] = *assumptions, *asked
+        self._assumptions = dict.fromkeys(itertools.chain(*self._calls.values()))
 
     def run(self, points: Sequence[Point]) -> bool:
-        """Runs all calls with small sizes: those of one symbol or computed size, and then several together.
+        """Runs all calls for values of one symbol or of those of a computed size, and then of several together.
 
         Returns:
             Whether sizes were excluded. Others may have to be tried in their place.
@@ -156,31 +136,17 @@ class _Trials:
         return len(self.excluding) > count
 
     def _try(self, values: Values) -> None:
-        """Runs the calls that have small sizes for values of some symbols, and excludes those that are not right."""
+        """Runs the calls for values of some symbols, and excludes these where a call is not right."""
         if not self._is_accepted(values) or (point := self._completed(values)) is None:
             return
-        small = dict(which_are_small(self._sizes, point))
-        wrong = which_fail(self._guards, point)
-        for call, own_guards in self._calls.items():
-            sizes = _without_implied(
-                {
-                    size: small[size]
-                    for size, is_of_tensor in call.sizes.items()
-                    if size in small and (is_of_tensor or small[size] != BELOW)
-                }
-            )
-            exact = {size for size, value in sizes.items() if value not in (None, BELOW)}
-            # That a guard does not hold follows from the values of all sizes in it.
-            guards = [
-                (guard, is_limit)
-                for guard, is_limit in wrong
-                if guard in own_guards and not own_guards[guard] <= exact
-            ]
-            key = call, *sizes.items(), frozenset(guards)
-            if (sizes or guards) and key not in self._done:
+        breached = breaches(self._assumptions, point)
+        for call, assumptions in self._calls.items():
+            of_call = without_implied([breached[own] for own in assumptions if own in breached])
+            key = call, *of_call
+            if of_call and key not in self._done:
                 self._done.add(key)
                 if not call.is_right(point):
-                    conditions = self._conditions_on(sizes, guards, point)
+                    conditions = _conditions_against(of_call, point)
                     self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
 
     def _is_accepted(self, values: Values) -> bool:
@@ -208,30 +174,20 @@ class _Trials:
             sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
         return nearest_point((*self._conditions, *self.excluding), sizes)
 
-    def _conditions_on(
-        self, sizes: Mapping[Any, int | None], guards: Iterable[tuple[Any, bool]], point: Values
-    ) -> list[Any]:
-        """Returns the conditions that exclude sizes for which a call is not right. Those of 0 are excluded alone.
 
-        To SymPy, symbols are positive, so that it takes a condition on a size of 0 for true, unless that stays
-        unevaluated.
+def _conditions_against(breached: Collection[Breach], point: Values) -> list[Any]:
+    """Returns the conditions that exclude sizes for which a call is not right. Those of 0 are excluded alone.
 
-        Args:
-            sizes: The sizes of the call that are small.
-            guards: The guards that do not hold, and whether at their limits.
-            point: The values of all symbols.
-        """
-        if zeros := [size for size, value in sizes.items() if value == 0]:
-            return [sympy.Ne(size, 0, evaluate=False) for size in zeros]
-        conditions = [
-            sympy.Ge(size, self._sizes[size].asked) if value == BELOW else sympy.Ne(size, value)
-            for size, value in sizes.items()
-            if value is not None
-        ]
-        symbols = set[Any]().union(*(size.free_symbols for size in sizes))
-        undefined = (sympy.Ne(symbol, point[symbol]) for symbol in symbols if symbol in point)
-        holding = [_unless(guard, is_limit) for guard, is_limit in guards]
-        return [sympy.Or(*([*conditions, *holding] or undefined))]
+    Args:
+        breached: The assumptions of the call that do not hold.
+        point: The values of all symbols.
+    """
+    if empty := [breach.otherwise for breach in breached if breach.way == 0]:
+        return empty
+    conditions = [condition for breach in breached if (condition := breach.otherwise) is not None]
+    symbols = set[Any]().union(*(breach.assumption.symbols for breach in breached))
+    undefined = (sympy.Ne(symbol, point[symbol]) for symbol in symbols if symbol in point)
+    return [sympy.Or(*(conditions or undefined))]
 
 
 def _together(alone: Mapping[Any, Sequence[int]]) -> Iterator[Values]:
