@@ -276,7 +276,7 @@ def checked(x, y):
         pytest.param(swapped, [SQUARE], None, id="view"),
         pytest.param(checked, [ranged(2, 4, 8)] * 2, None, id="assertion"),
         pytest.param(lambda x, y: x + y, [ranged(2, 4, 8)] * 2, None, id="sum"),
-        pytest.param(cut, [SQUARE], "x.shape[1] == x.shape[0]", id="slice"),
+        pytest.param(cut, [SQUARE], "x.shape[0] <= x.shape[1]", id="slice"),
     ],
 )
 def test_sizes_that_became_equal_are_a_row_unless_the_model_refuses_others(
@@ -476,13 +476,13 @@ def test_a_call_without_rows_leads_to_an_input_with_a_range():
     assert (0, 2) == from_zero(torch.rand(0, 2)).shape
 
 
-class Turned(torch.nn.Module):
+class Scaled(torch.nn.Module):
     """Dynamo interprets its branches."""
 
     def forward(self, x):
-        """``(n, 3)`` to ``(3, n)``."""
+        """Shape ``(n, 3)``, as the result."""
         return torch.cond(
-            x.sum() > 0, lambda x: x.t().contiguous() * 2, lambda x: x.t().contiguous() - 1, (x,)
+            x.sum() > 0, lambda x: x * (2 if x.shape[0] > 1 else 3), lambda x: x - 1, (x,)
         )
 
 
@@ -490,7 +490,7 @@ def test_a_question_of_a_branch_has_the_line_of_the_model():
     """And not one of PyTorch's, or of a function mode."""
     rows = torchtrt.Input(min_shape=(1, 3), opt_shape=(4, 3), max_shape=(6, 3))
     with pytest.warns(UserWarning, match="Compiled for 2 to 6"):
-        compiled = torchtrt.compile(Turned().eval(), [rows], min_block_size=1)
+        compiled = torchtrt.compile(Scaled().eval(), [rows], min_block_size=1)
 
     (narrowed,) = compiled.report.narrowed
     assert f'"{__file__}"' in narrowed.model_line

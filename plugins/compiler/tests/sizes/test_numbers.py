@@ -33,7 +33,7 @@ USES = {
     "a count": (lambda x, n: torch.arange(n, device=x.device) * x.sum(), range(17)),
     "a branch": (lambda x, n: x * 2 if n > 4 else x * 3, range(5)),
     "a limit of a write": (lambda x, n: written(x, slice(n), 7), range(8)),
-    "a start of a write": (lambda x, n: written(x, slice(n, None), 7), range(8)),
+    "a start of a write": (lambda x, n: written(x, slice(n, None), 7), range(9)),
     "what is written": (lambda x, n: written(x, 1, n), range(17)),
     "one value": (lambda x, n: x * 2 if n == 1 else x * 3, [0, *range(2, 17)]),
 }

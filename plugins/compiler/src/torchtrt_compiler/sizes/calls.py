@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchtrt.expressions.values import evaluate
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import draws_random_numbers, mutates
+from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, model_line, mutates
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
 from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
@@ -63,7 +63,7 @@ class Call:
         node: The node.
         sizes: The expressions in the sizes of the tensors that it reads and returns.
         symbols: The symbols in these and in its numbers.
-        is_written: Whether something is written to memory that may be the result's.
+        is_written: Whether a write shows whether the result is a copy.
         regions: The arguments of each region of autocast around it.
     """
 
@@ -223,10 +223,24 @@ class Call:
 
     def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
         """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
-        if not copies_by_strides(self.node):
-            return False
         is_view = storage_of(result) == storage_of(made[self.node.args[0]])  # type: ignore[index]
         return shares_memory(self.node) not in (None, is_view)
+
+
+def copies_before_writes(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
+    """Yields conditions under which what is written to is a copy, each with the line of the model.
+
+    ``reshape`` and its like return a view where one dimension begins as another one ends, which sizes may decide.
+    """
+    for module in all_graphs(graph_module):
+        for node in _copies_before_writes(module.graph):
+            value: Any = node.args[0].meta.get("val")  # type: ignore[union-attr]
+            for outer, inner in itertools.permutations(range(value.dim()), 2):
+                differ = value.stride(outer) != value.shape[inner] * value.stride(inner)
+                condition = differ.node.expr if isinstance(differ, torch.SymBool) else sympy.true
+                symbols = condition.free_symbols
+                if symbols and not any(map(is_unbacked, symbols)):
+                    yield condition, model_line(node)
 
 
 class _Argument(NamedTuple):
@@ -245,13 +259,11 @@ def distinct_calls(
         lowered: One more. Only its calls that lose a symbol count.
     """
     seen: set[Hashable] = set()
-    modules = [(module, False) for graph in graph_modules for module in graph.modules()]
-    modules += [(module, True) for module in (lowered.modules() if lowered else ())]
+    modules = [(module, False) for graph in graph_modules for module in all_graphs(graph)]
+    modules += [(module, True) for module in (all_graphs(lowered) if lowered else ())]
     for module, is_lowered in modules:
-        graph = getattr(module, "graph", None)
-        if not isinstance(graph, Graph):
-            continue
-        written = _written(graph)
+        graph = module.graph
+        written = _copies_before_writes(graph)
         regions: list[Any] = []
         for node in graph.nodes:
             if node.target is enter_autocast:
@@ -352,17 +364,42 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
     return True
 
 
-def _written(graph: Graph) -> set[Node]:
-    """Returns the nodes that may share memory with what a graph writes to later, or in its next call."""
+def _memory_groups(graph: Graph, copies: Collection[Node]) -> dict[Node, set[Node]]:
+    """Returns for each node those with which it may share memory, itself included.
+
+    Args:
+        graph: The graph.
+        copies: Nodes whose results have memory of their own.
+    """
     groups: dict[Node, set[Node]] = {}
-    order = {node: index for index, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         may_write_any = mutates(node) and node.kwargs
         sources = node.all_input_nodes if may_write_any else may_share(node)
-        group = {node}.union(*(groups[source] for source in sources))
+        shared = [] if node in copies else sources
+        group = {node}.union(*(groups[source] for source in shared))
         groups.update(dict.fromkeys(group, group))
-    last: dict[Node, int] = {}
-    for node in filter(mutates, groups):
-        stays = any(member.op in ("placeholder", "get_attr") for member in groups[node])
-        last |= dict.fromkeys(groups[node], len(order) if stays else order[node])
-    return {node for node, last_write in last.items() if order[node] <= last_write}
+    return groups
+
+
+def _copies_before_writes(graph: Graph) -> set[Node]:
+    """Returns the calls that copy for some strides only, where writes show whether they do."""
+    nodes = graph.nodes if any(map(mutates, graph.nodes)) else ()
+    return {node for node in filter(copies_by_strides, nodes) if _shows_copy(node)}
+
+
+def _shows_copy(node: Node) -> bool:
+    """Returns whether a write to the result of a call is read from its argument, or the other way round."""
+    order = {other: index for index, other in enumerate(node.graph.nodes)}
+    groups = _memory_groups(node.graph, {node})
+    source: Any = node.args[0]
+    for written, read in itertools.permutations((groups[node], groups[source])):
+        writes = [
+            order[other] for other in written if mutates(other) and order[other] > order[node]
+        ]
+        if writes and any(
+            member.op in ("placeholder", "get_attr")
+            or any(order[user] > min(writes) for user in member.users)
+            for member in read
+        ):
+            return True
+    return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import sympy
 from torch.export import ExportedProgram
 
 from torchtrt.conversion.inputs import SizeRange
@@ -16,8 +15,8 @@ from torchtrt_compiler.sizes.calls import are_refused_by_ops
 from torchtrt_compiler.sizes.declared import DeclaredSize
 from torchtrt_compiler.sizes.guards import place_of
 from torchtrt_compiler.sizes.model_checks import is_check
-from torchtrt_compiler.sizes.questions import asked_conditions
-from torchtrt_compiler.torch_internals import asks_about_layout, size_as_traced
+from torchtrt_compiler.sizes.questions import AskedConditions, asked_conditions
+from torchtrt_compiler.torch_internals import size_as_traced
 from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.reports.report import NarrowedSize
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union
@@ -93,7 +92,7 @@ class Narrowing(NamedTuple):
                 line, text = self.lines.get(condition, ""), as_code(condition, codes)
                 yield dataclasses.replace(first, model_line=line, condition=text)
         if asked is not None:
-            yield from self._equal_sizes(limits, asked.as_asked)
+            yield from self._equal_sizes(limits, asked)
 
     def _limits(self, size: DeclaredSize) -> NarrowedSize:
         """Returns a dimension with the limits of the sizes that were asked for and that are compiled."""
@@ -174,23 +173,23 @@ class Narrowing(NamedTuple):
         return next(filter(None, (*map(self.lines.get, (*refusing, *joint)), own)), "")
 
     def _equal_sizes(
-        self, limits: Sequence[tuple[DeclaredSize, NarrowedSize]], asked: Collection[Any]
+        self, limits: Sequence[tuple[DeclaredSize, NarrowedSize]], asked: AskedConditions
     ) -> Iterator[NarrowedSize]:
         """Yields the conditions that made sizes depend on each other, unless they are checks, or ops asked them.
 
         Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. So
-        it has where it asked how a tensor lies in memory: ``x[:, : y.shape[1]]`` is contiguous if it is all of ``x``.
+        it has where it rewrites a write to ``x[:, : y.shape[1]]`` that is all of ``x``.
         """
         rows = {size_as_traced(size.size): (size, row) for size, row in limits if size.is_input}
         codes = {symbol: size.dimension.code for symbol, (size, _) in rows.items()}
         environment: Any = self.sizes[0].size.node.shape_env if self.sizes else None
-        for guard in getattr(environment, "guards", ()):
-            condition, line = guard.expr, place_of(guard.sloc)
+        for number, guard in enumerate(getattr(environment, "guards", ())):
+            condition = guard.expr
+            line = asked.as_asked.get(condition, "")
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
             own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
-            is_branch = line and condition in asked and not is_check(line)
-            about_layout = isinstance(condition, sympy.Eq) and asks_about_layout(guard.sloc)
-            if is_settled and own and (is_branch or about_layout):
+            is_branch = line and not is_check(line)
+            if is_settled and own and (is_branch or number >= asked.guards):
                 text = as_code(condition, codes)
                 yield dataclasses.replace(rows[own[0]][1], model_line=line, condition=text)
 

@@ -15,6 +15,7 @@ from torchtrt.expressions.bounds import Bounds
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
+from torchtrt_compiler.sizes.calls import copies_before_writes
 from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
 from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
@@ -87,7 +88,7 @@ class ProgramSizes:
             condition: line
             for condition, line in {**lines, **guards}.items()
             if condition not in of_ops
-        }
+        } | dict(copies_before_writes(exported.graph_module))
         ranges = {
             symbol: (_without_guards(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()

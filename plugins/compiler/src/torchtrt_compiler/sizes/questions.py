@@ -9,7 +9,7 @@ another answer needs another program. Questions that an op asks about the sizes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import sympy
@@ -32,11 +32,13 @@ class AskedConditions(NamedTuple):
 
     Attributes:
         lines: The conditions on the symbols of the program's inputs, each with the line of the model.
-        as_asked: The conditions on the symbols that the inputs had before PyTorch took some of them for equal.
+        as_asked: The same on the symbols that the inputs had before PyTorch took some of them for equal.
+        guards: How many guards the program had. PyTorch adds some while it rewrites writes.
     """
 
     lines: Mapping[Any, str]
-    as_asked: Collection[Any]
+    as_asked: Mapping[Any, str]
+    guards: int
 
 
 class SizeQuestions:
@@ -78,14 +80,20 @@ class SizeQuestions:
         lines = [
             line for (environment, _), (line, _) in self._asked.items() if environment is not own
         ]
-        as_asked = {condition for environment, condition in self._asked if environment is own}
+        as_asked = {
+            condition: line
+            for (environment, condition), (line, _) in self._asked.items()
+            if environment is own
+        }
         settled_lines = {
             settled: line or next(iter(lines), "")
             for (environment, condition), (line, is_of_dynamo) in self._asked.items()
             if environment is own and (lines or not is_of_dynamo)
             if (settled := own.replace(condition)).free_symbols  # a fixed number has none
         }
-        exported.graph_module.meta[_KEY] = AskedConditions(settled_lines, as_asked)
+        exported.graph_module.meta[_KEY] = AskedConditions(
+            settled_lines, as_asked, len(own.guards) if own else 0
+        )
 
 
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:

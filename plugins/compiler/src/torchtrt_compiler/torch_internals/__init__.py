@@ -54,6 +54,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 import torchtrt
 import torchtrt_runtime
 from torchtrt.graphs.nodes import all_nodes
+from torchtrt_compiler.torch_internals import layouts, shape_rules
 from torchtrt_compiler.torch_internals.shape_rules import sizes_by_formulas
 
 __all__ = [
@@ -68,7 +69,6 @@ __all__ = [
     "TorchDispatchMode",
     "ValueRanges",
     "asking_frame",
-    "asks_about_layout",
     "bound_sympy",
     "compile_lock",
     "decomposition_table",
@@ -294,18 +294,6 @@ LIBRARIES = tuple(
 """The folders of PyTorch, and of what of torchtrt stands between a model and PyTorch: no line of a model is there."""
 
 
-def asks_about_layout(source: Any) -> bool:
-    """Returns whether PyTorch asked for a guard how a tensor lies in memory. No op refuses either answer.
-
-    Args:
-        source: Where the guard comes from.
-    """
-    frame = getattr(source, "framework_loc", None)
-    if not isinstance(frame, traceback.FrameSummary):
-        return False
-    return "contiguous" in frame.name or frame.filename.endswith("functional_tensor.py")
-
-
 def asking_frame() -> traceback.FrameSummary | None:
     """Returns the innermost line of a call of ``noting_size_questions``'s function that asks about sizes itself.
 
@@ -317,7 +305,9 @@ def asking_frame() -> traceback.FrameSummary | None:
     passing = symbolic_shapes.uninteresting_files()
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (
-        frame.f_code.co_filename in passing or frame.f_code.co_filename.startswith(LIBRARIES[1:])
+        frame.f_code.co_name == "__torch_function__"
+        or frame.f_code.co_filename in passing
+        or frame.f_code.co_filename.startswith(LIBRARIES[1:])
     ):
         frame = frame.f_back
     if frame is None:
@@ -339,15 +329,18 @@ def is_guard_of_dynamo() -> bool:
 
 
 class _MethodCalls(TorchFunctionMode):
-    """Counts calls of methods as calls of ops. No mode sees those that a function of PyTorch's makes.
+    """Counts calls of methods as calls of ops, and answers ``is_contiguous`` for all sizes.
+
+    No mode sees calls that a function of PyTorch's makes.
 
     Args:
         inside: Returns a function that counts as an op.
+        is_inside: Returns whether an op is being called.
     """
 
-    def __init__(self, inside: Callable[[Any], Any]) -> None:
+    def __init__(self, inside: Callable[[Any], Any], is_inside: Callable[[], bool]) -> None:
         super().__init__()
-        self._inside, self._own = inside, threading.get_ident()
+        self._inside, self._is_inside, self._own = inside, is_inside, threading.get_ident()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function."""
@@ -355,6 +348,8 @@ class _MethodCalls(TorchFunctionMode):
         options = kwargs or {}
         if func in _ASKING_METHODS:
             return self._inside(func)(*args, **options)
+        if func is _IS_CONTIGUOUS and not self._is_inside():
+            return layouts.is_contiguous(*args, **options)
         is_own = isinstance(func, FunctionType) and threading.get_ident() == self._own
         if not is_own or "contiguous" in vars(torch.Tensor):
             return func(*args, **options)
@@ -366,7 +361,7 @@ class _MethodCalls(TorchFunctionMode):
             del torch.Tensor.contiguous
 
 
-_CONTIGUOUS = torch.Tensor.contiguous
+_CONTIGUOUS, _IS_CONTIGUOUS = torch.Tensor.contiguous, torch.Tensor.is_contiguous
 _ASKING_METHODS = frozenset({_CONTIGUOUS, torch.Tensor.__getitem__, torch.Tensor.__setitem__})
 """Methods that ask about sizes before they call an op."""
 
@@ -416,7 +411,8 @@ def noting_size_questions(
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
-    passing = {*symbolic_shapes.uninteresting_files(), __file__}  # PyTorch names no line of these
+    own_files = __file__, shape_rules.__file__, layouts.__file__
+    passing = {*symbolic_shapes.uninteresting_files(), *own_files}  # PyTorch names no line of these
 
     with contextlib.ExitStack() as stack:
         patch = mock.patch.object
@@ -424,7 +420,7 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
-        stack.enter_context(_MethodCalls(inside))
+        stack.enter_context(_MethodCalls(inside, lambda: depth > 0))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield
