@@ -38,7 +38,7 @@ from torchtrt_compiler.refit import refit_with_memory
 from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input
 from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark
+from torchtrt_runtime.weights.marks import WatchedWeights
 
 aten = torch.ops.aten
 
@@ -391,7 +391,7 @@ class _Held:
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._tensors = tensors
-        self._watched = WatchedWeights([(WeightMark(tensor), True) for tensor in tensors])
+        self._watched = WatchedWeights(dict(enumerate(tensors)))
 
     def are(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Returns whether weights are these, with the values that they had."""

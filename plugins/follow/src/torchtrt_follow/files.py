@@ -17,6 +17,7 @@ from torchtrt_follow.programs import Binding, Program, release
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime import load, save
 from torchtrt_runtime.serialization.folders import NewFolder, read_description, remove_file
+from torchtrt_runtime.weights.marks import WatchedWeights
 from torchtrt_runtime.weights.recipe import digest
 
 FORMAT = 5
@@ -84,7 +85,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, lis
     files = read_description(folder / _FILE, FORMAT, "Save the model again")
     digests, state = files.content["weights"], ModelState(model)
     is_same_model = _is_same_model(folder, model, state, files.content["model"])
-    marks, tensors = state.marks(), state.tensors()
+    watched, tensors = WatchedWeights(state.weights), state.tensors()
     others = sorted(
         name for name, old in digests.items() if name not in tensors or digest(tensors[name]) != old
     )
@@ -107,7 +108,7 @@ def load_programs(folder: Path, model: torch.nn.Module) -> tuple[ModelState, lis
             Program(compiled, fingerprint, row["ends"]), row["key"], row["names"], constants
         )
         if is_same_model and not others:
-            binding.hold(state, marks)
+            binding.hold(state, watched)
         bindings.append(binding)
     return state, bindings, is_same_model
 

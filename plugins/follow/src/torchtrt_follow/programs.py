@@ -27,7 +27,7 @@ from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
-from torchtrt_runtime.weights.marks import Layout, WatchedWeights, WeightMark, layout_of
+from torchtrt_runtime.weights.marks import Layout, WatchedWeights, layout_of
 
 
 class Held(NamedTuple):
@@ -35,12 +35,10 @@ class Held(NamedTuple):
 
     Attributes:
         state: The model's state at that moment.
-        marks: The mark of each weight.
         watched: What notices changes since then.
     """
 
     state: ModelState
-    marks: Mapping[str, WeightMark]
     watched: WatchedWeights
 
 
@@ -109,11 +107,10 @@ class Binding:
             held is not None and held.state is state and not held.watched.have_changed()
         )
 
-    def hold(self, state: ModelState, marks: Mapping[str, WeightMark]) -> None:
-        """Notes that the engines have the weights of a moment."""
-        written = self.written
-        watched = WatchedWeights((mark, name not in written) for name, mark in marks.items())
-        self.program.held = Held(state, marks, watched)
+    def hold(self, state: ModelState, watched: WatchedWeights) -> None:
+        """Notes that the engines have the weights of the moment since which these are watched."""
+        watched.allow_writes(self.written)
+        self.program.held = Held(state, watched)
 
     def refit(self, state: ModelState, written: Collection[str]) -> None:
         """Gives the program the weights of the model, which has this state. Calls of the model write to some of them.
@@ -121,13 +118,9 @@ class Binding:
         Raises:
             RefitError: The program takes no such weights.
         """
-        old, marks = self.program.held, state.marks()
-        old_marks = old.marks if old else {}
-        changed = {
-            name
-            for name, tensor in state.weights.items()
-            if name not in old_marks or not old_marks[name].is_of(tensor)
-        }
+        # Values that are read later may be newer, never older.
+        old, watched = self.program.held, WatchedWeights(state.weights)
+        changed = old.watched.changed(state.weights) if old else set()
         read = {self.names[own] for own in self.program.fingerprint.weights}
         # Libraries write to weights through .data: to merge an adapter, or a batch into the statistics of a layer. Then
         # a scale changes, or a weight that the program does not read.
@@ -139,7 +132,7 @@ class Binding:
             new = {own: tensors[name] for own, name in self.names.items()}
             with torch.inference_mode(False), torch.no_grad():
                 refit_with_memory(self.program.compiled, new, names)
-        self.hold(state, marks)
+        self.hold(state, watched)
 
 
 def bind(
@@ -164,7 +157,7 @@ def bind(
         TorchTRTError: The model cannot be compiled.
     """
     args, kwargs = call.with_tensors(map(as_input, call.tensors, bounds))
-    marks = state.marks()
+    watched = WatchedWeights(state.weights)
     with warnings.catch_warnings(), torch.inference_mode(False):
         # Sizes that a program does not take get a program of their own.
         warnings.filterwarnings("ignore", message="You asked for")
@@ -186,7 +179,7 @@ def bind(
     ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
     program = Program(compiled if is_used else None, new, ends, written)
     binding = Binding(program, repr(call.key), names, constants)
-    binding.hold(state, marks)
+    binding.hold(state, watched)
     return binding
 
 

@@ -19,7 +19,7 @@ import torch
 
 from torchtrt.graphs.memory import storage_of
 from torchtrt_follow.libraries import labels_of, only_collects, scales_of
-from torchtrt_runtime.weights.marks import WatchedWeights, WeightMark, layout_of
+from torchtrt_runtime.weights.marks import WatchedWeights, layout_of, version_of
 
 _PLAIN = (
     int, float, complex, bool, str, bytes, type(None), Enum, torch.dtype, torch.device, torch.Size, torch.layout,
@@ -65,9 +65,7 @@ class ModelState:
         self._mappings = [filled for filled in self._filled if isinstance(filled, Mapping)]
         self._lengths = list(map(len, self._containers))
         self._contents = list(self._read_contents())
-        self._watched = WatchedWeights(
-            [(WeightMark(tensor), True) for tensor in self.unnamed.values()]
-        )
+        self._watched = WatchedWeights(self.unnamed)
 
     def is_same(self) -> bool:
         """Returns whether the model holds the objects that it held; tensors with names may have been written to."""
@@ -93,10 +91,6 @@ class ModelState:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Returns the weights, and tensors for the scales, by name."""
         return self.weights | {name: torch.tensor(scale) for name, scale in self.scales.items()}
-
-    def marks(self) -> dict[str, WeightMark]:
-        """Returns the marks of the weights. Values that are read later may be newer, never older."""
-        return {name: WeightMark(weight) for name, weight in self.weights.items()}
 
     def _read_contents(self) -> Iterator[Any]:
         """Yields keys, values and elements of the containers, and classes, without Python code for each."""
@@ -142,9 +136,9 @@ class ModelState:
     def _add(self, path: str, value: Any, depth: int) -> None:
         """Adds a value of an attribute, of a container, or of an object."""
         if isinstance(value, torch.Tensor):
-            mark = WeightMark(value)
             self.unnamed[path] = value
-            self._add_object(path, value, form_of(value), (mark.version, mark.layout))
+            moment = version_of(value), layout_of(value)
+            self._add_object(path, value, form_of(value), moment)
             return
         if isinstance(value, _MUTABLE):
             self._containers.append(value)

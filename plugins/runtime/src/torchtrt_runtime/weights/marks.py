@@ -1,9 +1,9 @@
-"""Whether a tensor still has the values that it had."""
+"""Whether tensors still have the values that they had."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -11,87 +11,63 @@ import torch
 Layout = tuple[int, torch.Size, tuple[int, ...]]
 
 
-class WeightMark:
-    """A tensor at one moment.
+class WatchedWeights:
+    """Tensors at one moment, whose changes are noticed.
 
     PyTorch counts writes in place. It does not count an assignment of ``.data``, which gives a tensor other memory.
     Writes through ``.data``, or through an array of NumPy, leave no trace.
 
     Args:
-        tensor: The tensor; it may be deleted meanwhile.
-
-    Attributes:
-        version: PyTorch's count of writes to it; -1 for tensors of inference mode, which have none.
-        layout: Its address, shape and strides; None if it has no memory of its own, as a subclass that wraps tensors.
+        tensors: The tensors, by name.
     """
 
-    __slots__ = ("_memory", "_tensor", "layout", "version")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = weakref.ref(tensor)
-        self.version = version_of(tensor)
-        self.layout = layout_of(tensor)
+    def __init__(self, tensors: Mapping[Any, torch.Tensor]) -> None:
+        self._tensors = dict(tensors)
+        self._versions = {name: version_of(tensor) for name, tensor in tensors.items()}
+        self._layouts = {name: layout_of(tensor) for name, tensor in tensors.items()}
         # A new tensor may get the address of memory that was freed.
-        self._memory = None if self.layout is None else weakref.ref(tensor.untyped_storage())
+        self._lost: list[Any] = []
+        self._memory = {
+            name: weakref.ref(tensor.untyped_storage(), self._lost.append)
+            for name, tensor in tensors.items()
+            if self._layouts[name] is not None
+        }
+        # Plain lists: each call of a model compares them, and PyTorch answers in C++.
+        self._located = [self._tensors[name] for name in self._memory]
+        self._old_layouts = [self._layouts[name] for name in self._memory]
+        self._others = [tensors[name] for name in tensors if name not in self._memory]
+        self.allow_writes(())
 
-    @property
-    def tensor(self) -> torch.Tensor | None:
-        """The tensor; None if it was deleted."""
-        return self._tensor()
-
-    def has_changed(self) -> bool:
-        """Returns whether the tensor was written to or has other memory. A deleted tensor has not changed."""
-        tensor = self._tensor()
-        return tensor is not None and not self.is_of(tensor)
-
-    def is_of(self, tensor: torch.Tensor) -> bool:
-        """Returns whether a tensor is the marked one, with the values that it had."""
-        return (
-            tensor is self._tensor()
-            and self.version == version_of(tensor)
-            and self.layout == layout_of(tensor)
-            and (self._memory is None or self._memory() is not None)
-        )
-
-
-class WatchedWeights:
-    """Tensors whose changes are noticed in one pass, for which PyTorch answers in C++.
-
-    Args:
-        marks: The marks of the tensors, each with whether writes in place are changes.
-    """
-
-    def __init__(self, marks: Iterable[tuple[WeightMark, bool]]) -> None:
-        self._others: list[WeightMark] = []
-        self._counted: list[torch.Tensor] = []
-        self._versions: list[int] = []
-        self._located: list[torch.Tensor] = []
-        self._layouts: list[Layout] = []
-        self._lost: list[Any] = []  # references to memory that was freed
-        self._memory: list[Any] = []
-        for mark, counts in marks:
-            tensor = mark.tensor
-            if tensor is None or mark.layout is None or mark.version < 0:
-                self._others += [mark] if counts else []
-                continue
-            if counts:
-                self._counted.append(tensor)
-                self._versions.append(mark.version)
-            self._located.append(tensor)
-            self._layouts.append(mark.layout)
-            self._memory.append(weakref.ref(tensor.untyped_storage(), self._lost.append))
+    def allow_writes(self, names: Collection[str]) -> None:
+        """Takes writes in place to some of the tensors for no changes, from now on."""
+        counted = [
+            name for name, version in self._versions.items() if version >= 0 and name not in names
+        ]
+        self._counted = [self._tensors[name] for name in counted]
+        self._counts = [self._versions[name] for name in counted]
 
     def have_changed(self) -> bool:
         """Returns whether a tensor was written to or has other memory."""
         try:
-            if self._lost or [tensor._version for tensor in self._counted] != self._versions:
+            if self._lost or [tensor._version for tensor in self._counted] != self._counts:
                 return True
             layouts = [
                 (tensor.data_ptr(), tensor.shape, tensor.stride()) for tensor in self._located
             ]
         except RuntimeError:  # one is another kind of tensor now
             return True
-        return layouts != self._layouts or any(mark.has_changed() for mark in self._others)
+        return layouts != self._old_layouts or any(map(layout_of, self._others))
+
+    def changed(self, tensors: Mapping[str, torch.Tensor]) -> set[str]:
+        """Returns the names of the tensors that are others now, or have other values or memory than they had."""
+        return {
+            name
+            for name, tensor in tensors.items()
+            if tensor is not self._tensors.get(name)
+            or version_of(tensor) != self._versions[name]
+            or layout_of(tensor) != self._layouts[name]
+            or (name in self._memory and self._memory[name]() is None)
+        }
 
 
 def version_of(tensor: torch.Tensor) -> int:
