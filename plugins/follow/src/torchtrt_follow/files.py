@@ -6,7 +6,6 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -37,10 +36,9 @@ def save_programs(
         UnsupportedProgramError, UnwritableFileError: As of ``torchtrt.save``.
     """
     name = type(model).__name__
-    used = [binding for binding in bindings if binding.program.compiled is not None]
-    if not used:
+    if not bindings:
         raise InputError(f"{name} has no engines to save: none of its calls has been compiled.")
-    if written := set[str]().union(*(binding.written for binding in used)):
+    if written := set[str]().union(*(binding.written for binding in bindings)):
         raise InputError(
             f"A program of {name} writes to its weights ({', '.join(sorted(written))}), whose memory is "
             "the model's own, so it cannot be saved."
@@ -49,8 +47,8 @@ def save_programs(
     for old in (*folder.glob("program-*.pt2"), *folder.glob("constants-*.pt")):
         remove_file(old)
     rows = []
-    for number, binding in enumerate(used):
-        program: Any = binding.program
+    for number, binding in enumerate(bindings):
+        program = binding.program
         with new.part(f"program-{number}.pt2") as path:
             save(program.compiled, path)
         with new.part(f"constants-{number}.pt") as path:
@@ -64,7 +62,7 @@ def save_programs(
                 "fingerprint": program.fingerprint,
             }
         )
-    names = {name for binding in used for name in binding.names.values()}
+    names = {name for binding in bindings for name in binding.names.values()}
     digests = {name: digest(tensor) for name, tensor in state.tensors().items() if name in names}
     content = {"model": _describe(model, state), "weights": digests, "programs": rows}
     new.describe(content, FORMAT)

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -26,14 +26,12 @@ from torchtrt.errors import (
     PackError,
     RefitError,
     SettingsError,
-    SizeWarning,
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
 from torchtrt_compiler.seen_sizes import Bounds, SeenSizes
 from torchtrt_follow.calls import Call, CallReader, is_traced
 from torchtrt_follow.files import load_programs, save_programs
-from torchtrt_follow.fingerprint import Fingerprint
 from torchtrt_follow.libraries import is_collecting
 from torchtrt_follow.programs import Binding, Program, bind
 from torchtrt_follow.state import ModelState
@@ -52,17 +50,19 @@ _OWN_OPTIONS = ("dynamic_shapes", "max_programs", "fallback")
 
 @dataclass(eq=False)
 class _Structure:
-    """A model whose Python state stays, and the programs for it.
+    """A model whose Python state stays, and what runs its calls.
 
     Attributes:
         state: The model's state, in whose place newer ones with equal facts come.
         bindings: The programs.
-        chosen: The program for each kind of call and shapes.
+        refused: The kinds of calls that PyTorch runs, unless a program takes the sizes.
+        chosen: The program for each kind of call and shapes; None where PyTorch runs them.
     """
 
     state: ModelState
     bindings: list[Binding] = field(default_factory=list)
-    chosen: dict[Any, Binding] = field(default_factory=dict)
+    refused: set[Any] = field(default_factory=set)
+    chosen: dict[Any, Binding | None] = field(default_factory=dict)
 
     def refit(self, binding: Binding) -> None:
         """Gives the model's weights to a program, as ``Binding.refit`` does, if it has others."""
@@ -106,9 +106,9 @@ class Follower:
         self._structures: list[_Structure] = []  # likewise
         self._changes = 0
         self._impure: Counter[Any] = Counter()
+        # Why PyTorch runs kinds of calls; None where the next call is to be compiled.
+        self._reasons: dict[Any, str | None] = {}
         self._warned: set[Any] = set()
-        # Those that PyTorch runs and has not run yet, with their warnings.
-        self._untried: dict[Binding, tuple[Any, str] | None] = {}
         self._lock = threading.RLock()  # for all but calls like an earlier one
         self._changer: int | None = None
         self._ready: Mapping[Any, Binding] = {}
@@ -116,7 +116,7 @@ class Follower:
     @property
     def programs(self) -> list[CompiledModule]:
         """The compiled models, each with its ``report``: those for the model as it is now come last."""
-        return [program.compiled for program in self._programs if program.compiled is not None]
+        return [program.compiled for program in self._programs]
 
     def __repr__(self) -> str:
         return f"<{type(self.model).__name__} followed by {len(self.programs)} compiled programs>"
@@ -135,7 +135,7 @@ class Follower:
                     for structure in self._structures[-1:]
                     if structure.state.is_same()
                     for kind, binding in structure.chosen.items()
-                    if binding.program.compiled is not None and binding.is_current(structure.state)
+                    if binding is not None and binding.is_current(structure.state)
                 }
                 self._changer = threading.get_ident()
             try:
@@ -194,46 +194,44 @@ class Follower:
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
         call = None if is_traced() or is_collecting() else self._read(args, kwargs)
-        binding = None if call is None else self._binding_for(call)
-        if call is None or binding is None:
+        if call is None:
             return self.model.forward(*args, **kwargs)
-        if binding.program.compiled is None:
-            return self._run_in_pytorch(binding, args, kwargs)
+        binding = self._binding_for(call)
+        if binding is None:
+            return self._run_in_pytorch(call, args, kwargs)
         try:
             return binding.program.compiled(*call.args, **call.kwargs)
         except InputError as error:  # before anything ran
-            self._warn(("input", call.key), f"A call runs in PyTorch: {error}")
             if not self._fallback:
                 raise
+            self._warn(("input", call.key), f"A call runs in PyTorch: {error}")
             return self.model.forward(*args, **kwargs)
 
-    def _run_in_pytorch(
-        self, binding: Binding, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """Returns what the model returns for a call that cannot be compiled."""
-        has_returned = False
+    def _run_in_pytorch(self, call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Returns what the model returns for a call that cannot be compiled, and warns after the first.
+
+        Later calls are compiled if the model raises an error, because this one was wrong, or if it may have prepared
+        itself.
+        """
+        kind = "compile", call.key
         try:
             result = self.model.forward(*args, **kwargs)
-            has_returned = True
-        finally:
-            if binding in self._untried:
-                self._settle(binding, has_returned)
+        except Exception:
+            if kind not in self._warned:
+                self._compile_later(call)
+            raise
+        reason = self._reasons[call.key]
+        if reason is None:
+            self._compile_later(call)
+        else:
+            self._warn(kind, reason)
         return result
 
-    def _settle(self, binding: Binding, has_returned: bool) -> None:
-        """Warns after the first call that PyTorch has run, or lets later ones be compiled.
-
-        They are if the model raised an error, because the call was wrong, or if it may have prepared itself.
-        """
+    def _compile_later(self, call: Call) -> None:
         with self._lock:
-            if binding not in self._untried:  # another thread has settled it
-                return
-            warning = self._untried.pop(binding)
-            if warning is None or not has_returned:
-                for structure in self._structures:
-                    structure.drop(binding.program)
-        if warning is not None and has_returned:
-            self._warn(*warning)
+            for structure in self._structures:
+                structure.refused.discard(call.key)
+                structure.chosen = {}
 
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Returns a call that engines may run; None for one that PyTorch runs."""
@@ -255,10 +253,10 @@ class Follower:
                 "torch.no_grad() or torch.inference_mode().",
             )
             return None
-        return call
+        return None if self._impure[call.key] > 1 and self._fallback else call
 
     def _binding_for(self, call: Call) -> Binding | None:
-        """Returns the program for a call, with the model's weights; None where each call changes the model.
+        """Returns the program for a call, with the model's weights; None where it cannot be compiled.
 
         A call like an earlier one takes no lock if the model is the same.
         """
@@ -266,30 +264,27 @@ class Follower:
         if self._changer not in (None, threading.get_ident()):
             if (binding := self._ready.get(kind)) is not None:
                 return binding
-        elif structures and (binding := structures[-1].chosen.get(kind)) is not None:
-            state = structures[-1].state
-            if state.is_same() and binding.is_current(state):
+        elif structures and kind in (chosen := structures[-1].chosen):
+            binding, state = chosen[kind], structures[-1].state
+            if state.is_same() and (binding is None or binding.is_current(state)):
                 return binding
-        if self._impure[call.key] > 1 and self._fallback:
-            return None
         with self._lock:
             return self._current_binding(call, kind)
 
-    def _current_binding(self, call: Call, kind: Any) -> Binding:
+    def _current_binding(self, call: Call, kind: Any) -> Binding | None:
         """Compares the model with what it was, selects a program, and gives it weights that have changed."""
         self._ready = {}  # a program may get weights before all of them have changed
         structure = self._structure()
-        while True:
-            binding = structure.chosen.get(kind) or self._select_or_compile(structure, call)
+        while binding := structure.chosen.get(kind) or self._select_or_compile(structure, call):
             try:
                 structure.refit(binding)
+                break
             except RefitError:  # a value of a weight is compiled in
                 self._drop(binding.program)
-                continue
-            if len(structure.chosen) >= _REMEMBERED:
-                structure.chosen = {}
-            structure.chosen[kind] = binding
-            return binding
+        if len(structure.chosen) >= _REMEMBERED:
+            structure.chosen = {}
+        structure.chosen[kind] = binding
+        return binding
 
     def _structure(self) -> _Structure:
         """Returns the structure that the model has."""
@@ -319,32 +314,36 @@ class Follower:
                 FollowWarning,
             )
 
-    def _select_or_compile(self, structure: _Structure, call: Call) -> Binding:
-        """Returns a program that takes a call: one that is there or a new one."""
+    def _select_or_compile(self, structure: _Structure, call: Call) -> Binding | None:
+        """Returns a program that takes a call, one that is there or a new one; None if it cannot be compiled."""
         key = repr(call.key)
         for binding in structure.bindings:
             if binding.key == key and binding.program.accepts(call):
                 return binding
+        if call.key in structure.refused:
+            return None
         try:
-            binding = self._compile(structure, call)
+            new = self._compile(structure, call)
         except _OF_THE_USER:
             raise
         except Exception as error:
-            untried, is_impure = None, isinstance(error, ImpureForwardError)
+            new, is_impure = None, isinstance(error, ImpureForwardError)
             self._impure[call.key] += is_impure
             # Models prepare themselves in their first call, and have another structure then.
-            if not is_impure or self._impure[call.key] > 1:
-                if not self._fallback:
-                    raise
-                text = f"{type(self.model).__name__} runs in PyTorch for calls like {call}. {error}"
-                untried = ("compile", call.key), text
-            binding = Binding(Program(None, Fingerprint(None, ())), key)  # PyTorch
-            self._untried[binding] = untried
-        structure.bindings.append(binding)
-        return binding
+            is_first = is_impure and self._impure[call.key] == 1
+            if not (is_first or self._fallback):
+                raise
+            name = type(self.model).__name__
+            text = f"{name} runs in PyTorch for calls like {call}. {error}"
+            self._reasons[call.key] = None if is_first else text
+        if new is None:
+            structure.refused.add(call.key)
+        else:
+            structure.bindings.append(new)
+        return new
 
-    def _compile(self, structure: _Structure, call: Call) -> Binding:
-        """Returns a new program for a call, and removes those in whose place it comes."""
+    def _compile(self, structure: _Structure, call: Call) -> Binding | None:
+        """Returns a new program for a call, and removes those in whose place it comes; None if it has no engine."""
         # Sizes that cannot be compiled widen no range.
         declared, seen = self._reader.declared(call), copy.deepcopy(self._sizes[call.key])
         seen.add(call.shapes)
@@ -352,48 +351,53 @@ class Follower:
         own = {binding.program: binding.key for binding in structure.bindings}
         alike = [program for program, key in own.items() if key == repr(call.key)]
         others = [program for program in self._programs if program not in own]
+        has_room = bool(others) or len(self._programs) < self._max_programs
         binding = None
-        while binding is None:
-            is_full = len(self._programs) >= self._max_programs and not others
-            if is_full and not (alike and any(bounds)):  # a wider program replaces others
+        if any(bounds) and (has_room or alike):  # a wider program replaces others
+            with suppress(InputError, ExportError):  # sizes that broadcast, for one
+                wide = self._bind(structure.state, call, bounds, others)
+                binding = wide if wide.program.accepts(call) else None
+        if binding is None:
+            if not has_room:
                 raise InputError(
                     f"max_programs allows no more than {self._max_programs}, and no compiled program takes "
                     "such a call. Give tensors in place of numbers that vary, declare sizes with dynamic_shapes, or "
                     "allow more."
                 )
-            with warnings.catch_warnings():
-                if any(program.compiled is None for program in self._programs):
-                    warnings.simplefilter("ignore", NoEngineWarning)  # one is enough
-                if bounds != declared:
-                    warnings.simplefilter("ignore", SizeWarning)  # the user asked for none of these
-                binding = self._bind(structure.state, call, bounds, others)
-            if binding is None:
-                seen.fix()
-                bounds = [{} for _ in bounds]
+            seen.fix()
+            binding = self._bind(structure.state, call, [{} for _ in bounds], others)
+        if not binding.program.has_engines:
+            self._warned |= {NoEngineWarning, ("compile", call.key)}
+            self._reasons[call.key] = ""
+            return None
         self._sizes[call.key] = seen
-        for program in alike:
-            if binding.program.covers(program):
-                self._drop(program)
-        if binding.program in others:
-            others.remove(binding.program)
-            self._programs.remove(binding.program)
-        while len(self._programs) >= self._max_programs and others:
-            self._drop(others.pop(0))
-        self._programs.append(binding.program)
+        self._add(binding.program, alike, others)
         return binding
 
     def _bind(
         self, state: ModelState, call: Call, bounds: list[Bounds], programs: list[Program]
-    ) -> Binding | None:
-        """Returns a program for a call and sizes, old or new; None if the sizes cannot vary in one program."""
+    ) -> Binding:
         model = traced_copy(self.model, state)
-        try:
-            binding = bind(model, call, bounds, state, self._settings, programs)
-        except (InputError, ExportError):  # sizes that broadcast, for one
-            if not any(bounds):
-                raise
-            return None
-        return binding if not any(bounds) or binding.program.accepts(call) else None
+        with warnings.catch_warnings():
+            if NoEngineWarning in self._warned:
+                warnings.simplefilter("ignore", NoEngineWarning)  # one is enough
+            return bind(model, call, bounds, state, self._settings, programs)
+
+    def _add(self, new: Program, alike: list[Program], others: list[Program]) -> None:
+        """Adds a program, and removes those in whose place it comes.
+
+        Args:
+            new: The program; it may be one of the others.
+            alike: Those for such calls.
+            others: Those that the structure of the model does not use.
+        """
+        for program in filter(new.covers, alike):
+            self._drop(program)
+        self._programs = [program for program in self._programs if program is not new]
+        for program in others:
+            if program is not new and len(self._programs) >= self._max_programs:
+                self._drop(program)
+        self._programs.append(new)
 
     def _drop(self, program: Program) -> None:
         self._programs.remove(program)

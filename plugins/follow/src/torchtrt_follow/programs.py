@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, le
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.export import ExportedProgram
 
-from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.errors import InputError, SizeWarning, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.api import compile as compile_model
@@ -47,23 +47,27 @@ class Program:
     """Engines, and the graph around them.
 
     Attributes:
-        compiled: The compiled model; None where PyTorch runs the calls.
+        compiled: The compiled model.
         fingerprint: Its computation.
         ends: The minimum and the maximum shapes of the tensors that it was compiled for.
         written: Its weights that it writes to.
         held: The weights of the model that are in the engines; None if they may be any.
     """
 
-    compiled: CompiledModule | None
+    compiled: CompiledModule
     fingerprint: Fingerprint
     ends: Sequence[Shapes] = ()
     written: frozenset[str] = frozenset()
     held: Held | None = None
 
+    @property
+    def has_engines(self) -> bool:
+        """Whether PyTorch does not run all of it."""
+        parts = self.compiled.graph_module.modules()
+        return any(isinstance(module, EngineModule) for module in parts)
+
     def accepts(self, call: Call) -> bool:
         """Returns whether it was compiled for such a call."""
-        if self.compiled is None:
-            return True
         try:
             self.compiled.checks.check(self.compiled.flatten(call.args, call.kwargs))
         except InputError:
@@ -92,8 +96,8 @@ class Binding:
 
     program: Program
     key: str
-    names: Mapping[str, str] = field(default_factory=dict)
-    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    names: Mapping[str, str]
+    constants: Mapping[str, torch.Tensor]
 
     @property
     def written(self) -> set[str]:
@@ -103,9 +107,7 @@ class Binding:
     def is_current(self, state: ModelState) -> bool:
         """Returns whether the engines have the weights of a model, which has this state."""
         held = self.program.held
-        return self.program.compiled is None or (
-            held is not None and held.state is state and not held.watched.have_changed()
-        )
+        return held is not None and held.state is state and not held.watched.have_changed()
 
     def hold(self, state: ModelState, watched: WatchedWeights) -> None:
         """Notes that the engines have the weights of the moment since which these are watched."""
@@ -127,7 +129,7 @@ class Binding:
         if not old or old.state.scales != state.scales or changed - read - set(written):
             changed = set(self.names.values())
         names = [own for own, name in self.names.items() if name in changed]
-        if names and self.program.compiled is not None:
+        if names:
             tensors = {**self.constants, **state.tensors()}
             new = {own: tensors[name] for own, name in self.names.items()}
             with torch.inference_mode(False), torch.no_grad():
@@ -160,7 +162,7 @@ def bind(
     watched = WatchedWeights(state.weights)
     with warnings.catch_warnings(), torch.inference_mode(False):
         # Sizes that a program does not take get a program of their own.
-        warnings.filterwarnings("ignore", message="You asked for")
+        warnings.simplefilter("ignore", SizeWarning)
         exported = export(model, args, kwargs, None)
         new, constants = fingerprint(exported), _constants(exported, state)
         for program in programs if new.text is not None else ():
@@ -175,9 +177,8 @@ def bind(
     names = {name: name for name in tensors_of(exported)}
     layouts = {layout for layout in release(compiled) if layout}
     written = frozenset(name for name in names if layout_of(weights[name]) in layouts)
-    is_used = any(isinstance(module, EngineModule) for module in compiled.graph_module.modules())
     ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
-    program = Program(compiled if is_used else None, new, ends, written)
+    program = Program(compiled, new, ends, written)
     binding = Binding(program, repr(call.key), names, constants)
     binding.hold(state, watched)
     return binding
