@@ -177,6 +177,8 @@ class TorchOp:
 class FullCompilationError(TorchTRTError, RuntimeError):
     """Nodes would stay in PyTorch although ``require_full_compilation`` was asked for.
 
+    Or all of a followed model would, although ``fallback=False`` was.
+
     Attributes:
         missing: The nodes.
     """

@@ -13,7 +13,13 @@ from torch import nn
 
 import torchtrt
 from plugins.follow.tests.followed import Block, X, agree, followed, made, programs
-from torchtrt.errors import FollowWarning, InputError, NoEngineWarning, SettingsError
+from torchtrt.errors import (
+    FollowWarning,
+    FullCompilationError,
+    InputError,
+    NoEngineWarning,
+    SettingsError,
+)
 
 
 def test_a_followed_model_is_its_model_to_everything_else():
@@ -291,6 +297,25 @@ def test_calls_without_any_engine_cause_one_warning():
         agree(follower, model, X.double())
     agree(follower, model, X.double()[None])
     assert 1 == len(programs(follower))
+
+
+def test_without_fallback_a_call_without_any_engine_is_an_error():
+    """It names the ops, as that of full compilation does. A call that computes nothing has none to miss."""
+
+    class Gamma(nn.Module):
+        def forward(self, x, returned=False):
+            return x if returned else torch.igamma(x, x)
+
+    model = made(Gamma)
+    follower = followed(model, fallback=False)
+    for _ in range(2):
+        with pytest.raises(
+            FullCompilationError, match=r"(?s)1 of .*igamma.*drop fallback=False"
+        ) as error:
+            agree(follower, model, X)
+        assert ["aten.igamma.default"] == [op.op for op in error.value.missing]
+    agree(follower, model, X, returned=True)
+    assert [] == programs(follower)
 
 
 def test_exporting_and_transforming_see_the_model():

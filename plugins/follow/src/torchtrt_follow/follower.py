@@ -29,6 +29,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
+from torchtrt_compiler.reporting.partitions import check_complete
 from torchtrt_compiler.seen_sizes import Bounds, SeenSizes
 from torchtrt_follow.calls import Call, CallReader, is_traced
 from torchtrt_follow.files import load_programs, save_programs
@@ -367,6 +368,8 @@ class Follower:
             seen.fix()
             binding = self._bind(structure.state, call, [{} for _ in bounds], others)
         if not binding.program.has_engines:
+            if not self._fallback:
+                check_complete(binding.program.compiled.report, "fallback=False")
             self._warned |= {NoEngineWarning, ("compile", call.key)}
             self._reasons[call.key] = ""
             return None
@@ -379,8 +382,8 @@ class Follower:
     ) -> Binding:
         model = traced_copy(self.model, state)
         with warnings.catch_warnings():
-            if NoEngineWarning in self._warned:
-                warnings.simplefilter("ignore", NoEngineWarning)  # one is enough
+            if NoEngineWarning in self._warned or not self._fallback:  # one is enough, or an error
+                warnings.simplefilter("ignore", NoEngineWarning)
             return bind(model, call, bounds, state, self._settings, programs)
 
     def _add(self, new: Program, alike: list[Program], others: list[Program]) -> None:

@@ -41,7 +41,7 @@ def report_before_building(
     warn_of_large_weights(partition, settings.max_engine_bytes)
     describe_partition(report, partition)
     if settings.require_full_compilation:
-        check_complete(report)
+        check_complete(report, "require_full_compilation")
     if not (report.blocks or settings.dryrun):
         warn_without_engines(report, settings.min_block_size)
 

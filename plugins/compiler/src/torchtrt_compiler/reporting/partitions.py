@@ -159,8 +159,8 @@ def _missed_by(node: Node) -> dict[Capability, str]:
     return missed
 
 
-def check_complete(report: CompilationReport) -> None:
-    """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
+def check_complete(report: CompilationReport, setting: str) -> None:
+    """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch, which a setting forbids."""
     missing = tuple(entry for entry in report.in_torch if not NOT_COMPUTED & {*entry.codes})
     if not missing:
         return
@@ -172,9 +172,9 @@ def check_complete(report: CompilationReport) -> None:
             [f"  {entry.op}: install {' or '.join(entry.available)}"] if entry.available else []
         )
     message = (
-        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        f"{len(missing)} of the model's nodes would stay in PyTorch, but {setting} was asked for:\n"
         + "\n".join(lines)
-        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
+        + f"\nInstall a pack that has these ops, write a converter, or drop {setting}."
     )
     raise FullCompilationError(message, missing)
 
