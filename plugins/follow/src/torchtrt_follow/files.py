@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ _OF_THE_PROGRAM = ("modules of ", "form of ", "memory of ", "devices")
 
 
 def save_programs(
-    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Sequence[Binding]
+    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Collection[Binding]
 ) -> None:
     """Writes programs that have a model's weights, and a description of the model and its state, into a folder.
 

@@ -38,8 +38,8 @@ def follow(
             dimension. It is ``(min, max)``, ``(min, opt, max)`` or a ``torch.export.Dim``. Containers nest likewise.
         max_programs: The maximum number of programs at a time. Arguments that are no tensors, their structure, and the
             dtypes, devices and ranks of tensors each need one of their own.
-        fallback: Whether PyTorch runs calls that cannot be compiled, with a ``FollowWarning``. Otherwise they raise, and
-            so do calls without any engine.
+        fallback: Whether PyTorch runs calls that cannot be compiled, with a ``FollowWarning``. Otherwise they raise,
+            and so do calls without any engine.
         **settings: Settings of ``torchtrt.compile``; ``immutable_weights`` is False by default.
 
     Returns:

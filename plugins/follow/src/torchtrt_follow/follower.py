@@ -55,25 +55,25 @@ class _Structure:
 
     Attributes:
         state: The model's state, in whose place newer ones with equal facts come.
-        bindings: The programs.
+        bindings: How the model's weights are in each program.
         refused: The kinds of calls that PyTorch runs, unless a program takes the sizes.
         chosen: The program for each kind of call and shapes; None where PyTorch runs them.
     """
 
     state: ModelState
-    bindings: list[Binding] = field(default_factory=list)
+    bindings: dict[Program, Binding] = field(default_factory=dict)
     refused: set[Any] = field(default_factory=set)
     chosen: dict[Any, Binding | None] = field(default_factory=dict)
 
     def refit(self, binding: Binding) -> None:
         """Gives the model's weights to a program, as ``Binding.refit`` does, if it has others."""
         if not binding.is_current(self.state):
-            written = set().union(*(own.written for own in self.bindings))
+            written = set().union(*(own.written for own in self.bindings.values()))
             binding.refit(self.state, written)
 
     def drop(self, program: Program) -> None:
         """Removes a program."""
-        self.bindings = [binding for binding in self.bindings if binding.program is not program]
+        self.bindings.pop(program, None)
         self.chosen = {}
 
 
@@ -107,7 +107,7 @@ class Follower:
         self._structures: list[_Structure] = []  # likewise
         self._changes = 0
         self._impure: Counter[Any] = Counter()
-        # Why PyTorch runs kinds of calls; None where the next call is to be compiled.
+        # Why PyTorch runs kinds of calls that it has not run yet; None where the next one is to be compiled.
         self._reasons: dict[Any, str | None] = {}
         self._warned: set[Any] = set()
         self._lock = threading.RLock()  # for all but calls like an earlier one
@@ -172,9 +172,10 @@ class Follower:
         path = folder_of(folder)
         with self._lock:
             structure = self._structure()
-            for binding in structure.bindings:
+            bindings = structure.bindings.values()
+            for binding in bindings:
                 structure.refit(binding)
-            save_programs(path, self.model, structure.state, structure.bindings)
+            save_programs(path, self.model, structure.state, bindings)
 
     def load(self, folder: str | os.PathLike[str]) -> None:
         """Takes the programs in a folder for those of the model. Nothing is exported or built.
@@ -187,10 +188,10 @@ class Follower:
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
         state, bindings, is_same_model = load_programs(folder_of(folder), self.model)
-        structure = _Structure(state, bindings)
+        structure = _Structure(state, {binding.program: binding for binding in bindings})
         with self._lock:
             self._structures = [structure] if is_same_model else []
-            self._programs = [binding.program for binding in bindings]
+            self._programs = list(structure.bindings)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -214,18 +215,17 @@ class Follower:
         Later calls are compiled if the model raises an error, because this one was wrong, or if it may have prepared
         itself.
         """
-        kind = "compile", call.key
         try:
             result = self.model.forward(*args, **kwargs)
         except Exception:
-            if kind not in self._warned:
+            if self._reasons.pop(call.key, "") != "":
                 self._compile_later(call)
             raise
-        reason = self._reasons[call.key]
+        reason = self._reasons.pop(call.key, "")
         if reason is None:
             self._compile_later(call)
-        else:
-            self._warn(kind, reason)
+        elif reason:
+            self._warn(("compile", call.key), reason)
         return result
 
     def _compile_later(self, call: Call) -> None:
@@ -302,8 +302,7 @@ class Follower:
                 self._note_change(state.difference(kept[-1].state))
         self._structures = [*(other for other in kept if other is not structure), structure]
         del self._structures[:-_KEPT]
-        own = {binding.program for binding in structure.bindings}
-        self._programs.sort(key=own.__contains__)
+        self._programs.sort(key=structure.bindings.__contains__)
         return structure
 
     def _note_change(self, path: str) -> None:
@@ -318,7 +317,7 @@ class Follower:
     def _select_or_compile(self, structure: _Structure, call: Call) -> Binding | None:
         """Returns a program that takes a call, one that is there or a new one; None if it cannot be compiled."""
         key = repr(call.key)
-        for binding in structure.bindings:
+        for binding in structure.bindings.values():
             if binding.key == key and binding.program.accepts(call):
                 return binding
         if call.key in structure.refused:
@@ -340,7 +339,7 @@ class Follower:
         if new is None:
             structure.refused.add(call.key)
         else:
-            structure.bindings.append(new)
+            structure.bindings[new.program] = new
         return new
 
     def _compile(self, structure: _Structure, call: Call) -> Binding | None:
@@ -349,9 +348,9 @@ class Follower:
         declared, seen = self._reader.declared(call), copy.deepcopy(self._sizes[call.key])
         seen.add(call.shapes)
         bounds = seen.bounds(call.shapes, declared)
-        own = {binding.program: binding.key for binding in structure.bindings}
-        alike = [program for program, key in own.items() if key == repr(call.key)]
-        others = [program for program in self._programs if program not in own]
+        bindings, key = structure.bindings, repr(call.key)
+        alike = [program for program, binding in bindings.items() if binding.key == key]
+        others = [program for program in self._programs if program not in bindings]
         has_room = bool(others) or len(self._programs) < self._max_programs
         binding = None
         if any(bounds) and (has_room or alike):  # a wider program replaces others
@@ -370,8 +369,7 @@ class Follower:
         if not binding.program.has_engines:
             if not self._fallback:
                 check_complete(binding.program.compiled.report, "fallback=False")
-            self._warned |= {NoEngineWarning, ("compile", call.key)}
-            self._reasons[call.key] = ""
+            self._warned.add(NoEngineWarning)
             return None
         self._sizes[call.key] = seen
         self._add(binding.program, alike, others)
