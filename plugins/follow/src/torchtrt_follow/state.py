@@ -156,7 +156,7 @@ class ModelState:
             self._containers.append(attributes)
         text = _name_of(value)
         if isinstance(value, Mapping):
-            keys = (key for key in list(value) if not _is_label(key, labels))
+            keys = (key for key in list(value) if key not in labels)
             text += f" of {', '.join(_text_of(key) or _name_of(key) for key in keys)}"
         if type(value) in (list, tuple, dict):
             self.facts[path] = text, 0
@@ -165,17 +165,13 @@ class ModelState:
         # A module in a container is not a child of the model.
         depth = _DEPTH if isinstance(value, torch.nn.Module) else depth
         for step, name, part in _parts_of(value, attributes or {}) if depth else ():
-            if not _is_label(name, labels):
+            if name not in labels:
                 self._add(path + step, part, depth - 1)
 
     def _add_object(self, path: str, value: Any, text: str = "", moment: Any = None) -> None:
         """Adds what is compared by its identity."""
         self._objects.append(value)
         self.facts[path] = text or _name_of(value), (id(value), moment)
-
-
-def _is_label(name: object, labels: Collection[str]) -> bool:
-    return isinstance(name, str) and name in labels
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:
