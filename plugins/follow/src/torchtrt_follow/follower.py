@@ -366,7 +366,7 @@ class Follower:
                 )
             seen.fix()
             binding = self._bind(structure.state, call, [{} for _ in bounds], others)
-        if not binding.program.has_engines:
+        if not binding.program.compiled.report.blocks:
             if not self._fallback:
                 check_complete(binding.program.compiled.report, "fallback=False")
             self._warned.add(NoEngineWarning)

@@ -25,7 +25,6 @@ from torchtrt_follow.fingerprint import Fingerprint, fingerprint, tensors_of
 from torchtrt_follow.state import ModelState
 from torchtrt_runtime.checks.usage import UsageChecks
 from torchtrt_runtime.modules.compiled import CompiledModule
-from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.weights.graph_attributes import copied_attributes, written_attributes
 from torchtrt_runtime.weights.marks import Layout, WatchedWeights, layout_of
 
@@ -59,12 +58,6 @@ class Program:
     ends: Sequence[Shapes] = ()
     written: frozenset[str] = frozenset()
     held: Held | None = None
-
-    @property
-    def has_engines(self) -> bool:
-        """Whether PyTorch does not run all of it."""
-        parts = self.compiled.graph_module.modules()
-        return any(isinstance(module, EngineModule) for module in parts)
 
     def accepts(self, call: Call) -> bool:
         """Returns whether it was compiled for such a call."""
