@@ -318,6 +318,23 @@ def test_without_fallback_a_call_without_any_engine_is_an_error():
     assert [] == programs(follower)
 
 
+def test_without_fallback_a_program_refuses_other_memory_without_a_warning():
+    """Of a model that reads strides. With fallback, PyTorch runs such a call."""
+
+    class Reading(nn.Module):
+        def forward(self, x):
+            return x.sin() * (2 if x.is_contiguous() else 3)
+
+    model, square = made(Reading), torch.rand(4, 4)
+    follower, strict = followed(model), followed(model, fallback=False)
+    for compiled in (follower, strict):
+        agree(compiled, model, square)
+    with pytest.warns(FollowWarning, match="strides"):
+        agree(follower, model, square.t())
+    with pytest.raises(InputError, match="strides"):
+        agree(strict, model, square.t())
+
+
 def test_exporting_and_transforming_see_the_model():
     """Engines show nothing."""
     model = made()
