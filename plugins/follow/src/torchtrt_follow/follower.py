@@ -339,21 +339,19 @@ class Follower:
         if new is None:
             structure.refused.add(call.key)
         else:
-            structure.bindings[new.program] = new
+            self._add(structure, new)
         return new
 
     def _compile(self, structure: _Structure, call: Call) -> Binding | None:
-        """Returns a new program for a call, and removes those in whose place it comes; None if it has no engine."""
+        """Returns a new program for a call, or an old one that takes its weights; None if it has no engine."""
         # Sizes that cannot be compiled widen no range.
         declared, seen = self._reader.declared(call), copy.deepcopy(self._sizes[call.key])
         seen.add(call.shapes)
         bounds = seen.bounds(call.shapes, declared)
-        bindings, key = structure.bindings, repr(call.key)
-        alike = [program for program, binding in bindings.items() if binding.key == key]
-        others = [program for program in self._programs if program not in bindings]
+        others, binding = self._unused(structure), None
         has_room = bool(others) or len(self._programs) < self._max_programs
-        binding = None
-        if any(bounds) and (has_room or alike):  # a wider program replaces others
+        keys = {binding.key for binding in structure.bindings.values()}
+        if any(bounds) and (has_room or repr(call.key) in keys):  # a wider program replaces others
             with suppress(InputError, ExportError):  # sizes that broadcast, for one
                 wide = self._bind(structure.state, call, bounds, others)
                 binding = wide if wide.program.accepts(call) else None
@@ -372,7 +370,6 @@ class Follower:
             self._warned.add(NoEngineWarning)
             return None
         self._sizes[call.key] = seen
-        self._add(binding.program, alike, others)
         return binding
 
     def _bind(
@@ -384,21 +381,20 @@ class Follower:
                 warnings.simplefilter("ignore", NoEngineWarning)
             return bind(model, call, bounds, state, self._settings, programs)
 
-    def _add(self, new: Program, alike: list[Program], others: list[Program]) -> None:
-        """Adds a program, and removes those in whose place it comes.
-
-        Args:
-            new: The program; it may be one of the others.
-            alike: Those for such calls.
-            others: Those that the structure of the model does not use.
-        """
-        for program in filter(new.covers, alike):
+    def _add(self, structure: _Structure, new: Binding) -> None:
+        """Adds a program to those of a structure, and removes those in whose place it comes."""
+        for binding in list(structure.bindings.values()):
+            if binding.key == new.key and new.program.covers(binding.program):
+                self._drop(binding.program)
+        structure.bindings[new.program] = new
+        others = [program for program in self._programs if program is not new.program]
+        self._programs = [*others, new.program]
+        surplus = max(0, len(self._programs) - self._max_programs)
+        for program in self._unused(structure)[:surplus]:
             self._drop(program)
-        self._programs = [program for program in self._programs if program is not new]
-        for program in others:
-            if program is not new and len(self._programs) >= self._max_programs:
-                self._drop(program)
-        self._programs.append(new)
+
+    def _unused(self, structure: _Structure) -> list[Program]:
+        return [program for program in self._programs if program not in structure.bindings]
 
     def _drop(self, program: Program) -> None:
         self._programs.remove(program)
