@@ -173,7 +173,8 @@ def _range(declared: Any, where: str) -> tuple[int, int, int]:
             f"dynamic_shapes gives {declared!r} for a dimension of {where}. Give (min, max), (min, opt, max), or "
             "torch.export.Dim(name, min=, max=)."
         )
-    least, usual, most = (int(sizes[index]) for index in (0, -2 if len(sizes) == 3 else -1, -1))
+    least, *between, most = map(int, sizes)
+    usual = between[0] if between else most
     if not 0 <= least <= usual <= most:
         raise InputError(f"dynamic_shapes gives {declared!r} for {where}, which is no range.")
     return least, usual, most
@@ -190,10 +191,9 @@ def is_traced() -> bool:
 
 
 def _is_same(value: Any, default: Any) -> bool:
-    if value is default:
-        return True
-    is_plain = type(value) in (bool, int, float, str)
-    return is_plain and type(value) is type(default) and repr(value) == repr(default)
+    kind = type(value)
+    is_equal = kind in _CONSTANTS and kind is type(default) and repr(value) == repr(default)
+    return value is default or is_equal
 
 
 def _key(value: Any, tensors: list[torch.Tensor]) -> Any:
