@@ -302,7 +302,7 @@ class Follower:
                 self._note_change(state.difference(kept[-1].state))
         self._structures = [*(other for other in kept if other is not structure), structure]
         del self._structures[:-_KEPT]
-        self._programs.sort(key=structure.bindings.__contains__)
+        self._programs = sorted(self._programs, key=structure.bindings.__contains__)
         return structure
 
     def _note_change(self, path: str) -> None:
