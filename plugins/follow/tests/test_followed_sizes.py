@@ -8,6 +8,7 @@ from torch import nn
 
 import torchtrt
 from plugins.follow.tests.followed import X, agree, followed, made, programs
+from tests.support.compiled import exports_of_followed
 from torchtrt.errors import InputError
 
 
@@ -66,6 +67,20 @@ def test_a_size_that_the_model_fixes_gets_programs_of_its_own():
     follower = followed(model)
     for rows in (3, 5, 6, 3, 5):
         agree(follower, model, torch.rand(rows, 4))
+
+
+def test_a_program_for_a_size_between_those_of_another_stays(monkeypatch):
+    """The other one is in its range, and does not take it."""
+
+    class Branching(nn.Module):
+        def forward(self, x):
+            return x.sin() if x.shape[0] == 3 else x.cos()
+
+    model = made(Branching)
+    follower, exports = followed(model), exports_of_followed(monkeypatch)
+    for rows in (3, 5, 3, 6):
+        agree(follower, model, torch.rand(rows, 4))
+    assert 2 == len(programs(follower)) == len(exports)
 
 
 def test_sizes_that_broadcast_get_programs_of_their_own():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter, le
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -68,12 +67,8 @@ class Program:
         return True
 
     def covers(self, other: Program) -> bool:
-        """Returns whether it takes all sizes that another one takes."""
-        (least, most), (other_least, other_most) = (
-            [list(chain.from_iterable(shapes)) for shapes in program.ends]
-            for program in (self, other)
-        )
-        return all(map(le, least, other_least)) and all(map(le, other_most, most))
+        """Returns whether it takes the minimum and the maximum shapes of another one."""
+        return all(map(self.compiled.checks.takes, other.ends))
 
 
 @dataclass(frozen=True, eq=False)

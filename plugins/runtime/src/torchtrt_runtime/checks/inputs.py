@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchtrt.errors import InputError
 from torchtrt.graphs.nodes import is_number
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_runtime.checks.dimensions import Dimension, symbol_codes
@@ -138,6 +139,18 @@ class InputChecks:
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
         self._passed[key] = self._matches = make_tensor_matcher(leaves)
+
+    def takes(self, shapes: Sequence[Sequence[int]]) -> bool:
+        """Returns whether the inputs may have such shapes: one for each input that is a tensor."""
+        tensors = [wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck)]
+        sizes = CallSizes(self._sizes)
+        try:
+            for wanted, shape in zip(tensors, shapes, strict=True):
+                sizes.add(wanted, shape)
+            sizes.check_together()
+        except InputError:
+            return False
+        return True
 
     def lines(self) -> Iterator[str]:
         """Yields for each input its name, with its dtype and the sizes that it may have, or its only value."""
