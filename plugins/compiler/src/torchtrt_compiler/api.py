@@ -70,21 +70,6 @@ def compile(
             return compilation.run(exported)
 
 
-def compile_exported(
-    model: torch.nn.Module,
-    exported: ExportedProgram,
-    inputs: Sequence[Any],
-    kwarg_inputs: Mapping[str, Any],
-    settings: Mapping[str, Any],
-) -> CompiledModule:
-    """Compiles a model that has been exported by ``export``; otherwise as ``compile``, without ``tune``."""
-    compilation_settings = settings_from(settings)
-    with disabling(compilation_settings.disabled_capabilities):
-        compilation = Compilation(model, CallInputs(inputs, kwarg_inputs), compilation_settings)
-        with compilation.stages, torch.no_grad(), recording():
-            return compilation.run(exported)
-
-
 def export(
     model: torch.nn.Module,
     inputs: Sequence[Any] = (),

@@ -15,7 +15,6 @@ from torchtrt.errors import InputError, SizeWarning, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.api import compile as compile_model
-from torchtrt_compiler.api import compile_exported
 from torchtrt_compiler.exporting.export import export
 from torchtrt_compiler.refit.refitting import refit_with_memory
 from torchtrt_compiler.seen_sizes import Bounds, Shapes, as_input, end_shapes
@@ -157,10 +156,7 @@ def bind(
             if program.fingerprint.text == new.text:
                 own = dict(zip(program.fingerprint.weights, new.weights, strict=True))
                 return Binding(program, repr(call.key), own, constants)
-        if options.get("tune"):
-            compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
-        else:
-            compiled = compile_exported(model, exported, args, kwargs, options)
+        compiled = compile_model(exported, args, kwarg_inputs=kwargs, **options)
     weights = {**state.weights, **constants}
     names = {name: name for name in tensors_of(exported)}
     layouts = {layout for layout in release(compiled) if layout}
