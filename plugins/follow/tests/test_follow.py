@@ -300,7 +300,7 @@ def test_calls_without_any_engine_cause_one_warning():
 
 
 def test_without_fallback_a_call_without_any_engine_is_an_error():
-    """It names the ops, as that of full compilation does. A call that computes nothing has none to miss."""
+    """It names the ops, as that of full compilation does. A call that computes nothing, or is tuned, needs none."""
 
     class Gamma(nn.Module):
         def forward(self, x, returned=False):
@@ -315,6 +315,7 @@ def test_without_fallback_a_call_without_any_engine_is_an_error():
             agree(follower, model, X)
         assert ["aten.igamma.default"] == [op.op for op in error.value.missing]
     agree(follower, model, X, returned=True)
+    agree(followed(model, fallback=False, tune=True), model, X)
     assert [] == programs(follower)
 
 

@@ -365,7 +365,7 @@ class Follower:
             seen.fix()
             binding = self._bind(structure.state, call, [{} for _ in bounds], others)
         if not binding.program.compiled.report.blocks:
-            if not self._fallback:
+            if not (self._fallback or self._settings.get("tune")):  # PyTorch may be the fastest
                 check_complete(binding.program.compiled.report, "fallback=False")
             self._warned.add(NoEngineWarning)
             return None
