@@ -114,3 +114,29 @@ def test_an_error_of_a_model_of_torchs_layers_names_the_layer():
         torchtrt.compile(nn.Sequential(nn.Linear(4, 4)).eval(), [torch.rand(2, 5)])
 
     assert "torchtrt_converters" not in str(caught.value).partition(": RuntimeError")[0]
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda rows: max(rows - 3, 1),
+        lambda rows: max(rows - 3, 1, 2),
+        lambda rows: max([rows, 4]),
+        lambda rows: min(rows, 4),
+    ],
+)
+def test_the_larger_of_two_sizes_in_a_branch(factor):
+    """PyTorch replaces ``max`` while it exports, and Dynamo, which interprets the branch, took it for ``min``."""
+
+    class Scaled(nn.Module):
+        def forward(self, x):
+            return torch.cond(
+                x.sum() > 0, lambda x: x * factor(x.shape[0]), lambda x: x.cos(), (x,)
+            )
+
+    model = Scaled().eval()
+    rows = torchtrt.Input(min_shape=(2,), opt_shape=(3,), max_shape=(6,))
+    compiled = torchtrt.compile(model, [rows], min_block_size=1)
+
+    for size in range(2, 7):
+        torch.testing.assert_close(compiled(torch.ones(size)), model(torch.ones(size)))

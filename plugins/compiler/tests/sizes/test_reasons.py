@@ -91,6 +91,25 @@ def test_a_branch_at_one_end_is_the_reason_for_both():
     assert "second time" in text
 
 
+class Selecting(nn.Module):
+    """A branch for one row, beside an op that refuses two."""
+
+    def forward(self, x):
+        """The third row, unless there is one only."""
+        return x * 2 if x.shape[0] == 1 else x.select(0, 2)
+
+
+def test_a_size_of_another_branch_is_not_said_to_be_refused():
+    """Although an op of this branch would refuse it, like the size next to those that are compiled."""
+    compiled, text = compiled_with_warning(Selecting(), [rows(1, 4, 8)])
+
+    (row,) = compiled.report.narrowed
+    assert (3, 8) == row.compiled
+    assert not row.is_refused
+    assert "in forward" in row.model_line
+    assert "differently" in text
+
+
 @pytest.mark.parametrize(
     ("x", "y", "narrowed"),
     [

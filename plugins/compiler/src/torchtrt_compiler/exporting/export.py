@@ -34,6 +34,7 @@ from torchtrt_compiler.sizes.questions import SizeQuestions
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
+    builtins_of_dynamo,
     compile_lock,
     sizes_by_formulas,
     with_late_code,
@@ -117,6 +118,7 @@ def _exported(model: Any, inputs: CallInputs, dynamic_shapes: Any) -> ExportedPr
             unchanged(model),
             quiet_tracing(),
             sizes_by_formulas(),
+            builtins_of_dynamo(),
             export_contexts(),
             warnings.catch_warnings(),
         ):

@@ -74,7 +74,7 @@ class Narrowing(NamedTuple):
             if asked is None:
                 is_of_program = not text and self._is_declared(symbol)
                 row = dataclasses.replace(row, is_of_program=is_of_program)
-            elif not has_gaps and self._is_refused(size, row, lines):
+            elif not has_gaps and self._is_refused(size, row, lines, asked.lines):
                 row = dataclasses.replace(row, is_refused=True)
             elif not text and not line:
                 limiting = _limiting(size, row, limits, is_left_out)
@@ -119,13 +119,20 @@ class Narrowing(NamedTuple):
         declared, compiled = self._ranges_of(symbol)
         return (declared.min, declared.max) == (compiled.min, compiled.max)
 
-    def _is_refused(self, size: DeclaredSize, row: NarrowedSize, lines: Mapping[int, str]) -> bool:
+    def _is_refused(
+        self,
+        size: DeclaredSize,
+        row: NarrowedSize,
+        lines: Mapping[int, str],
+        asked: Mapping[Any, str],
+    ) -> bool:
         """Returns whether the model itself refuses the sizes beyond the limits, by a check or in an op.
 
         Args:
             size: The dimension.
             row: Its limits.
             lines: The lines of the model that narrow it, at the first and the last end.
+            asked: The conditions that its code asked for, and not its ops. Functions of PyTorch's have no line.
         """
         (low, high), (least, most) = (
             size.linear.values(*ends) for ends in (row.asked, row.compiled)
@@ -138,6 +145,13 @@ class Narrowing(NamedTuple):
             for value in some_sizes(beyond[end], _POINTS)
             if not line
         ]
+        branches = [
+            condition
+            for condition, line in asked.items()
+            if condition.free_symbols == {size.linear.symbol} and not is_check(line)
+        ]
+        if not all(holds(condition, point) for condition in branches for point in points):
+            return False
         is_checked = all(map(is_check, filter(None, lines.values())))
         return is_checked and are_refused_by_ops(self.exported.graph_module, points)
 
@@ -155,22 +169,32 @@ class Narrowing(NamedTuple):
                 yield condition
 
     def _line(self, symbol: Any, size: Any, end: int) -> str:
-        """Returns the line of the model that narrows a size, at the first end of its range or at the last."""
-        _, compiled = self._ranges_of(symbol)
-        outside = {symbol: (compiled.min - 1, compiled.max + 1)[end]}
-        refusing = [
+        """Returns the line of the model that narrows a size, at the first end of its range or at the last.
+
+        The line that refuses the sizes next to those that are compiled comes first. The model may branch further on.
+        """
+        declared, compiled = self._ranges_of(symbol)
+        next_to = (compiled.min - 1, compiled.max + 1)[end]
+        beyond = (
+            SizeRange(declared.min, 0, next_to - 1),
+            SizeRange(next_to + 1, 0, declared.max),
+        )[end]
+        outside = next_to, *some_sizes(beyond, _POINTS)
+        own = [condition for condition in self.lines if condition.free_symbols == {symbol}]
+        refusing = (
             condition
-            for condition in self.lines
-            if condition.free_symbols == {symbol} and not holds(condition, outside)
-        ]
+            for value in outside
+            for condition in own
+            if not holds(condition, {symbol: value})
+        )
         joint = [
             condition
             for condition, examples in self.accepted.examples.items()
             if symbol in condition.free_symbols and (examples or len(condition.free_symbols) > 1)
         ]
         sources = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(symbol)
-        own = place_of(sources and (sources.lower, sources.upper)[end])
-        return next(filter(None, (*map(self.lines.get, (*refusing, *joint)), own)), "")
+        source = place_of(sources and (sources.lower, sources.upper)[end])
+        return next(filter(None, (*map(self.lines.get, (*refusing, *joint)), source)), "")
 
     def _equal_sizes(
         self, limits: Sequence[tuple[DeclaredSize, NarrowedSize]], asked: AskedConditions

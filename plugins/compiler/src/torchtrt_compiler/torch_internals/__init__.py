@@ -70,6 +70,7 @@ __all__ = [
     "ValueRanges",
     "asking_frame",
     "bound_sympy",
+    "builtins_of_dynamo",
     "compile_lock",
     "decomposition_table",
     "enable_python_dispatcher",
@@ -134,6 +135,21 @@ class GraphModuleOfLateCode(_LazyGraphModule):
         return self.forward(*args, **kwargs)
 
     forward = _lazy_forward
+
+
+_MAX, _MIN = max, min
+
+
+@contextlib.contextmanager
+def builtins_of_dynamo() -> Iterator[None]:
+    """Lets Dynamo distinguish ``max`` and ``min`` in branches and loops, in a ``with`` block.
+
+    ``torch.export`` replaces both while it runs a model. Dynamo asks of Python's own whether it is ``max``.
+    """
+    from torch._dynamo.variables import builtin
+
+    with mock.patch.multiple(builtin, create=True, max=_MAX, min=_MIN):
+        yield
 
 
 def compile_lock() -> Any:

@@ -102,10 +102,18 @@ def _may_differ(rule: Any, node: Any, *where: Any) -> Any:
 def _dispatch(rule: Any, mode: Any, *args: Any, **options: Any) -> Any:
     """Returns the results of an op. C++ asks of each result once whether it is contiguous, and keeps the answer."""
     results = rule(mode, *args, **options)
-    with _in_general(mode.shape_env, with_numbers=True):
-        for result in pytree.tree_leaves(results):
-            if isinstance(result, FakeTensor) and result.layout is torch.strided:
-                torch._debug_has_internal_overlap(result)
+    leaves = [results] if isinstance(results, FakeTensor) else pytree.tree_leaves(results)
+    varying = [
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, FakeTensor)
+        and leaf._has_symbolic_sizes_strides
+        and leaf.layout is torch.strided
+    ]
+    if varying:
+        with _in_general(mode.shape_env, with_numbers=True):
+            for fake in varying:
+                torch._debug_has_internal_overlap(fake)
     return results
 
 
