@@ -5,6 +5,7 @@ import re
 import warnings
 
 import pytest
+import sympy
 import torch
 from torch import nn
 
@@ -267,6 +268,16 @@ class EightBits(nn.Module):
 
     def forward(self, x):
         return x.tanh().to(torch.float8_e4m3fn)
+
+
+def test_sizes_that_no_call_has_are_not_compared():
+    """TensorRT 8.6 ends the process for a slice beyond the end of a tensor."""
+    whole, part = sympy.symbols("whole part", integer=True)
+    profile = {whole: SizeRange(1, 4, 7), part: SizeRange(1, 4, 7)}
+    points = [(sizes[whole], sizes[part]) for sizes in sizes_to_compare(profile, [part <= whole])]
+
+    assert {(1, 1), (4, 4), (7, 1), (7, 7)} <= {*points}
+    assert all(part <= whole for whole, part in points)
 
 
 def test_outputs_in_fp8_are_compared():

@@ -150,7 +150,7 @@ class Compilation:
             timings_for(self.settings),
             program.watcher,
         )
-        checks = engine_checks_for(program, profiles, self.inputs, self.settings)
+        checks = engine_checks_for(program, sizes, self.inputs, self.settings)
         builder = EngineBuilder(
             program, partition, profiles, self.settings, self.report, services, checks
         )

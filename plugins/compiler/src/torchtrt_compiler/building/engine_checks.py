@@ -27,6 +27,8 @@ from torchtrt_compiler.building.rounding import difference_beyond_rounding, roun
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.record import current_record
+from torchtrt_compiler.sizes.accepted import Values, nearest_point
+from torchtrt_compiler.sizes.program_sizes import CompiledSizes
 from torchtrt_compiler.trial_calls import ProgramInputs, unchanged
 from torchtrt_runtime.modules.engine import EngineModule
 from torchtrt_runtime.processes.groups import groups_in
@@ -42,15 +44,20 @@ class EngineChecks:
     Args:
         program: The program.
         profiles: The sizes that are compared. Without any, nothing is.
+        conditions: What sizes of calls satisfy besides.
         inputs: The program's inputs in any sizes.
     """
 
     def __init__(
-        self, program: Program, profiles: Sequence[Profile], inputs: ProgramInputs
+        self,
+        program: Program,
+        profiles: Sequence[Profile],
+        conditions: Sequence[Any],
+        inputs: ProgramInputs,
     ) -> None:
         self.placeholders = program.placeholders
         self.graph = program.graph_module.graph
-        self.profiles = profiles
+        self.profiles, self.conditions = profiles, conditions
         self.inputs = inputs
         self.right: set[EngineModule] = set()
 
@@ -77,7 +84,7 @@ class EngineChecks:
             and not any(map(draws_random_numbers, blocks[name].graph.nodes))
         }
         for profile in self.profiles if compared else ():
-            for sizes in filter(self._has_room, sizes_to_compare(profile)):
+            for sizes in filter(self._has_room, sizes_to_compare(profile, self.conditions)):
                 leaves = self.inputs.of(sizes)
                 shapes = ", ".join(
                     str(list(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor)
@@ -111,7 +118,7 @@ class EngineChecks:
 
 def engine_checks_for(
     program: Program,
-    profiles: Sequence[Profile],
+    sizes: CompiledSizes,
     inputs: CallInputs,
     settings: CompilationSettings,
 ) -> EngineChecks:
@@ -122,6 +129,7 @@ def engine_checks_for(
     """
     is_suspect = is_real() and not supports(Capability.SEVERAL_VARYING_SIZES)
     is_needed = settings.verify is None and is_suspect
+    profiles = sizes.profiles
     varying = max(
         (sum(size.min < size.max for size in profile.values()) for profile in profiles), default=0
     )
@@ -130,25 +138,30 @@ def engine_checks_for(
     is_possible = not (settings.offload_module_to_cpu or settings.strip_engine_weights)
     if not is_wanted or not is_possible or groups_in(program.graph_module):
         profiles = ()
-    return EngineChecks(program, profiles, ProgramInputs(program, inputs))
+    return EngineChecks(program, profiles, sizes.conditions, ProgramInputs(program, inputs))
 
 
-def sizes_to_compare(profile: Profile) -> Iterator[dict[Any, int]]:
+def sizes_to_compare(profile: Profile, conditions: Sequence[Any] = ()) -> Iterator[Values]:
     """Yields sizes of a profile: the optimal ones, its limits, and each size at one limit and the others at the other.
+
+    TensorRT 8.6 ends the process for a slice beyond the end of a tensor, which no call has.
 
     Args:
         profile: The range of each symbol.
+        conditions: What the sizes must satisfy: the closest ones that do are yielded.
     """
     least, greatest = dict.fromkeys(profile, "min"), dict.fromkeys(profile, "max")
     limits = [dict.fromkeys(profile, "opt"), least, greatest]
     for symbol in profile:
         limits += [{**least, symbol: "max"}, {**greatest, symbol: "min"}]
-    seen: list[dict[Any, int]] = []
+    seen: list[Values] = []
     for limit_of in limits:
-        sizes = {
-            symbol: int(getattr(bounds, limit_of[symbol])) for symbol, bounds in profile.items()
+        wanted = {
+            symbol: bounds._replace(opt=getattr(bounds, limit_of[symbol]))
+            for symbol, bounds in profile.items()
         }
-        if sizes not in seen:
+        sizes = nearest_point(conditions, wanted)
+        if sizes is not None and sizes not in seen:
             seen.append(sizes)
             yield sizes
 
