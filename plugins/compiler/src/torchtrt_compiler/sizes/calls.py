@@ -12,20 +12,20 @@ import functools
 import itertools
 import operator
 import warnings
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchtrt.expressions.values import evaluate
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, model_line, mutates
+from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, model_line
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
-from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
+from torchtrt_compiler.memory_of_calls import copies_shown_by_writes, shares_memory
 from torchtrt_compiler.sizes.accepted import Values
 from torchtrt_compiler.torch_internals import (
     FakeTensorMode,
@@ -246,7 +246,7 @@ def copies_before_writes(graph_module: GraphModule) -> Iterator[tuple[Any, str]]
     ``reshape`` and its like return a view where one dimension begins as another one ends, which sizes may decide.
     """
     for module in all_graphs(graph_module):
-        for node in _copies_before_writes(module.graph):
+        for node in copies_shown_by_writes(module.graph):
             value: Any = node.args[0].meta.get("val")  # type: ignore[union-attr]
             for outer, inner in itertools.permutations(range(value.dim()), 2):
                 differ = value.stride(outer) != value.shape[inner] * value.stride(inner)
@@ -276,7 +276,7 @@ def distinct_calls(
     modules += [(module, True) for module in (all_graphs(lowered) if lowered else ())]
     for module, is_lowered in modules:
         graph = module.graph
-        written = _copies_before_writes(graph)
+        written = copies_shown_by_writes(graph)
         regions: list[Any] = []
         for node in graph.nodes:
             if node.target is enter_autocast:
@@ -375,44 +375,3 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
         expected = _number(value, values, None)
         return expected is None or hasattr(result, "node") or bool(expected == result)
     return True
-
-
-def _memory_groups(graph: Graph, copies: Collection[Node]) -> dict[Node, set[Node]]:
-    """Returns for each node those with which it may share memory, itself included.
-
-    Args:
-        graph: The graph.
-        copies: Nodes whose results have memory of their own.
-    """
-    groups: dict[Node, set[Node]] = {}
-    for node in graph.nodes:
-        may_write_any = mutates(node) and node.kwargs
-        sources = node.all_input_nodes if may_write_any else may_share(node)
-        shared = [] if node in copies else sources
-        group = {node}.union(*(groups[source] for source in shared))
-        groups.update(dict.fromkeys(group, group))
-    return groups
-
-
-def _copies_before_writes(graph: Graph) -> set[Node]:
-    """Returns the calls that copy for some strides only, where writes show whether they do."""
-    nodes = graph.nodes if any(map(mutates, graph.nodes)) else ()
-    return {node for node in filter(copies_by_strides, nodes) if _shows_copy(node)}
-
-
-def _shows_copy(node: Node) -> bool:
-    """Returns whether a write to the result of a call is read from its argument, or the other way round."""
-    order = {other: index for index, other in enumerate(node.graph.nodes)}
-    groups = _memory_groups(node.graph, {node})
-    source: Any = node.args[0]
-    for written, read in itertools.permutations((groups[node], groups[source])):
-        writes = [
-            order[other] for other in written if mutates(other) and order[other] > order[node]
-        ]
-        if writes and any(
-            member.op in ("placeholder", "get_attr")
-            or any(order[user] > min(writes) for user in member.users)
-            for member in read
-        ):
-            return True
-    return False
