@@ -1,6 +1,7 @@
 """Conditions on sizes under which a program was exported hold in every call of the compiled model."""
 
 import itertools
+import math
 import warnings
 
 import pytest
@@ -14,6 +15,7 @@ from torch.export import Dim
 import torchtrt
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.expressions.values import holds
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.lowering import open_program
 from torchtrt_compiler.sizes.guard_texts import written_guards
@@ -179,6 +181,47 @@ def test_guards_of_a_file_are_those_that_were_traced():
         ]
 
 
+FUNCTIONS = {
+    "trunc": lambda n, m: int(n / 4) * 4 != 0,
+    "floor and ceil": lambda n, m: math.floor(n / 2) == 2 and math.ceil(n / m) >= 1,
+    "abs": lambda n, m: abs(n - 4) < 2,
+    "round": lambda n, m: round(n / 2) == 2 and round(m / 3, 1) > 1.2,
+    "float": lambda n, m: float(n) * 1.5 > m,
+    "a quotient of floats": lambda n, m: float(n) / 2.5 >= 1.5,
+    "sqrt": lambda n, m: math.sqrt(n) > 1.9,
+    "log2": lambda n, m: math.log2(n) > 1,
+    "a power": lambda n, m: 2**n > m,
+    "a root": lambda n, m: n**0.5 < m,
+    "a choice": lambda n, m: torch.sym_ite(n > 3, n, m) > 3,
+    "bits": lambda n, m: (n & 1) == 0 and (n | m) > 3 and (n ^ m) != 7,
+    "a remainder of floats": lambda n, m: (n / 2) % 2 == 0,
+}
+"""Functions of sizes that are true for 4 and 5."""
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_guards_of_a_file_may_have_each_function_of_sizes(function, is_strict):
+    """A strict export keeps more of them, because Dynamo reads floating-point numbers as symbols, too."""
+
+    class Asks(nn.Module):
+        def forward(self, x, y):
+            return (x * 2 if function(x.shape[0], y.shape[0]) else x * 3).sum() + y.sum()
+
+    varying = {0: Dim.AUTO(min=2, max=9)}
+    examples = torch.rand(4, 2), torch.rand(5, 2)
+    exported = torch.export.export(
+        Asks(), examples, dynamic_shapes=(varying, varying), strict=is_strict
+    )
+    traced, written = tuple(guard_lines(shape_env_of(exported.graph))), written_guards(exported)
+    symbols = sorted(frozenset().union(*(guard.free_symbols for guard in traced)), key=str)
+    for sizes in itertools.product(range(2, 10), repeat=len(symbols)):
+        values = dict(zip(symbols, sizes, strict=True))
+        assert [holds(condition, values) for condition in traced] == [
+            holds(condition, values) for condition in written
+        ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -188,7 +231,14 @@ def test_guards_of_a_file_are_those_that_were_traced():
         "L['x'].size()[7] == 3",
         "len(L['x'].size()) == 2",
         "x ==",
+        "L['x'].size()[0]",
+        "L['x'] == 3",
+        "L['x'] >= 'open(\\'/dev/null\\')'",
+        "L['x'].size()[0] == 'L'",
+        "L['x'].size()[0] // 0 == 3",
+        "0" + " + 1" * 100_000 + " == 0",
     ],
+    ids=range(12),
 )
 def test_a_guard_that_cannot_be_read_refuses_the_program(text, tmp_path):
     """A guard that cannot be checked is never dropped, and its text is never evaluated."""

@@ -9,9 +9,13 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.expressions.data import FUNCTIONS
 from torchtrt.graphs.nodes import is_number
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import sympy_functions as functions
@@ -28,7 +32,7 @@ def written_guards(exported: ExportedProgram) -> tuple[Any, ...]:
     if not texts:
         return ()
     arguments = _arguments_by_name(exported)
-    return _undecided(_GuardReader(text, arguments).read() for text in texts)
+    return _undecided(_GuardReader(text, arguments).condition() for text in texts)
 
 
 def _undecided(guards: Any) -> tuple[Any, ...]:
@@ -37,23 +41,25 @@ def _undecided(guards: Any) -> tuple[Any, ...]:
 
 
 def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
-    """Returns the program's inputs as its guards name them, nested.
-
-    The leaf of a tensor has its sizes, and that of a number is its symbol.
-    """
-    leaves = [
-        _expression(node.meta["val"].shape[0])
-        if is_number(node)
-        else _Sizes(tuple(map(_expression, getattr(node.meta.get("val"), "shape", ()))))
-        for node in user_inputs(exported)
-    ]
+    """Returns the program's inputs as its guards name them, nested."""
+    leaves = list(map(_leaf, user_inputs(exported)))
     in_spec = exported.call_spec.in_spec
     signature = exported.module_call_graph[0].signature
     if in_spec is None or signature is None or len(leaves) != in_spec.num_leaves:
-        return {}
+        return {"flat_args": leaves}
     args, kwargs = pytree.tree_unflatten(leaves, in_spec)
     named = {**dict(zip(signature.forward_arg_names or (), args, strict=False)), **kwargs}
     return {"flat_args": leaves, **_collected(named), **named}
+
+
+def _leaf(node: Node) -> Any:
+    """Returns the sizes of an input, or its number."""
+    value = node.meta.get("val")
+    if is_number(node):
+        return _expression(value.shape[0])  # type: ignore[union-attr]
+    if isinstance(value, (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return _expression(value)
+    return _Sizes(tuple(map(_expression, getattr(value, "shape", ()))))
 
 
 def _collected(named: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
@@ -66,25 +72,48 @@ def _collected(named: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
     return collected
 
 
-def _expression(size: int | torch.SymInt) -> Any:
-    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
+def _expression(value: Any) -> Any:
+    return sympy.sympify(value) if isinstance(value, (int, float)) else value.node.expr
 
 
 class _Sizes:
-    """The sizes of one input tensor as SymPy expressions. PyTorch nests no object of this class."""
+    """The sizes of one input as SymPy expressions, if it is a tensor. PyTorch nests no object of this class."""
 
     def __init__(self, sizes: tuple[Any, ...]) -> None:
         self.sizes = sizes
 
 
+def _quotient(dividend: Any, divisor: Any) -> Any:
+    """Returns a quotient of integers, or of other numbers: their texts are the same."""
+    are_integers = dividend.is_integer and divisor.is_integer
+    return (functions.IntTrueDiv if are_integers else functions.FloatTrueDiv)(dividend, divisor)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """Returns a power of integers, or of other numbers: their texts are the same."""
+    are_integers = base.is_integer and exponent.is_integer
+    return (functions.PowByNatural if are_integers else functions.FloatPow)(base, exponent)
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    if digits is None:
+        return functions.RoundToInt(number)
+    return functions.RoundDecimal(number, digits)
+
+
+_NAMED = {name: getattr(functions, name) for name in FUNCTIONS if hasattr(functions, name)}
+"""PyTorch's functions of sizes by their own names, which its printer writes where Python has none."""
 _OPERATIONS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: functions.IntTrueDiv,
+    ast.Div: _quotient,
     ast.FloorDiv: functions.FloorDiv,
     ast.Mod: functions.PythonMod,
-    ast.Pow: functions.PowByNatural,
+    ast.Pow: _power,
+    ast.BitAnd: _NAMED.get("BitwiseFn_bitwise_and", operator.and_),
+    ast.BitOr: _NAMED.get("BitwiseFn_bitwise_or", operator.or_),
+    ast.BitXor: _NAMED.get("BitwiseFn_bitwise_xor", operator.xor),
     ast.USub: operator.neg,
     ast.Not: sympy.Not,
     ast.And: sympy.And,
@@ -101,7 +130,21 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": functions.Min,
     "torch.sym_max": functions.Max,  # since torch 2.15
     "torch.sym_min": functions.Min,
+    "abs": sympy.Abs,
+    "round": _rounded,
+    "math.floor": functions.FloorToInt,
+    "math.ceil": functions.CeilToInt,
+    "math.trunc": functions.TruncToInt,
+    "torch.sym_float": functions.ToFloat,
+    "torch._sym_sqrt": _NAMED["OpaqueUnaryFn_sqrt"],
+    **{
+        name.replace("OpaqueUnaryFn_", "math."): function
+        for name, function in _NAMED.items()
+        if name.startswith("OpaqueUnaryFn_")
+    },
+    **_NAMED,
 }
+_CONDITIONS = (Relational, BooleanFunction, BooleanAtom)
 
 
 class _GuardReader(ast.NodeVisitor):
@@ -116,18 +159,35 @@ class _GuardReader(ast.NodeVisitor):
         self._text = text
         self._arguments = arguments
 
+    def condition(self) -> Any:
+        """Returns the condition.
+
+        Raises:
+            UnsupportedProgramError: The text has another form.
+        """
+        condition = self.read()
+        if not isinstance(condition, _CONDITIONS):
+            raise self._unreadable()
+        return condition
+
     def read(self) -> Any:
-        """Returns the condition."""
+        """Returns what the text is: a condition, or a size.
+
+        Raises:
+            UnsupportedProgramError: The text has another form.
+        """
         try:
             return self.visit(ast.parse(self._text, mode="eval").body)
-        except (SyntaxError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except Exception as error:  # SymPy may refuse operands in any way
             raise self._unreadable() from error
 
-    def generic_visit(self, node: ast.AST) -> Any:  # noqa: ARG002
+    def generic_visit(self, node: ast.AST) -> Any:
         """Refuses an expression that the other methods do not read."""
-        raise self._unreadable()
+        raise TypeError(ast.dump(node))
 
     def visit_Constant(self, node: ast.Constant) -> Any:
+        if not isinstance(node.value, (bool, int, float)):
+            raise TypeError(node.value)  # SymPy evaluates text
         return sympy.sympify(node.value)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -149,7 +209,11 @@ class _GuardReader(ast.NodeVisitor):
             return _FUNCTIONS[name](*map(self.visit, node.args))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
             return self.visit(node.func.value).sizes
-        raise self._unreadable()
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        condition, value, other = map(self.visit, (node.test, node.body, node.orelse))
+        return sympy.Piecewise((value, condition), (other, True))
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         key = ast.literal_eval(node.slice)
