@@ -40,6 +40,25 @@ def _undecided(guards: Any) -> tuple[Any, ...]:
     return tuple(guard for guard in dict.fromkeys(guards) if guard != True)  # noqa: E712  (SymPy's)
 
 
+class InputNames:
+    """The names of a program's inputs in its guards, and the sizes of these inputs.
+
+    Args:
+        exported: The program.
+    """
+
+    def __init__(self, exported: ExportedProgram) -> None:
+        self._arguments = _arguments_by_name(exported)
+
+    def value(self, name: str) -> Any:
+        """Returns the size or the number of a name, such as ``L['x'].size()[0]``, as SymPy's; None for another name."""
+        try:
+            value = _GuardReader(name, self._arguments).read()
+        except UnsupportedProgramError:
+            return None
+        return value if isinstance(value, sympy.Expr) else None
+
+
 def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
     """Returns the program's inputs as its guards name them, nested."""
     leaves = list(map(_leaf, user_inputs(exported)))
