@@ -231,6 +231,14 @@ def test_the_diagonal_of_an_input_in_other_memory_is_refused():
         compiled(torch.arange(60.0).reshape(10, 6)[:, :2])
 
 
+@pytest.mark.parametrize("empty", [torch.rand(3, 0), torch.rand(4, 4)[:3, :0], torch.rand(2, 3, 0)])
+def test_an_input_without_elements_has_no_gaps_in_memory(empty):
+    """Whatever its strides are."""
+    model = Function(lambda x, y: x.as_strided((2, 2), (1, 2)) + y.sum()).eval()
+    compiled = torchtrt.compile(model, [ROWS, empty], min_block_size=1)
+    torch.testing.assert_close(compiled(ROWS, empty), model(ROWS, empty))
+
+
 class ReadsOffset(nn.Module):
     """Computes with the place of its input in memory."""
 

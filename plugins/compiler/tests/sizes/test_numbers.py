@@ -22,6 +22,13 @@ def written(x, columns, value):
     return copy
 
 
+def written_flat(x, count):
+    """Writes 1 to the first elements of a copy."""
+    copy = x.clone()
+    copy.reshape(-1)[:count] = 1
+    return copy
+
+
 X = torch.rand(2, 8, generator=torch.Generator().manual_seed(0)) - 0.5
 USES = {
     "a scalar": (lambda x, n: x * n, range(17)),
@@ -90,6 +97,26 @@ def test_a_number_of_an_exported_program_is_compiled_as_the_program_accepts_it(u
     compiled = torchtrt.compile(program, min_block_size=1)
     assert not compiled.report.in_torch
     assert len(taken(compiled, model)) > 3
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x, n: x * n if x.is_contiguous() else x,
+        lambda x, n: x * n + x.stride(0) + x.storage_offset(),
+        lambda x, n: x.as_strided((2, 3), (8, 2)) * n,
+        lambda x, n: x.clone().as_strided((n,), (1,)) + 1,
+        lambda x, n: written_flat(x, n),
+    ],
+    ids=["is_contiguous", "stride", "as_strided", "as many places", "a write through reshape"],
+)
+def test_a_model_that_reads_strides_takes_numbers(use):
+    """A number has no memory. The tensor beside it has to be in memory like the example."""
+    model = Use(use).eval()
+    compiled = torchtrt.compile(model, (X, torchtrt.Number(1, 3, 8)), min_block_size=1)
+    assert taken(compiled, model) == [*range(1, 9)]
+    with pytest.raises(InputError, match="input that is contiguous"):
+        compiled(X.t().contiguous().t(), 3)
 
 
 def test_dynamic_shapes_declare_a_number():

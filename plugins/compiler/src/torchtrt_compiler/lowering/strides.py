@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import all_graphs, all_nodes, model_line
+from torchtrt.graphs.nodes import all_graphs, all_nodes, is_number, model_line
 from torchtrt_compiler.lowering.aliasing import writes_by_strides
 from torchtrt_compiler.memory_of_calls import certain_source
 from torchtrt_compiler.stride_reads import stride_reads
@@ -75,9 +75,11 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     required = {}
     for node in placeholders:
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or is_number(node):
             continue
         order = order_in_memory(value)
+        if any(type(size) is int and size == 0 for size in value.shape):
+            order = list(range(value.dim()))  # without elements, there are no gaps between them
         if order is None:
             where = f" ({in_python.lines[0]})" if in_python.lines else ""
             raise UnsupportedProgramError(
