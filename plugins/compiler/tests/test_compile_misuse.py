@@ -37,6 +37,18 @@ def test_keyword_inputs_that_are_no_dictionary_are_refused():
         torchtrt.compile(linear(), [X], kwarg_inputs=[X])
 
 
+def test_what_pytorch_opens_of_a_compiled_model_is_refused(tmp_path):
+    """Engines compute all of it. As a part of another model, it is compiled."""
+    torchtrt.save(torchtrt.compile(linear(), [X], min_block_size=1), tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2")
+
+    with pytest.raises(InputError, match=r"is a compiled model.* torchtrt\.load\(path\)"):
+        torchtrt.compile(program, [X])
+    larger = Function(lambda x: torch.relu(program.module()(x) + 1)).eval()
+    compiled = torchtrt.compile(larger, [X], min_block_size=1)
+    torch.testing.assert_close(compiled(X), larger(X))
+
+
 def test_an_exported_program_needs_a_sequence_too():
     """The check does not depend on the kind of model."""
     with pytest.raises(InputError, match="not as a Tensor"):

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import inspect
 import itertools
+import operator
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.nodes import all_nodes
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.selection import device_objection
@@ -42,6 +44,7 @@ from torchtrt_compiler.torch_internals import (
 )
 from torchtrt_runtime.checks.tensors import check_strided
 from torchtrt_runtime.processes.groups import is_distributed
+from torchtrt_runtime.serialization.exported_program import RUN
 
 TRACING = compile_lock()
 """PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
@@ -69,13 +72,15 @@ def export(
 
     Raises:
         ExportError: ``torch.export`` could not trace the model.
-        InputError: The model is no module, the inputs are no sequence, or there are none to export it with.
+        InputError: The model is no module, or it is compiled. Or the inputs are no sequence, or there are none to
+            export it with.
         UnsupportedProgramError: The model has a transform that PyTorch cannot apply, such as ``torch.func.grad``.
     """
     call = CallInputs(inputs, kwarg_inputs)
     _check_kinds(call)
     with tracing(), torch.no_grad():
         if isinstance(model, ExportedProgram):
+            _check_uncompiled(model)
             return without_transforms(without_regions(model))
         may_be_empty = any(is_input(leaf) and leaf.may_be_empty for leaf in call.leaves)
         with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
@@ -135,6 +140,22 @@ def _exported(model: Any, inputs: CallInputs, dynamic_shapes: Any) -> ExportedPr
             "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
             + _advice(error)
         ) from error
+
+
+def _check_uncompiled(program: ExportedProgram) -> None:
+    """Checks that a program does more than run engines. One that calls other ops as well can be compiled.
+
+    Raises:
+        InputError: It does not.
+    """
+    targets = {
+        node.target for node in all_nodes(program.graph_module) if node.op == "call_function"
+    }
+    if targets - {operator.getitem} == {RUN}:
+        raise InputError(
+            "The exported program is a compiled model, whose engines compute all of it. torchtrt.load(path) opens the "
+            "file that torchtrt.save wrote."
+        )
 
 
 def _device_without_weights() -> torch.device:
