@@ -147,6 +147,35 @@ def test_a_guard_is_checked_after_saving_the_compiled_model(tmp_path):
         loaded(torch.ones(5, 2), torch.ones(5, 2))
 
 
+class EvenParts(nn.Module):
+    """Takes another branch for other sizes of a positional input, a collected one and one by name."""
+
+    def forward(self, x, *ys, k):
+        parts = [(part.relu() if part.shape[0] % 2 == 0 else part).sum() for part in (x, *ys, k)]
+        return sum(parts)
+
+
+def test_guards_are_checked_after_compiling_what_pytorch_opens_of_a_compiled_model(tmp_path):
+    """The program has no names of arguments, which guards have."""
+    rows = torchtrt.Input(min_shape=(2,), opt_shape=(4,), max_shape=(8,))
+    settings = {"min_block_size": 1, "torch_executed_ops": {"aten.relu"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = torchtrt.compile(
+            EvenParts().eval(), [rows, rows], kwarg_inputs={"k": rows}, **settings
+        )
+    torchtrt.save(model, tmp_path / "even.pt2")
+    compiled = torchtrt.compile(torch.export.load(tmp_path / "even.pt2"), min_block_size=1)
+
+    even = torch.ones(6)
+    assert compiled(even, even, k=even) == 18
+    for sizes in itertools.product((6, 7), repeat=3):
+        if sizes != (6, 6, 6):
+            x, y, k = map(torch.ones, sizes)
+            with pytest.raises(InputError, match="% 2"):
+                compiled(x, y, k=k)
+
+
 class Nested(nn.Module):
     """Has conditions of every form that PyTorch writes to files."""
 

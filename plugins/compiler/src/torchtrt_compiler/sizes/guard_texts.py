@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -67,8 +67,22 @@ def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
     if in_spec is None or signature is None or len(leaves) != in_spec.num_leaves:
         return {"flat_args": leaves}
     args, kwargs = pytree.tree_unflatten(leaves, in_spec)
-    named = {**dict(zip(signature.forward_arg_names or (), args, strict=False)), **kwargs}
+    names = signature.forward_arg_names or _names_of(args, exported)
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
     return {"flat_args": leaves, **_collected(named), **named}
+
+
+def _names_of(args: Sequence[Any], exported: ExportedProgram) -> list[str]:
+    """Returns the names of arguments in a program without them, as that of a compiled model: those of their inputs.
+
+    An argument that nests has none: its inputs are named by their places in it.
+    """
+    inputs, names = iter(user_inputs(exported)), []
+    for argument in args:
+        leaves = pytree.tree_leaves(argument)
+        own = [str(next(inputs).target) for _ in leaves]
+        names.append(own[0] if len(own) == 1 and leaves[0] is argument else "")
+    return names
 
 
 def _leaf(node: Node) -> Any:
