@@ -110,6 +110,12 @@ def test_numbers_that_depend_on_each_other_are_fixed(condition, numbers, is_from
     assert accepted == [(rows, *numbers) for rows in range(2, 7) if condition(rows, *numbers)]
 
 
+def test_a_range_for_a_number_that_a_strict_export_fixed_is_refused():
+    program = exported(Branch(CONDITIONS["n >= 4"]), [4], is_strict=True)
+    with pytest.raises(InputError, match=r"1 to 6 in .* fixes it to 4.* without strict=True"):
+        torchtrt.compile(program, [torch.ones(2, 6), torchtrt.Number(1, 4, 6)])
+
+
 def test_a_number_that_is_not_found_among_the_inputs_refuses_the_program():
     """What it is equal to could not be checked."""
     program = exported(Branch(CONDITIONS["n == rows + 2"]), [4], is_strict=True)

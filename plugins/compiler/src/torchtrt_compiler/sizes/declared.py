@@ -221,7 +221,8 @@ def _check_fixed(leaf: Any, dim: int, dimension: Dimension, placeholder: Node) -
         raise InputError(
             f"You asked for {minimum[dim]} to {maximum[dim]} in {dimension}, but the model fixes it to {size}{line}. "
             "Make the code independent of the number, or give a fixed one. With dynamic_shapes, the number has an "
-            f"entry there: torch.export.Dim.AUTO(min={minimum[dim]}, max={maximum[dim]})."
+            f"entry there: torch.export.Dim.AUTO(min={minimum[dim]}, max={maximum[dim]}). If no op reads the number, "
+            "export the model without strict=True."
         )
     raise InputError(
         f"You asked for {minimum[dim]} to {maximum[dim]} in {dimension}, but the model fixes it to {size}{line}: "
