@@ -265,9 +265,12 @@ def test_guards_of_a_file_may_have_each_function_of_sizes(function, is_strict):
         "L['x'] >= 'open(\\'/dev/null\\')'",
         "L['x'].size()[0] == 'L'",
         "L['x'].size()[0] // 0 == 3",
+        "max(L['x'].size()[0], key=3) == 4",
+        "9**99999999 == L['x'].size()[0]",
+        "L['x'].size()[0] ** 1e400 > 1",
         "0" + " + 1" * 100_000 + " == 0",
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_a_guard_that_cannot_be_read_refuses_the_program(text, tmp_path):
     """A guard that cannot be checked is never dropped, and its text is never evaluated."""

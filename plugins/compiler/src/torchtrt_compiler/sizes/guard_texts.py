@@ -15,7 +15,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.expressions.data import FUNCTIONS
+from torchtrt.expressions.data import FUNCTIONS, InexpressibleError
+from torchtrt.expressions.values import CompiledExpression
 from torchtrt.graphs.nodes import is_number
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.torch_internals import sympy_functions as functions
@@ -196,11 +197,15 @@ class _GuardReader(ast.NodeVisitor):
         """Returns the condition.
 
         Raises:
-            UnsupportedProgramError: The text has another form.
+            UnsupportedProgramError: The text has another form, or no call could be checked for the condition.
         """
         condition = self.read()
         if not isinstance(condition, _CONDITIONS):
             raise self._unreadable()
+        try:
+            CompiledExpression.of(condition)
+        except InexpressibleError as error:
+            raise self._unreadable() from error
         return condition
 
     def read(self) -> Any:
@@ -238,6 +243,8 @@ class _GuardReader(ast.NodeVisitor):
         return sympy.And(*(_OPERATIONS[type(kind)](left, right) for kind, left, right in pairs))
 
     def visit_Call(self, node: ast.Call) -> Any:
+        if node.keywords:
+            return self.generic_visit(node)
         if (name := ast.unparse(node.func)) in _FUNCTIONS:
             return _FUNCTIONS[name](*map(self.visit, node.args))
         if isinstance(node.func, ast.Attribute) and node.func.attr == "size" and not node.args:
