@@ -43,10 +43,13 @@ class CompiledExpression(NamedTuple):
         return self.function(values.__getitem__)
 
     def holds(self, values: Mapping[Any, int]) -> bool:
-        """Returns whether a condition is true. It is not where a symbol, or the condition, has no value."""
+        """Returns whether a condition is true. It is not where a symbol, or the condition, has no value.
+
+        A root of a negative number has none, and a complex one compares with nothing.
+        """
         try:
             return bool(self.value(values))
-        except (KeyError, ArithmeticError):
+        except (KeyError, ArithmeticError, ValueError, TypeError):
             return False
 
 

@@ -4,10 +4,14 @@ import itertools
 
 import pytest
 import sympy
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import torchtrt
+from tests.support.modules import Function
 from torchtrt.conversion.inputs import SizeRange
+from torchtrt.errors import InputError, SizeWarning
 from torchtrt_compiler.sizes.accepted import accepted_sizes, nearest_point
 from torchtrt_compiler.torch_internals import sympy_functions as functions
 
@@ -155,3 +159,18 @@ def test_the_accepted_sizes_that_are_the_closest_to_the_optimal_ones():
     assert {A: 4, B: 5} == nearest_point([A < B], profile)
     assert {A: 4, B: 3} == nearest_point([A > B], profile)
     assert nearest_point([sympy.Eq(A * B, 73)], profile) is None
+
+
+@pytest.mark.parametrize("power", [0.5, -0.5])
+def test_a_condition_without_a_value_refuses_a_size(power):
+    """The root of a negative number is complex, and compares with nothing."""
+    model = Function(lambda x: x * 2 if (x.shape[0] - 3) ** power < 3 else x * 3).eval()
+    rows = torchtrt.Input(min_shape=(2, 4), opt_shape=(4, 4), max_shape=(8, 4))
+    with pytest.warns(SizeWarning):
+        compiled = torchtrt.compile(model, [rows], min_block_size=1)
+
+    for size in range(4, 9):
+        x = torch.rand(size, 4)
+        torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(InputError):
+        compiled(torch.rand(2, 4))
