@@ -136,14 +136,22 @@ def variance(
 def _divisor(
     ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], correction: float
 ) -> NetworkTensor | float:
-    """Returns the number of elements in ``dims`` less the correction, but at least 0: a number, or a float32 tensor."""
+    """Returns the number of elements in ``dims`` less the correction: a number, or a float32 tensor.
+
+    It is at least 0, and 0 for no elements: their mean is no number, whatever the correction.
+    """
     parts = [sizes.size_of(ctx, tensor, dim) for dim in dims]
     count = sizes.product(ctx, parts)
     if isinstance(count, int):
-        return max(count - correction, 0.0)
+        return max(count - correction, 0.0) if count else 0.0
     number = types.cast(ctx, count, torch.float32)
     less = elementwise.arithmetic(ctx, "SUB", number, correction, torch.float32)
-    return elementwise.clamp(ctx, less, 0.0, None, torch.float32)
+    if correction >= 0:
+        return elementwise.clamp(ctx, less, 0.0, None, torch.float32)
+    if sizes.is_positive(sizes.symbol_of(ctx, count)):
+        return less
+    some = elementwise.compare(ctx, "gt", number, 0)
+    return elementwise.select(ctx, some, less, 0.0, torch.float32)
 
 
 def norm(
