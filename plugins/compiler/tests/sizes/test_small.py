@@ -417,8 +417,8 @@ def test_one_row_or_two_are_two_sizes(how):
         torch.testing.assert_close(compiled(x), model(x))
 
 
-def test_a_write_that_needs_the_number_of_rows_is_refused_for_one_or_two():
-    """PyTorch rewrites a write through windows with the number of rows, and to it one row or two are always two."""
+def test_a_write_through_windows_is_right_for_one_row_or_two():
+    """PyTorch's own rewriting needs the number of rows, and to it one row or two are always two."""
 
     class Windows(nn.Module):
         def forward(self, x):
@@ -428,8 +428,14 @@ def test_a_write_that_needs_the_number_of_rows_is_refused_for_one_or_two():
             return torch.addcmul(turned, x, x)
 
     some = torchtrt.Input(min_shape=(1,), opt_shape=(2,), max_shape=(2,))
-    with pytest.raises(InputError, match=r"asked for 1 to 2 .* the model fixes it to 2"):
-        torchtrt.compile(Windows().eval(), [some], min_block_size=1)
+    model = Windows().eval()
+    compiled = torchtrt.compile(model, [some], min_block_size=1)
+
+    for count in (1, 2):
+        x = torch.rand(count)
+        written = x.clone()
+        torch.testing.assert_close(compiled(x), model(written))
+        torch.testing.assert_close(x, written)
 
 
 @pytest.mark.parametrize("is_program", [False, True], ids=["model", "program"])

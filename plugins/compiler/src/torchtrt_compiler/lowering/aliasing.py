@@ -129,9 +129,9 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
         """Returns the origin of one result."""
         if not isinstance(result, Node):
             return Origin(None, False)
-        repeats = result.target in REPEATING
+        repeats = _may_repeat(result)
         while source := certain_source(result):
-            result, repeats = source, repeats or source.target in REPEATING
+            result, repeats = source, repeats or _may_repeat(source)
         is_input = result.op == "placeholder" and result.name in inputs and result not in written
         if is_input and is_contiguous(result.meta.get("val")):
             return Origin(inputs[result.name], repeats)
@@ -297,7 +297,15 @@ def self_overlapping_nodes(graph: Graph) -> set[Node]:
     repeating: set[Node] = set()
     for node in graph.nodes:
         sources = may_share(node)
-        is_view = node.target in REPEATING or node.op == "call_module"
+        is_view = _may_repeat(node) or node.op == "call_module"
         if (sources and is_view) or not repeating.isdisjoint(sources):
             repeating.add(node)
     return repeating
+
+
+def _may_repeat(node: Node) -> bool:
+    """Returns whether a view may have several elements in one place: of ``unfold``, where windows overlap."""
+    if node.target is aten.unfold.default:
+        *_, size, step = node.args
+        return bool(size > step)  # type: ignore[operator]
+    return node.target in REPEATING

@@ -20,13 +20,19 @@ from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.torch_internals import OpOverload
 from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes
 from torchtrt_compiler.lowering.regions import marks_autocast
-from torchtrt_compiler.lowering.retracing import functional_op, is_like, retrace
+from torchtrt_compiler.lowering.retracing import (
+    functional_op,
+    has_adjacent_windows,
+    is_like,
+    retrace,
+)
 from torchtrt_compiler.lowering.strides import wraps_by_strides
 from torchtrt_compiler.memory_of_calls import (
     evaluated,
     have_equal_geometry,
     may_share,
     returned_argument,
+    shares_memory,
 )
 from torchtrt_compiler.torch_internals import (
     GraphModuleOfLateCode,
@@ -118,11 +124,11 @@ def _check_destinations(graph: Graph) -> None:
     """Checks that PyTorch can rewrite each write.
 
     Raises:
-        UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, or fills a diagonal across
-            rows with gaps. Or it gives an input or a buffer another shape or other strides. Or several elements of a
-            written tensor are at one place in memory.
+        UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, fills a diagonal across
+            rows with gaps, or writes to windows with gaps. Or it gives an input or a buffer another shape or other
+            strides. Or several elements of a written tensor are at one place in memory.
     """
-    repeating = self_overlapping_nodes(graph)
+    repeating, windows = self_overlapping_nodes(graph), _windows_with_gaps(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
         written = _itself(destination)
@@ -154,6 +160,23 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model writes ({node.target}) to {destination.name}. Several of its elements are one "
                 "place in memory, as after expand. Write to a clone() of it."
             )
+        if destination in windows:
+            raise UnsupportedProgramError(
+                f"The model writes ({node.target}) to windows of unfold ({model_line(node)}), and PyTorch's "
+                "functionalization loses what is between them. Let the step be the size of the windows, or write to "
+                "slices, such as x[i::step]."
+            )
+
+
+def _windows_with_gaps(graph: Graph) -> set[Node]:
+    """Returns the nodes whose results may be views of windows that are not next to each other."""
+    windows: set[Node] = set()
+    for node in graph.nodes:
+        is_unfold = node.target is aten.unfold.default and not has_adjacent_windows(node)
+        is_perhaps_view = not windows.isdisjoint(may_share(node))
+        if is_unfold or (is_perhaps_view and shares_memory(node) is not False):
+            windows.add(node)
+    return windows
 
 
 def _itself(node: Node) -> Node:
@@ -183,16 +206,23 @@ def _is_of_whole_rows(value: torch.Tensor) -> bool:
 
 
 def _elements_are_apart(value: Any) -> bool:
-    """Returns whether a tensor is known to have each element in a place of its own."""
-    if not isinstance(value, torch.Tensor) or not all(
-        type(size) is int for size in (*value.shape, *value.stride())
-    ):
+    """Returns whether a tensor, whose sizes may be symbols, is known to have each element in a place of its own."""
+    if not isinstance(value, torch.Tensor):
         return False
-    end = 0
-    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
-        if size > 1 and stride <= end:
+    steps = [
+        (stride, (size - 1) * stride)
+        for stride, size in zip(value.stride(), value.shape, strict=True)
+        if not statically_known_true(size <= 1)
+    ]
+    while steps:
+        reach = sum(length for _, length in steps)
+        # A step leads beyond all that the smaller ones reach.
+        outer = next(
+            (step for step in steps if statically_known_true(step[0] > reach - step[1])), None
+        )
+        if outer is None:
             return False
-        end += stride * (size - 1)
+        steps.remove(outer)
     return True
 
 

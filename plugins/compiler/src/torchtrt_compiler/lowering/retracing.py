@@ -204,6 +204,8 @@ def _independent_call(node: Node, writes: bool) -> _Call | None:
         return _SAYING_SO.get(node.target, node.target), node.args, node.kwargs
     if node.target is aten.fill_diagonal_.default:
         return _fill_diagonal, node.args, node.kwargs
+    if writes and has_adjacent_windows(node):
+        return _adjacent_windows, node.args, node.kwargs
     if writes and copies_by_strides(node) and isinstance(node.meta.get("val"), torch.Tensor):
         is_view = shares_memory(node)
         function = _view_by if is_view else _copy_by
@@ -240,6 +242,24 @@ def _write_by(
 ) -> torch.Tensor:
     """Writes what an op returns, so that it gets the strides of the tensor."""
     return tensor.copy_(op(tensor, *args, **kwargs))
+
+
+def has_adjacent_windows(node: Node) -> bool:
+    """Returns whether a node is ``unfold`` with each window next to the one before."""
+    if node.target is not aten.unfold.default:
+        return False
+    tensor, _, size, step = node.args
+    return bool(size == step and tensor.meta["val"].dim())  # type: ignore[union-attr]
+
+
+def _adjacent_windows(tensor: torch.Tensor, dim: int, size: int, step: int) -> torch.Tensor:
+    """Returns the view that ``unfold`` is. PyTorch would lose what is behind the last window, and fix the size."""
+    del step
+    dim %= tensor.dim()
+    count = tensor.shape[dim] // size
+    whole = aten.slice.Tensor(tensor, dim, 0, count * size)
+    windows: torch.Tensor = whole.unflatten(dim, (count, size)).movedim(dim + 1, -1)
+    return windows
 
 
 def _fill_diagonal(tensor: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
