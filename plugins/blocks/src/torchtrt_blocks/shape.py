@@ -262,7 +262,7 @@ def expand(
     target = [symbol_of(ctx, size) for size in sizes]
     tensor = to_rank(ctx, tensor, rank)
     repeated = [
-        isinstance(old, int) and old == 1 and not same(new, 1) and not same(new, -1)
+        _may_be_one(old) and not same(old, new) and not same(new, -1)
         for old, new in zip(source, target, strict=True)
     ]
     if not any(repeated):
@@ -271,7 +271,27 @@ def expand(
         _resolved(ctx, new, size) if repeat else size_math.size_of(ctx, tensor, dim)
         for dim, (repeat, new, size) in enumerate(zip(repeated, target, sizes, strict=True))
     ]
-    return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated])
+    step = [
+        _step(ctx, tensor, dim, old) if repeat else 1
+        for dim, (repeat, old) in enumerate(zip(repeated, source, strict=True))
+    ]
+    return slice_by(ctx, tensor, [0] * rank, extent, step)
+
+
+def _may_be_one(size: SymbolicSize) -> bool:
+    """Returns whether a size is 1, or may be."""
+    least = None if size is None else size_math.minimum(size)
+    most = None if size is None else size_math.maximum(size)
+    return (least is None or least <= 1) and (most is None or most >= 1)
+
+
+def _step(ctx: ConversionContext, tensor: NetworkTensor, dim: int, symbol: SymbolicSize) -> Size:
+    """Returns by what a slice repeats a dimension if its size is 1, and takes each element of it otherwise."""
+    if isinstance(symbol, int):
+        return 0
+    rest = size_math.combine(ctx, "SUB", size_math.size_of(ctx, tensor, dim), 1)
+    step = size_math.combine(ctx, "MIN", rest, 1)
+    return step if is_positive(symbol) else size_math.combine(ctx, "MAX", step, 0)
 
 
 def broadcast(ctx: ConversionContext, tensors: Sequence[NetworkTensor]) -> list[NetworkTensor]:

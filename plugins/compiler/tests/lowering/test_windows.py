@@ -68,10 +68,10 @@ def test_a_write_to_elements_apart_is_right(function, is_dynamic):
     for count in (2, 3, 7):
         x = torch.rand(count, 3)
         compiled = torchtrt.compile(model, [ROWS if is_dynamic else x], min_block_size=1)
-        given, written = x.clone(), x.clone()
+        argument, written = x.clone(), x.clone()
 
-        torch.testing.assert_close(compiled(given), model(written))
-        torch.testing.assert_close(given, written)
+        torch.testing.assert_close(compiled(argument), model(written))
+        torch.testing.assert_close(argument, written)
 
 
 def test_a_write_to_windows_with_gaps_is_refused():

@@ -281,6 +281,8 @@ def index_put(
             )
         else:
             order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+            if not is_positive(count - 1):  # a single row is for all places
+                order = order * _number(torch.sym_min(count - 1, 1), self.device)
             # With a row more there is something to choose from where the mask is nowhere true.
             values = torch.cat([values, values.new_zeros((1, *rest))])
             chosen = values.index_select(0, order.clamp_min(0))
