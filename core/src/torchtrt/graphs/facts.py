@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -22,6 +23,8 @@ class ProgramFacts:
         equal_weights: The weights that must stay equal in all processes of the program. Passes add to them.
         divided: What ``async_tensor_parallel`` does with each all-reduce: sentences for the report. A pass adds them.
         in_float32: What computes in float32 because of its magnitudes or its sums: likewise.
+        conditions: The conditions on sizes, of SymPy, without which the model's ops raise errors although PyTorch
+            exports them, each with the line of the model. Passes add to them. A call that breaks one is refused.
     """
 
     examples: Callable[[], Mapping[Node, torch.Tensor]] = dict
@@ -29,6 +32,7 @@ class ProgramFacts:
     equal_weights: set[Node] = field(default_factory=set)
     divided: list[str] = field(default_factory=list)
     in_float32: list[str] = field(default_factory=list)
+    conditions: dict[Any, str] = field(default_factory=dict)
 
 
 def facts_of(graph_module: GraphModule) -> ProgramFacts:
