@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import torchtrt
 from tests.support.modules import Function
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, SizeWarning
 
 PLACES = torch.tensor([0, 2])
 
@@ -171,3 +171,15 @@ def test_a_program_that_the_user_exported_has_the_same_conditions():
     torch.testing.assert_close(compiled(one(4), torch.ones(3))[1:], torch.ones(3))
     with pytest.raises(InputError):
         compiled(one(4), one(4))
+
+
+def test_sizes_that_ops_refuse_are_said_to_be_refused_by_the_model():
+    """Eager PyTorch refuses them, too."""
+    rows = torchtrt.Input(min_shape=(2,), opt_shape=(4,), max_shape=(6,))
+    model = Function(lambda x, value: torch.select_scatter(x, value, 0, 2) * 2).eval()
+    with pytest.warns(SizeWarning, match="the model itself refuses"):
+        compiled = torchtrt.compile(model, [rows, torch.tensor(1.0)], min_block_size=1)
+
+    (row,) = compiled.report.narrowed
+    assert row.is_refused
+    assert (3, 6) == row.compiled

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -48,21 +47,17 @@ def lower(
     record.graph("exported", exported.graph_module)
     program = open_program(exported, watcher)
     with bounding(program.sizes.bounds):
-        conditions = _resolve(program, exported.example_inputs, settings)
-    asked = {**program.sizes.conditions, **conditions}
-    return replace(program, sizes=replace(program.sizes, conditions=asked))
+        _resolve(program, exported.example_inputs, settings)
+    return program
 
 
-def _resolve(program: Program, inputs: Any, settings: CompilationSettings) -> Mapping[Any, str]:
+def _resolve(program: Program, inputs: Any, settings: CompilationSettings) -> None:
     """Gives the nodes of an opened program their resolution, after the packs' passes.
 
     Args:
         program: The program.
         inputs: The inputs that it was exported with, if they are known.
         settings: The settings of the compilation.
-
-    Returns:
-        The conditions on sizes that passes found, each with the line of the model.
     """
     record, watcher = current_record(), program.watcher
     remove_no_ops(program.graph_module)
@@ -77,7 +72,7 @@ def _resolve(program: Program, inputs: Any, settings: CompilationSettings) -> Ma
         facts.examples = examples
         facts.largest = functools.partial(_largest, program, settings)
         _run_passes(program, settings)
-    conditions = _gather_facts(program)
+    _gather_facts(program)
     with watcher.recording():
         program.asked.update(resolve_nodes(program.graph_module, settings, program.sizes.fixed))
         remove_unread(program.graph_module.graph)
@@ -85,7 +80,6 @@ def _resolve(program: Program, inputs: Any, settings: CompilationSettings) -> Ma
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     record.graph("lowered", program.graph_module)
-    return conditions
 
 
 def _warn_of(unpacked: list[Unpacked]) -> None:
@@ -140,8 +134,8 @@ def _run_passes(program: Program, settings: CompilationSettings) -> None:
         before = after
 
 
-def _gather_facts(program: Program) -> Mapping[Any, str]:
-    """Takes from the graph what the passes found out, for the report and for what follows, and returns conditions."""
+def _gather_facts(program: Program) -> None:
+    """Takes from the graph what the passes found out, for the report and for what follows."""
     facts = take_facts(program.graph_module)
     program.divided.extend(facts.divided)
     program.in_float32.extend(facts.in_float32)
@@ -149,4 +143,4 @@ def _gather_facts(program: Program) -> Mapping[Any, str]:
         current_record().decision("rows", line)
     values = {str(node.target): constant_of(node) for node in facts.equal_weights}
     program.watcher.keep_equal({name: value for name, value in values.items() if value is not None})
-    return facts.conditions
+    program.sizes.checks.update(facts.conditions)

@@ -1,4 +1,4 @@
-"""What PyTorch takes for granted of sizes: that they are neither 0 nor 1, and what its ops asked of them.
+"""The assumptions of PyTorch on sizes: that they are neither 0 nor 1, and the guards of its ops.
 
 For some sizes, an assumption does not hold. Where the same ones do not hold in the same way, a call does the same.
 """
@@ -76,7 +76,7 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Assumption(abc.ABC):
-    """What PyTorch takes for granted.
+    """An assumption of PyTorch on sizes.
 
     Attributes:
         expression: A size or a condition.
@@ -189,17 +189,17 @@ def guard_assumptions(
 
 def breaches(assumptions: Iterable[Assumption], values: Values) -> dict[Assumption, Breach]:
     """Returns the assumptions that do not hold for values of the symbols."""
-    found = ((assumption, assumption.breach(values)) for assumption in assumptions)
-    return {assumption: breach for assumption, breach in found if breach}
+    pairs = ((assumption, assumption.breach(values)) for assumption in assumptions)
+    return {assumption: breach for assumption, breach in pairs if breach}
 
 
 def without_implied(breached: Collection[Breach]) -> list[Breach]:
     """Returns breaches without those that follow from the values of small sizes among them."""
-    known = {assumption.expression for assumption, way in breached if not isinstance(way, Way)}
+    exact = {assumption.expression for assumption, way in breached if not isinstance(way, Way)}
     return [
         breach
         for breach in breached
-        if not breach.assumption.terms or not breach.assumption.terms <= known
+        if not breach.assumption.terms or not breach.assumption.terms <= exact
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch.export import ExportedProgram
@@ -34,6 +34,7 @@ class Narrowing(NamedTuple):
         declared: The profiles that were asked for, as far as PyTorch exported them.
         accepted: The part of them that is compiled.
         lines: The conditions, each with the line of the model that it comes from, if that is known.
+        checks: Those that ops of the model check in eager PyTorch: it refuses what they exclude.
     """
 
     exported: ExportedProgram
@@ -41,6 +42,7 @@ class Narrowing(NamedTuple):
     declared: tuple[Profile, ...]
     accepted: Accepted
     lines: Mapping[Any, str]
+    checks: Collection[Any]
 
     def rows(self) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
@@ -153,6 +155,7 @@ class Narrowing(NamedTuple):
         if not all(holds(condition, point) for condition in branches for point in points):
             return False
         is_checked = all(map(is_check, filter(None, lines.values())))
+        points = [point for point in points if all(holds(check, point) for check in self.checks)]
         return is_checked and are_refused_by_ops(self.exported.graph_module, points)
 
     def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
@@ -162,7 +165,8 @@ class Narrowing(NamedTuple):
         """
         graph_module = self.exported.graph_module
         for condition, points in self.accepted.examples.items():
-            if not points or is_check(self.lines.get(condition, "")):
+            is_checked = condition in self.checks or is_check(self.lines.get(condition, ""))
+            if not points or is_checked:
                 continue
             is_branch = bool(asked.get(condition))
             if is_branch or not are_refused_by_ops(graph_module, points):
@@ -180,7 +184,8 @@ class Narrowing(NamedTuple):
             SizeRange(next_to + 1, 0, declared.max),
         )[end]
         outside = next_to, *some_sizes(beyond, _POINTS)
-        own = [condition for condition in self.lines if condition.free_symbols == {symbol}]
+        asked = [condition for condition in self.lines if condition not in self.checks]
+        own = [condition for condition in asked if condition.free_symbols == {symbol}]
         refusing = (
             condition
             for value in outside
@@ -190,7 +195,9 @@ class Narrowing(NamedTuple):
         joint = [
             condition
             for condition, examples in self.accepted.examples.items()
-            if symbol in condition.free_symbols and (examples or len(condition.free_symbols) > 1)
+            if symbol in condition.free_symbols
+            and condition not in self.checks
+            and (examples or len(condition.free_symbols) > 1)
         ]
         sources = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(symbol)
         source = place_of(sources and (sources.lower, sources.upper)[end])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -52,7 +52,8 @@ class ProgramSizes:
         ranges: The minimum and the maximum value of each symbol.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
-        guards: What its ops asked of sizes, likewise: they may have taken derived sizes for neither 0 nor 1.
+        guards: The guards of its ops, likewise. These may have taken derived sizes for neither 0 nor 1.
+        checks: The checks of its ops in eager PyTorch that exporting leaves out, likewise. Passes add to them.
     """
 
     exported: ExportedProgram
@@ -60,6 +61,7 @@ class ProgramSizes:
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
     guards: Mapping[Any, str]
+    checks: dict[Any, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
@@ -127,7 +129,7 @@ class ProgramSizes:
         """
         sizes = declared_sizes(self.exported, placeholders, inputs)
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
-        conditions = self.conditions
+        conditions = {**self.conditions, **self.checks}
         # What holds for all sizes of 2 or more may be of symbols that are the size of no input.
         asked = (guard for guard in self.guards if not is_assumed(guard))
         check_decidable((*conditions, *asked), declared)
@@ -148,7 +150,7 @@ class ProgramSizes:
                 "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
-        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions)
+        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions, self.checks)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 

@@ -2,8 +2,8 @@
 
 PyTorch asks of each tensor whether it is contiguous. ``x[:, :n]`` is, where ``n`` is the whole size. If it is for the
 sizes of the example, each answer would become a guard, and the program would take no others. No value that an op
-computes depends on it, so that a tensor that is contiguous for some sizes only is taken for one that is not. What a
-model's own code asks, ``is_contiguous`` answers.
+computes depends on it, so that a tensor that is contiguous for some sizes only is taken for one that is not.
+``is_contiguous`` answers the questions of a model's own code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_contiguous(tensor: Any, memory_format: Any = torch.contiguous_format) -> 
 def _in_general(environment: Any, *, with_numbers: bool = False) -> Iterator[None]:
     """Answers questions about sizes and strides as for other sizes than the example's, without guards, in a block.
 
-    What is not equal for all sizes differs. Dynamo learns from its questions that no size of a branch is 0.
+    Sizes that are not always equal differ. Dynamo learns from its questions that no size of a branch is 0.
 
     Args:
         environment: The ``ShapeEnv`` of the sizes, or None.
@@ -67,8 +67,8 @@ def _in_general(environment: Any, *, with_numbers: bool = False) -> Iterator[Non
         has_number = any(side.is_number for side in getattr(question, "args", ()))
         if in_general is None or (has_number and not with_numbers):
             return evaluate(question, *args, **options)
-        known = environment._maybe_evaluate_static(question)
-        return in_general if known is None else known
+        certain = environment._maybe_evaluate_static(question)
+        return in_general if certain is None else certain
 
     environment.evaluate_expr = answer
     try:
@@ -118,7 +118,7 @@ def _dispatch(rule: Any, mode: Any, *args: Any, **options: Any) -> Any:
 
 
 def _cached(rule: Any, mode: Any, *args: Any, **options: Any) -> Any:
-    """Returns a result that PyTorch has in its cache, and of which it asks the same."""
+    """Returns a result from PyTorch's cache. C++ asks the same of it."""
     with _in_general(mode.shape_env, with_numbers=True):
         return rule(mode, *args, **options)
 
