@@ -28,7 +28,6 @@ OPS_OF_THE_COMPILER = {
     "partitioning/division": "what TensorRT 8.6 builds as one node: products without convolutions",
     "lowering/retracing": "composites that are views, which their schemas do not declare, and ``copy``",
     "measuring/tuning": "casts, which cost an engine nothing",
-    "torch_internals/layouts": "``copy``, of which functionalization makes writes",
 }
 """The modules of the compiler that name ops, and why no other can."""
 COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")

@@ -56,6 +56,7 @@ def with_known_sizes(ctx: ConversionContext, node: Node, result: Any) -> Any:
 
 
 def _with_known_sizes(ctx: ConversionContext, result: Any, expected: torch.Tensor) -> Any:
+    """Returns a result with numbers for the sizes that are numbers in the program, for layers that need them."""
     if not is_network_tensor(result):
         return result
     sizes = [size if type(size) is int else None for size in expected.shape]

@@ -8,18 +8,17 @@ surely is, whatever the strides: that of a view's base. ``reshape`` may share an
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.contract import arguments_of
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import declares_alias, mutates
+from torchtrt.graphs.nodes import declares_alias
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.torch_internals import FakeTensor
@@ -165,39 +164,3 @@ def _keeps_dtype(node: Node) -> bool:
     source, value = node.args[0], node.meta.get("val")
     before = source.meta.get("val") if isinstance(source, Node) else None
     return getattr(before, "dtype", None) == getattr(value, "dtype", None)
-
-
-def copies_shown_by_writes(graph: Graph) -> set[Node]:
-    """Returns the calls that copy for some strides only, where writes show whether they do."""
-    nodes = graph.nodes if any(map(mutates, graph.nodes)) else ()
-    return {node for node in filter(copies_by_strides, nodes) if _shows_copy(node)}
-
-
-def _shows_copy(node: Node) -> bool:
-    """Returns whether a write to the result of a call is read from its argument, or the other way round."""
-    order = {other: index for index, other in enumerate(node.graph.nodes)}
-    groups = _groups_beside(node)
-    source: Any = node.args[0]
-    for written, read in itertools.permutations((groups[node], groups[source])):
-        writes = [
-            order[other] for other in written if mutates(other) and order[other] > order[node]
-        ]
-        if writes and any(
-            member.op in ("placeholder", "get_attr")
-            or any(order[user] > min(writes) for user in member.users)
-            for member in read
-        ):
-            return True
-    return False
-
-
-def _groups_beside(copy: Node) -> dict[Node, set[Node]]:
-    """Returns for each node of a graph those with which it may share memory, itself included, if one is a copy."""
-    groups: dict[Node, set[Node]] = {}
-    for node in copy.graph.nodes:
-        may_write_any = mutates(node) and node.kwargs
-        sources = node.all_input_nodes if may_write_any else may_share(node)
-        shared = [] if node is copy else sources
-        group = {node}.union(*(groups[source] for source in shared))
-        groups.update(dict.fromkeys(group, group))
-    return groups

@@ -147,6 +147,7 @@ def _select_scatter(op: Any, _: Node) -> Iterator[_Check]:
 
 
 def _slice_scatter(op: Any, _: Node) -> Iterator[_Check]:
+    """Yields that a source has the size of the slice that it is written to."""
     own, source, dim = _sizes(op.self), _sizes(op.src), getattr(op, "dim", 0)
     yield from _all_equal(_without(source, dim), _without(own, dim))
     size = own[dim]
@@ -203,6 +204,7 @@ def _put(op: Any, _: Node) -> Iterator[_Check]:
 
 
 def _index_put(op: Any, node: Node) -> Iterator[_Check]:
+    """Yields that masks have the sizes of what they choose from, and that values broadcast to what is chosen."""
     own, values = value_of(op.self), _sizes(op.values)
     indices = [None if index is None else value_of(index) for index in op.indices]
     dim, has_mask = 0, False

@@ -230,11 +230,9 @@ def _view_by(
     return tensor.view(op(tensor, *args, **kwargs).shape)
 
 
-def _copy_by(
-    op: Callable[..., torch.Tensor], tensor: torch.Tensor, *args: Any, **kwargs: Any
-) -> torch.Tensor:
+def _copy_by(op: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
     """Returns the result of an op in memory of its own."""
-    return op(tensor.clone(memory_format=torch.contiguous_format), *args, **kwargs)
+    return op(*args, **kwargs).clone()
 
 
 def _write_by(

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import sympy
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchtrt.expressions.values import evaluate
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, model_line
+from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, mutates
 from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt.torch_internals import HigherOrderOperator, OpOverload, pytree
-from torchtrt_compiler.memory_of_calls import copies_shown_by_writes, shares_memory
+from torchtrt_compiler.memory_of_calls import copies_by_strides, may_share, shares_memory
 from torchtrt_compiler.sizes.accepted import Values
 from torchtrt_compiler.torch_internals import (
     FakeTensorMode,
@@ -63,7 +63,7 @@ class Call:
         node: The node.
         sizes: The expressions in the sizes of the tensors that it reads and returns.
         symbols: The symbols in these and in its numbers.
-        is_written: Whether a write shows whether the result is a copy.
+        is_written: Whether something is written to memory that may be the result's.
         regions: The arguments of each region of autocast around it.
     """
 
@@ -235,25 +235,11 @@ class Call:
         )
 
     def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
-        """Returns whether what is written to through an op is a view for these sizes only, or a copy."""
+        """Returns whether what is written to through an op may be a view for these sizes only, or a copy."""
+        if not copies_by_strides(self.node):
+            return False
         is_view = storage_of(result) == storage_of(made[self.node.args[0]])  # type: ignore[index]
-        return shares_memory(self.node) not in (None, is_view)
-
-
-def copies_before_writes(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
-    """Yields conditions under which what is written to is a copy, each with the line of the model.
-
-    ``reshape`` and its like return a view where one dimension begins as another one ends, which sizes may decide.
-    """
-    for module in all_graphs(graph_module):
-        for node in copies_shown_by_writes(module.graph):
-            value: Any = node.args[0].meta.get("val")  # type: ignore[union-attr]
-            for outer, inner in itertools.permutations(range(value.dim()), 2):
-                differ = value.stride(outer) != value.shape[inner] * value.stride(inner)
-                condition = differ.node.expr if isinstance(differ, torch.SymBool) else sympy.true
-                symbols = condition.free_symbols
-                if symbols and not any(map(is_unbacked, symbols)):
-                    yield condition, model_line(node)
+        return shares_memory(self.node) is not is_view
 
 
 class _Argument(NamedTuple):
@@ -276,7 +262,7 @@ def distinct_calls(
     modules += [(module, True) for module in (all_graphs(lowered) if lowered else ())]
     for module, is_lowered in modules:
         graph = module.graph
-        written = copies_shown_by_writes(graph)
+        written = _written(graph)
         regions: list[Any] = []
         for node in graph.nodes:
             if node.target is enter_autocast:
@@ -375,3 +361,19 @@ def _is_alike(value: Any, result: Any, values: Values) -> bool:
         expected = _number(value, values, None)
         return expected is None or hasattr(result, "node") or bool(expected == result)
     return True
+
+
+def _written(graph: Graph) -> set[Node]:
+    """Returns the nodes that may share memory with what a graph writes to later, or in its next call."""
+    groups: dict[Node, set[Node]] = {}
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    for node in graph.nodes:
+        may_write_any = mutates(node) and node.kwargs
+        sources = node.all_input_nodes if may_write_any else may_share(node)
+        group = {node}.union(*(groups[source] for source in sources))
+        groups.update(dict.fromkeys(group, group))
+    last: dict[Node, int] = {}
+    for node in filter(mutates, groups):
+        stays = any(member.op in ("placeholder", "get_attr") for member in groups[node])
+        last |= dict.fromkeys(groups[node], len(order) if stays else order[node])
+    return {node for node, last_write in last.items() if order[node] <= last_write}

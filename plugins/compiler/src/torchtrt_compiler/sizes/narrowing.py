@@ -209,7 +209,7 @@ class Narrowing(NamedTuple):
         """Yields the conditions that made sizes depend on each other, unless they are checks, or ops asked them.
 
         Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. So
-        it has where it rewrites a write to ``x[:, : y.shape[1]]`` that is all of ``x``.
+        it has where ``x[:, : y.shape[1]].contiguous()`` is all of ``x``, or such a slice is written to.
         """
         rows = {size_as_traced(size.size): (size, row) for size, row in limits if size.is_input}
         codes = {symbol: size.dimension.code for symbol, (size, _) in rows.items()}
@@ -220,7 +220,8 @@ class Narrowing(NamedTuple):
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
             own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
             is_branch = line and not is_check(line)
-            if is_settled and own and (is_branch or number >= asked.guards):
+            is_of_layout = condition in asked.by_layout or number >= asked.guards
+            if is_settled and own and (is_branch or is_of_layout):
                 text = as_code(condition, codes)
                 yield dataclasses.replace(rows[own[0]][1], model_line=line, condition=text)
 

@@ -15,7 +15,6 @@ from torchtrt.expressions.bounds import Bounds
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
-from torchtrt_compiler.sizes.calls import copies_before_writes
 from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
 from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
@@ -90,7 +89,7 @@ class ProgramSizes:
             condition: line
             for condition, line in {**lines, **guards}.items()
             if condition not in of_ops
-        } | dict(copies_before_writes(exported.graph_module))
+        }
         ranges = {
             symbol: (_without_guards(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
@@ -150,7 +149,9 @@ class ProgramSizes:
                 "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
-        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions, self.checks)
+        # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
+        checks = self.checks if self.exported is self.functional else {}
+        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions, checks)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 

@@ -9,7 +9,7 @@ another answer needs another program. Questions that an op asks about the sizes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import sympy
@@ -33,11 +33,13 @@ class AskedConditions(NamedTuple):
     Attributes:
         lines: The conditions on the symbols of the program's inputs, each with the line of the model.
         as_asked: The same on the symbols that the inputs had before PyTorch took some of them for equal.
+        by_layout: The equations that PyTorch took to hold where it asked how tensors lie in memory.
         guards: How many guards the program had. PyTorch adds some while it rewrites writes.
     """
 
     lines: Mapping[Any, str]
     as_asked: Mapping[Any, str]
+    by_layout: Collection[Any]
     guards: int
 
 
@@ -51,11 +53,14 @@ class SizeQuestions:
 
     def __init__(self, may_be_empty: bool) -> None:
         self._asked: dict[tuple[Any, Any], tuple[str, bool]] = {}
+        self._by_layout: set[tuple[Any, Any]] = set()
         self._may_be_empty = may_be_empty
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> SizeQuestions:
-        self._stack.enter_context(noting_size_questions(self._note, self._may_be_empty))
+        self._stack.enter_context(
+            noting_size_questions(self._note, self._note_equal, self._may_be_empty)
+        )
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -69,6 +74,9 @@ class SizeQuestions:
         if not answers_are_same() and (environment, condition) not in self._asked:
             asked = line_of(asking_frame()), is_guard_of_dynamo()
             self._asked[environment, condition] = asked
+
+    def _note_equal(self, environment: Any, equation: Any) -> None:
+        self._by_layout.add((environment, equation))
 
     def keep_in(self, exported: ExportedProgram) -> None:
         """Keeps the conditions in a program's metadata, where ``asked_conditions`` finds them.
@@ -91,9 +99,10 @@ class SizeQuestions:
             if environment is own and (lines or not is_of_dynamo)
             if (settled := own.replace(condition)).free_symbols  # a fixed number has none
         }
-        exported.graph_module.meta[_KEY] = AskedConditions(
-            settled_lines, as_asked, len(own.guards) if own else 0
-        )
+        by_layout = {equation for environment, equation in self._by_layout if environment is own}
+        guards = len(own.guards) if own else 0
+        asked = AskedConditions(settled_lines, as_asked, by_layout, guards)
+        exported.graph_module.meta[_KEY] = asked
 
 
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:

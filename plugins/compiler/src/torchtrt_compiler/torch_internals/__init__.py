@@ -16,6 +16,7 @@ from types import FrameType, FunctionType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import sympy
 import torch
 from torch._C import DisableTorchFunction, DispatchKey
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
@@ -54,7 +55,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 import torchtrt
 import torchtrt_runtime
 from torchtrt.graphs.nodes import all_nodes
-from torchtrt_compiler.torch_internals import layouts, shape_rules
+from torchtrt_compiler.torch_internals import shape_rules
 from torchtrt_compiler.torch_internals.shape_rules import sizes_by_formulas
 
 __all__ = [
@@ -146,8 +147,7 @@ def builtins_of_dynamo() -> Iterator[None]:
 
     ``torch.export`` replaces both while it runs a model. Dynamo asks of Python's own whether it is ``max``.
     """
-    from torch._dynamo.variables import builtin
-
+    builtin = torch._dynamo.variables.builtin
     with mock.patch.multiple(builtin, create=True, max=_MAX, min=_MIN):
         yield
 
@@ -345,18 +345,15 @@ def is_guard_of_dynamo() -> bool:
 
 
 class _MethodCalls(TorchFunctionMode):
-    """Counts calls of methods as calls of ops, and answers ``is_contiguous`` for all sizes.
-
-    No mode sees calls that a function of PyTorch's makes.
+    """Counts calls of methods as calls of ops. No mode sees those that a function of PyTorch's makes.
 
     Args:
         inside: Returns a function that counts as an op.
-        is_inside: Returns whether an op is being called.
     """
 
-    def __init__(self, inside: Callable[[Any], Any], is_inside: Callable[[], bool]) -> None:
+    def __init__(self, inside: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._inside, self._is_inside, self._own = inside, is_inside, threading.get_ident()
+        self._inside, self._own = inside, threading.get_ident()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls a function."""
@@ -364,8 +361,6 @@ class _MethodCalls(TorchFunctionMode):
         options = kwargs or {}
         if func in _ASKING_METHODS:
             return self._inside(func)(*args, **options)
-        if func is _IS_CONTIGUOUS and not self._is_inside():
-            return layouts.is_contiguous(*args, **options)
         is_own = isinstance(func, FunctionType) and threading.get_ident() == self._own
         if not is_own or "contiguous" in vars(torch.Tensor):
             return func(*args, **options)
@@ -377,14 +372,16 @@ class _MethodCalls(TorchFunctionMode):
             del torch.Tensor.contiguous
 
 
-_CONTIGUOUS, _IS_CONTIGUOUS = torch.Tensor.contiguous, torch.Tensor.is_contiguous
+_CONTIGUOUS = torch.Tensor.contiguous
 _ASKING_METHODS = frozenset({_CONTIGUOUS, torch.Tensor.__getitem__, torch.Tensor.__setitem__})
 """Methods that ask about sizes before they call an op."""
 
 
 @contextlib.contextmanager
 def noting_size_questions(
-    note: Callable[[Any, Any, bool], None], may_be_empty: bool
+    note: Callable[[Any, Any, bool], None],
+    note_equal: Callable[[Any, Any], None],
+    may_be_empty: bool,
 ) -> Iterator[None]:
     """Calls a function with each question about sizes that no op asks, and its answer, inside a ``with`` block.
 
@@ -393,6 +390,7 @@ def noting_size_questions(
 
     Args:
         note: The function. It gets the ``ShapeEnv``, the question as a condition of SymPy's, and the answer.
+        note_equal: Gets the ``ShapeEnv`` and the equation where an op asks whether sizes differ, and they do not.
         may_be_empty: Whether symbols of sizes may be 0. To PyTorch, they are positive.
     """
     own, depth = threading.get_ident(), 0
@@ -416,19 +414,21 @@ def noting_size_questions(
     def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
         answer = evaluate(environment, question, *args, **options)
         is_own = threading.get_ident() == own and not depth
-        # Code that names an answer for unknown sizes takes either answer.
-        is_decided = options.get("fallback_value") is None and answer in (True, False)
+        # Code that names an answer for unknown sizes takes either one. That strides are equal is a guard all the same.
+        is_equal = isinstance(question, sympy.Ne) and not answer
+        has_choice = options.get("fallback_value") is not None and not is_equal
         symbols: Any = getattr(question, "free_symbols", ())
-        if is_own and is_decided and symbols:
+        if is_own and not has_choice and answer in (True, False) and symbols:
             note(environment, question, bool(answer))
+        elif depth and is_equal:
+            note_equal(environment, sympy.Eq(*question.args))
         return answer
 
     def make_natural(*args: Any, positive: bool | None = None, **options: Any) -> Any:
         options |= {"nonnegative": True} if positive else {"positive": positive}
         return make_symbol(*args, **options)
 
-    own_files = __file__, shape_rules.__file__, layouts.__file__
-    passing = {*symbolic_shapes.uninteresting_files(), *own_files}  # PyTorch names no line of these
+    passing = {*symbolic_shapes.uninteresting_files(), __file__, shape_rules.__file__}
 
     with contextlib.ExitStack() as stack:
         patch = mock.patch.object
@@ -436,7 +436,7 @@ def noting_size_questions(
         stack.enter_context(patch(ShapeEnv, "evaluate_expr", evaluate_noted))
         stack.enter_context(patch(proxy_tensor, "proxy_call", inside(proxy_tensor.proxy_call)))
         stack.enter_context(patch(FakeTensorMode, "dispatch", inside(FakeTensorMode.dispatch)))
-        stack.enter_context(_MethodCalls(inside, lambda: depth > 0))
+        stack.enter_context(_MethodCalls(inside))
         if may_be_empty:
             stack.enter_context(patch(symbolic_shapes, "make_symbol", make_natural))
         yield
