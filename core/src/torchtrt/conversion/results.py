@@ -9,7 +9,6 @@ from torch.fx import Node
 
 from torchtrt.capability import Capability
 from torchtrt.conversion.context import ConversionContext
-from torchtrt.conversion.layers import add_layer
 from torchtrt.conversion.network import FOREIGN
 from torchtrt.conversion.values import as_torch_tensor, is_array, is_network_tensor
 from torchtrt.errors import ConversionError
@@ -37,37 +36,6 @@ def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
         _check_several(ctx, node, result, expected)
     elif expected is not None and result is None:
         raise ConversionError("the converter returned None where a number is meant")
-
-
-def with_known_sizes(ctx: ConversionContext, node: Node, result: Any) -> Any:
-    """Returns results with the sizes that are numbers in the program, where TensorRT computes them when it runs.
-
-    Some layers, and the code of converters, need a number. A reshape makes it one.
-    """
-    expected = node.meta.get("val")
-    if isinstance(expected, torch.Tensor):
-        return _with_known_sizes(ctx, result, expected)
-    if isinstance(expected, (tuple, list)):
-        return tuple(
-            _with_known_sizes(ctx, *pair) if isinstance(pair[1], torch.Tensor) else pair[0]
-            for pair in zip(result, expected, strict=True)
-        )
-    return result
-
-
-def _with_known_sizes(ctx: ConversionContext, result: Any, expected: torch.Tensor) -> Any:
-    """Returns a result with numbers for the sizes that are numbers in the program, for layers that need them."""
-    if not is_network_tensor(result):
-        return result
-    sizes = [size if type(size) is int else None for size in expected.shape]
-    is_known = all(
-        size is None or mine >= 0 for mine, size in zip(tuple(result.shape), sizes, strict=True)
-    )
-    if is_known or 0 in sizes:  # which would stand for the size as it is
-        return result
-    layer = add_layer(ctx, "shuffle", result)
-    layer.reshape_dims = tuple(size or 0 for size in sizes)
-    return layer.get_output(0)
 
 
 def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: Any) -> None:

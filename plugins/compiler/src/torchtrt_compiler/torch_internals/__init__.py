@@ -108,6 +108,7 @@ __all__ = [
     "wrap_with_set_grad_enabled",
 ]
 
+_MAX, _MIN = max, min
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -136,9 +137,6 @@ class GraphModuleOfLateCode(_LazyGraphModule):
         return self.forward(*args, **kwargs)
 
     forward = _lazy_forward
-
-
-_MAX, _MIN = max, min
 
 
 @contextlib.contextmanager
@@ -390,7 +388,7 @@ def noting_size_questions(
 
     Args:
         note: The function. It gets the ``ShapeEnv``, the question as a condition of SymPy's, and the answer.
-        note_equal: Gets the ``ShapeEnv`` and the equation where an op asks whether sizes differ, and they do not.
+        note_equal: Gets the equation where an op asks whether sizes differ, and they do not.
         may_be_empty: Whether symbols of sizes may be 0. To PyTorch, they are positive.
     """
     own, depth = threading.get_ident(), 0
@@ -414,7 +412,7 @@ def noting_size_questions(
     def evaluate_noted(environment: ShapeEnv, question: Any, *args: Any, **options: Any) -> Any:
         answer = evaluate(environment, question, *args, **options)
         is_own = threading.get_ident() == own and not depth
-        # Code that names an answer for unknown sizes takes either one. That strides are equal is a guard all the same.
+        # Code that names an answer for unknown sizes takes either one. Equal strides are a guard all the same.
         is_equal = isinstance(question, sympy.Ne) and not answer
         has_choice = options.get("fallback_value") is not None and not is_equal
         symbols: Any = getattr(question, "free_symbols", ())

@@ -16,6 +16,8 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 from torch.utils import _pytree as pytree
 
+from torchtrt.errors import NewAssumptionError
+
 
 def _metadata(rule: Any, tensor: Any, **options: Any) -> Any:
     """Returns what PyTorch notes of each result beside its value, without how it lies in memory."""
@@ -23,15 +25,21 @@ def _metadata(rule: Any, tensor: Any, **options: Any) -> Any:
 
 
 def _dispatch(rule: Any, mode: Any, op: Any, types: Any, args: Any, options: Any) -> Any:
-    """Returns the results of an op. Of those in PyTorch's cache, C++ has the answer for the example without a guard."""
-    leaves = pytree.tree_leaves((args, options))
-    if any(isinstance(leaf, torch.SymInt) or _varies(leaf) for leaf in leaves):
+    """Returns the results of an op. Of those in its cache, PyTorch answers for the example, and asks nothing.
+
+    These serve where a question would be an assumption.
+    """
+    if not any(map(_is_dynamic, pytree.tree_leaves((args, options)))):
+        return rule(mode, op, types, args, options)
+    try:
         return mode._dispatch_impl(op, types, args, options)
-    return rule(mode, op, types, args, options)
+    except NewAssumptionError:
+        return rule(mode, op, types, args, options)
 
 
-def _varies(value: Any) -> bool:
-    return isinstance(value, FakeTensor) and value._has_symbolic_sizes_strides
+def _is_dynamic(value: Any) -> bool:
+    is_tensor = isinstance(value, FakeTensor) and value._has_symbolic_sizes_strides
+    return is_tensor or isinstance(value, torch.SymInt)
 
 
 def _is_contiguous(rule: Any, sizes: Any, strides: Any, false_if_dde: bool = False) -> bool:
