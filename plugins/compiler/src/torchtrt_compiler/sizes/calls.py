@@ -197,7 +197,7 @@ class Call:
             and all(tensor.numel() for tensor in tensors)
         )
 
-    @property
+    @functools.cached_property
     def _is_plain(self) -> bool:
         """Whether an op of PyTorch's own is called that names no device."""
         arguments = pytree.tree_leaves((self.node.args, dict(self.node.kwargs)))

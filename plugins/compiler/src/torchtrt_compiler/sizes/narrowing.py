@@ -220,7 +220,7 @@ class Narrowing(NamedTuple):
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
             own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
             is_branch = line and not is_check(line)
-            is_of_layout = condition in asked.by_layout or number >= asked.guards
+            is_of_layout = condition in asked.by_layout or number >= asked.guard_count
             if is_settled and own and (is_branch or is_of_layout):
                 text = as_code(condition, codes)
                 yield dataclasses.replace(rows[own[0]][1], model_line=line, condition=text)

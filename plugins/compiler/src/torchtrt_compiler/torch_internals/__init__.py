@@ -108,7 +108,6 @@ __all__ = [
     "wrap_with_set_grad_enabled",
 ]
 
-_MAX, _MIN = max, min
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -139,13 +138,16 @@ class GraphModuleOfLateCode(_LazyGraphModule):
     forward = _lazy_forward
 
 
+_MAX, _MIN = max, min
+
+
 @contextlib.contextmanager
 def builtins_of_dynamo() -> Iterator[None]:
     """Lets Dynamo distinguish ``max`` and ``min`` in branches and loops, in a ``with`` block.
 
     ``torch.export`` replaces both while it runs a model. Dynamo asks of Python's own whether it is ``max``.
     """
-    builtin = torch._dynamo.variables.builtin
+    builtin = "torch._dynamo.variables.builtin"
     with mock.patch.multiple(builtin, create=True, max=_MAX, min=_MIN):
         yield
 
