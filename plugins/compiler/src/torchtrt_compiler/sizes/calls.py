@@ -12,15 +12,15 @@ import functools
 import itertools
 import operator
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import sympy
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from torchtrt.expressions.values import evaluate
+from torchtrt.expressions.values import CompiledExpression
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import all_graphs, draws_random_numbers, mutates
 from torchtrt.graphs.symbols import quiet_tracing
@@ -56,26 +56,113 @@ def are_refused_by_ops(graph_module: GraphModule, points: Sequence[Values]) -> b
         return all(any(call.is_refused(point) for call in calls) for point in points)
 
 
+@dataclass(frozen=True)
+class _Number:
+    """A symbolic number, such as a size of a tensor.
+
+    Attributes:
+        expression: Its expression.
+        kind: The type of its values.
+    """
+
+    expression: CompiledExpression
+    kind: type
+
+    def value(self, values: Values) -> Any:
+        """Returns the value for values of the symbols. Those that depend on data have one as well."""
+        others = [symbol for symbol in self.expression.symbols if symbol not in values]
+        if others:
+            values = {**values, **dict.fromkeys(others, _DATA_SIZE)}
+        return self.kind(self.expression.value(values))
+
+    def known_value(self, values: Values) -> Any:
+        """Returns the value for values of the symbols; None if it depends on data."""
+        return self.value(values) if values.keys() >= {*self.expression.symbols} else None
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor, as the shape rule of an op sees it.
+
+    Attributes:
+        sizes: Its sizes.
+        strides: Its strides. None where it has another layout in memory.
+        dtype: Its dtype.
+        device: Its device.
+    """
+
+    sizes: tuple[int | _Number, ...]
+    strides: tuple[int | _Number, ...] | None
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def numbers(self) -> list[_Number]:
+        """Its sizes and strides that vary."""
+        numbers = (*self.sizes, *(self.strides or ()))
+        return [number for number in numbers if isinstance(number, _Number)]
+
+    def made(self, values: Values, device: str | None) -> torch.Tensor:
+        """Returns such a tensor for values of the symbols, on its own device or on another."""
+        if self.strides is None:
+            raise TypeError(self)
+        shape, strides = (
+            [_value(number, values) for number in numbers] for numbers in (self.sizes, self.strides)
+        )
+        return torch.empty_strided(shape, strides, dtype=self.dtype, device=device or self.device)
+
+
+def _described(leaf: Any) -> Any:
+    """Returns what the shape rule of an op sees of a value."""
+    if isinstance(leaf, torch.Tensor):
+        sizes = tuple(map(_described, leaf.shape))
+        is_strided = leaf.layout is torch.strided
+        strides = tuple(map(_described, leaf.stride())) if is_strided else None
+        return _Tensor(sizes, strides, leaf.dtype, leaf.device)
+    if hasattr(leaf, "node"):
+        return _Number(CompiledExpression.of(leaf.node.expr), leaf.node.pytype)
+    return leaf
+
+
+def _value(leaf: Any, values: Values, device: str | None = None) -> Any:
+    """Returns what a description stands for, for values of the symbols."""
+    if isinstance(leaf, _Tensor):
+        return leaf.made(values, device)
+    return leaf.value(values) if isinstance(leaf, _Number) else leaf
+
+
 class Call:
     """A call of a program.
+
+    Args:
+        node: The node.
+        value_of: Returns what shape rules see of a node's value.
+        is_written: Whether something is written to memory that may be the result's.
+        regions: The arguments of each region of autocast around it.
 
     Attributes:
         node: The node.
         sizes: The expressions in the sizes of the tensors that it reads and returns.
         symbols: The symbols in these and in its numbers.
-        is_written: Whether something is written to memory that may be the result's.
-        regions: The arguments of each region of autocast around it.
     """
 
-    def __init__(self, node: Node, is_written: bool, regions: Sequence[Any] = ()) -> None:
-        self.node, self.is_written, self.regions = node, is_written, tuple(regions)
-        nodes = *node.all_input_nodes, node
-        tensors = [other for other in nodes if not hasattr(other.meta.get("val"), "node")]
-        self.sizes = list(dict.fromkeys(itertools.chain(*map(_sizes_of, tensors))))
-        numbers = itertools.chain(*map(_sizes_of, set(nodes).difference(tensors)))
-        self.symbols = sorted(
-            set().union(*(size.free_symbols for size in (*self.sizes, *numbers))), key=str
-        )
+    def __init__(
+        self,
+        node: Node,
+        value_of: Callable[[Node], Any],
+        is_written: bool,
+        regions: Sequence[Any] = (),
+    ) -> None:
+        self.node, self._is_written, self._regions = node, is_written, tuple(regions)
+        self._arguments = {argument: value_of(argument) for argument in node.all_input_nodes}
+        self._result = value_of(node)
+        leaves = pytree.tree_leaves([*self._arguments.values(), self._result])
+        sizes = itertools.chain(*(leaf.numbers for leaf in leaves if isinstance(leaf, _Tensor)))
+        numbers = {leaf.expression for leaf in leaves if isinstance(leaf, _Number)}
+        varying = dict.fromkeys(size.expression for size in sizes if size.expression.symbols)
+        self.sizes = [size.expression for size in varying]
+        symbols = itertools.chain(*(number.symbols for number in {*varying, *numbers}))
+        self.symbols = sorted(set(symbols), key=str)
 
     @property
     def input_symbols(self) -> list[Any]:
@@ -95,32 +182,30 @@ class Call:
     @property
     def loses_symbols(self) -> bool:
         """Whether a symbol is in no size of its results: PyTorch may have made a number of a size that has it."""
-        sizes = _sizes_of(self.node)
-        return len(set().union(*(size.free_symbols for size in sizes))) < len(self.symbols)
+        kept = set[Any]()
+        for leaf in pytree.tree_leaves(self._result):
+            numbers = leaf.numbers if isinstance(leaf, _Tensor) else [leaf]
+            kept.update(
+                *(number.expression.symbols for number in numbers if isinstance(number, _Number))
+            )
+        return len(kept) < len(self.symbols)
 
     @property
     def key(self) -> Hashable:
         """Equal for calls that compute the same shapes."""
-        numbers: dict[Node, int] = {}
-
-        def described(leaf: Any) -> Hashable:
-            if isinstance(leaf, _Argument):
-                number = numbers.setdefault(leaf.node, len(numbers))
-                return number, *map(_description, pytree.tree_leaves(leaf.node.meta.get("val")))
-            return _description(leaf)
-
-        args = torch.fx.map_arg((self.node.args, dict(self.node.kwargs)), _Argument)
-        leaves, tree = pytree.tree_flatten(args, is_leaf=lambda part: isinstance(part, _Argument))
-        results = pytree.tree_leaves(self.node.meta.get("val"))
-        return (
-            self.node.target, str(tree), self.is_written, self.regions,
-            *map(described, leaves), *map(_description, results),
-        )  # fmt: skip
+        numbers = {argument: number for number, argument in enumerate(self._arguments)}
+        args = torch.fx.map_arg(
+            (self.node.args, dict(self.node.kwargs)), lambda node: _Argument(numbers[node])
+        )
+        leaves, tree = pytree.tree_flatten(args)
+        values = pytree.tree_leaves([*self._arguments.values(), self._result])
+        constants = ((type(leaf), _described(leaf)) for leaf in leaves)
+        return self.node.target, str(tree), self._is_written, self._regions, *constants, *values
 
     def is_refused(self, values: Values) -> bool:
         """Returns whether the op raises an error for values of the symbols, in ``running_calls``."""
         try:
-            fake = self._arguments(values)
+            fake = self._arguments_for(values)
         except Exception:  # a size has no value: it is another program then, whatever the op does
             return False
         try:
@@ -139,7 +224,7 @@ class Call:
             return self._is_satisfied(values)
         try:
             with without_modes():
-                shapes = self._arguments(values, "meta")
+                shapes = self._arguments_for(values, "meta")
         except Exception:  # a size has no value
             return False
         tensors = [
@@ -161,25 +246,22 @@ class Call:
                 if self._has_result(self._result_for(shapes), shapes, values):
                     return True
         try:
-            fake = self._arguments(values)
+            fake = self._arguments_for(values)
             return self._has_result(self._result_for(fake), fake, values)
         except Exception:  # a check of the sizes, or an op that does not take them
             return False
 
-    def _arguments(self, values: Values, device: str | None = None) -> dict[Node, Any]:
+    def _arguments_for(self, values: Values, device: str | None = None) -> dict[Node, Any]:
         """Returns the arguments for values of the symbols, on their own devices or on another."""
-        concrete = functools.partial(_concrete, values=values, device=device)
-        return {
-            node: pytree.tree_map(concrete, node.meta.get("val"))
-            for node in self.node.all_input_nodes
-        }
+        value = functools.partial(_value, values=values, device=device)
+        return {node: pytree.tree_map(value, tree) for node, tree in self._arguments.items()}
 
     def _result_for(self, made: Mapping[Node, Any]) -> Any:
         """Returns the result of the call for arguments."""
         arguments = self.node.args, dict(self.node.kwargs)
         args, kwargs = torch.fx.map_arg(arguments, made.__getitem__)
         with contextlib.ExitStack() as stack:
-            for device, dtype, is_enabled, *_ in self.regions:
+            for device, dtype, is_enabled, *_ in self._regions:
                 stack.enter_context(torch.autocast(device, dtype, is_enabled, False))
             return self.node.target(*args, **kwargs)  # type: ignore[operator]
 
@@ -192,7 +274,7 @@ class Call:
         return (
             self._is_plain
             and "conv" not in self.node.target._schema.name  # type: ignore[union-attr]
-            and not self.regions
+            and not self._regions
             and bool(tensors)
             and all(tensor.numel() for tensor in tensors)
         )
@@ -220,18 +302,18 @@ class Call:
         """Returns whether an assertion holds, as far as the sizes of inputs decide it."""
         condition: Any = self.node.args[0]
         try:
-            value = condition.meta["val"] if isinstance(condition, Node) else condition
-            return _number(value, values, None) is not False
+            value = self._arguments.get(condition, condition)
+            return (value.known_value(values) if isinstance(value, _Number) else value) is not False
         except Exception:  # it has no value
             return False
 
     def _has_result(self, result: Any, made: Mapping[Node, Any], values: Values) -> bool:
         """Returns whether a result for arguments is as the program has it."""
-        leaves = pytree.tree_leaves(self.node.meta.get("val")), pytree.tree_leaves(result)
+        leaves = pytree.tree_leaves(self._result), pytree.tree_leaves(result)
         return (
             len(leaves[0]) == len(leaves[1])
             and all(_is_alike(*pair, values) for pair in zip(*leaves, strict=True))
-            and not (self.is_written and self._becomes_view(made, result))
+            and not (self._is_written and self._becomes_view(made, result))
         )
 
     def _becomes_view(self, made: Mapping[Node, Any], result: Any) -> bool:
@@ -243,9 +325,13 @@ class Call:
 
 
 class _Argument(NamedTuple):
-    """A node among the arguments of a call."""
+    """A node among the arguments of a call.
 
-    node: Node
+    Attributes:
+        number: Its number among the nodes that the call reads.
+    """
+
+    number: int
 
 
 def distinct_calls(
@@ -260,6 +346,7 @@ def distinct_calls(
     seen: set[Hashable] = set()
     modules = [(module, False) for graph in graph_modules for module in all_graphs(graph)]
     modules += [(module, True) for module in (all_graphs(lowered) if lowered else ())]
+    value_of = functools.cache(lambda node: pytree.tree_map(_described, node.meta.get("val")))
     for module, is_lowered in modules:
         graph = module.graph
         written = _written(graph)
@@ -271,7 +358,7 @@ def distinct_calls(
                 regions.pop()
             if node.op != "call_function" or not _has_shape_rule(node.target):
                 continue
-            call = Call(node, node in written, regions)
+            call = Call(node, value_of, node in written, regions)
             if not call.symbols or (is_lowered and not call.loses_symbols):
                 continue
             try:
@@ -294,51 +381,6 @@ def _has_shape_rule(target: Any) -> bool:
     return not isinstance(target, HigherOrderOperator) and callable(target)
 
 
-def _description(leaf: Any) -> Hashable:
-    """Returns what the shape rule of an op sees of an argument."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.dtype, leaf.device, leaf.layout, leaf.dim(), *_numbers(leaf)
-    return type(leaf), *(_numbers(leaf) or (leaf,))
-
-
-def _sizes_of(node: Node) -> list[Any]:
-    """Returns the expressions in the sizes of a node's value."""
-    numbers = itertools.chain.from_iterable(map(_numbers, pytree.tree_leaves(node.meta.get("val"))))
-    return [number for number in numbers if isinstance(number, sympy.Basic) and number.free_symbols]
-
-
-def _numbers(value: Any) -> tuple[Any, ...]:
-    """Returns the sizes and strides of a tensor, or a symbolic number; expressions where they are symbolic."""
-    numbers: Sequence[Any] = (value,) if hasattr(value, "node") else ()
-    if isinstance(value, torch.Tensor):
-        numbers = (*value.shape, *value.stride()) if value.layout is torch.strided else value.shape
-    return tuple(number.node.expr if hasattr(number, "node") else number for number in numbers)
-
-
-def _number(value: Any, values: Values, default: int | None = _DATA_SIZE) -> Any:
-    """Returns a number for a symbolic one; None if it depends on data and there is no default size for that."""
-    if not hasattr(value, "node"):
-        return value
-    expression = value.node.expr
-    others = expression.free_symbols - values.keys()
-    if default is None:
-        if others:
-            return None
-        default = 0
-    return value.node.pytype(evaluate(expression, {**values, **dict.fromkeys(others, default)}))
-
-
-def _concrete(leaf: Any, values: Values, device: str | None) -> Any:
-    """Returns an argument of a call: a tensor of these sizes, or a number."""
-    if not isinstance(leaf, torch.Tensor):
-        return _number(leaf, values)
-    shape = [_number(size, values) for size in leaf.shape]
-    if leaf.layout is not torch.strided:
-        raise TypeError(leaf.layout)
-    strides = [_number(stride, values) for stride in leaf.stride()]
-    return torch.empty_strided(shape, strides, dtype=leaf.dtype, device=device or leaf.device)
-
-
 def _zeros(leaf: Any) -> Any:
     """Returns a tensor of zeros on the CPU in place of one without data."""
     if not isinstance(leaf, torch.Tensor):
@@ -346,21 +388,19 @@ def _zeros(leaf: Any) -> Any:
     return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="cpu").zero_()
 
 
-def _is_alike(value: Any, result: Any, values: Values) -> bool:
+def _is_alike(expected: Any, result: Any, values: Values) -> bool:
     """Returns whether a result has the sizes that the program has, where these do not depend on data.
 
     No dtype depends on sizes, but for numbers of dimensions.
     """
-    if isinstance(value, torch.Tensor) and isinstance(result, torch.Tensor):
-        expected = [_number(size, values, None) for size in value.shape]
-        return len(expected) == result.dim() and all(
-            size is None or hasattr(other, "node") or size == other  # which depends on data
-            for size, other in zip(expected, result.shape, strict=True)
+    if isinstance(expected, _Tensor) and isinstance(result, torch.Tensor):
+        return len(expected.sizes) == result.dim() and all(
+            _is_alike(*pair, values) for pair in zip(expected.sizes, result.shape, strict=True)
         )
-    if hasattr(value, "node"):
-        expected = _number(value, values, None)
-        return expected is None or hasattr(result, "node") or bool(expected == result)
-    return True
+    if isinstance(expected, _Number):
+        expected = expected.known_value(values)
+    is_known = isinstance(expected, int) and not hasattr(result, "node")
+    return not is_known or bool(expected == result)
 
 
 def _written(graph: Graph) -> set[Node]:
