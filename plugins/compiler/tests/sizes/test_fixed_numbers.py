@@ -11,8 +11,7 @@ from torch import nn
 from torch.export import Dim
 
 import torchtrt
-from torchtrt.errors import InputError, UnsupportedProgramError
-from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.errors import InputError
 
 CONDITIONS = {
     "n == rows + 2": lambda rows, n: n == rows + 2,
@@ -114,16 +113,3 @@ def test_a_range_for_a_number_that_a_strict_export_fixed_is_refused():
     program = exported(Branch(CONDITIONS["n >= 4"]), [4], is_strict=True)
     with pytest.raises(InputError, match=r"1 to 6 in .* fixes it to 4.* without strict=True"):
         torchtrt.compile(program, [torch.ones(2, 6), torchtrt.Number(1, 4, 6)])
-
-
-def test_a_number_that_is_not_found_among_the_inputs_refuses_the_program():
-    """What it is equal to could not be checked."""
-    program = exported(Branch(CONDITIONS["n == rows + 2"]), [4], is_strict=True)
-    environment = shape_env_of(program.graph)
-    (number,) = environment.replacements
-    (size,) = {*environment.var_to_sources} - {number}
-    environment.var_to_sources[number] = [environment.var_to_sources[size][0].base.base]
-    with pytest.raises(
-        UnsupportedProgramError, match=r"flat_args.* cannot find it among the inputs"
-    ):
-        torchtrt.compile(program)

@@ -344,6 +344,28 @@ def test_a_condition_on_two_sizes_is_a_row_beside_the_range_that_it_narrows():
     ]
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+def test_a_row_of_several_conditions_is_one_condition():
+    """It is false for what calls are refused for."""
+
+    class Parts(nn.Module):
+        def forward(self, x):
+            parts = x.tensor_split(4)
+            return parts[3], parts[0]
+
+    rows = torchtrt.Input(min_shape=(0, 6), opt_shape=(5, 6), max_shape=(9, 6))
+    compiled = torchtrt.compile(Parts().eval(), [rows], min_block_size=1)
+    (row,) = compiled.report.narrowed
+    for count in range(10):
+        x = torch.ones(count, 6)
+        is_compiled = row.compiled[0] <= count <= row.compiled[1]
+        if is_compiled and eval(row.condition, {"x": x}):
+            compiled(x)
+        else:
+            with pytest.raises(InputError):
+                compiled(x)
+
+
 def test_a_long_condition_is_shortened_in_messages():
     """The report holds all of it."""
     compiled, row = compiled_with_warning(Nested(), [ranged(2, 30, 40)])

@@ -1,4 +1,4 @@
-"""Reads the guards that an exported program from a file holds as text."""
+"""Reads the guards that an exported program holds as text."""
 
 from __future__ import annotations
 
@@ -30,34 +30,10 @@ def written_guards(exported: ExportedProgram) -> tuple[Any, ...]:
         UnsupportedProgramError: A guard has a form that cannot be read.
     """
     texts = getattr(exported, "_guards_code", ())  # newer than torch 2.9
-    if not texts:
-        return ()
-    arguments = _arguments_by_name(exported)
-    return _undecided(_GuardReader(text, arguments).condition() for text in texts)
-
-
-def _undecided(guards: Any) -> tuple[Any, ...]:
-    """Returns guards without repetitions and without those that always hold."""
-    return tuple(guard for guard in dict.fromkeys(guards) if guard != True)  # noqa: E712  (SymPy's)
-
-
-class InputNames:
-    """The names of a program's inputs in its guards, and the sizes of these inputs.
-
-    Args:
-        exported: The program.
-    """
-
-    def __init__(self, exported: ExportedProgram) -> None:
-        self._arguments = _arguments_by_name(exported)
-
-    def value(self, name: str) -> Any:
-        """Returns the size or the number of a name, such as ``L['x'].size()[0]``, as SymPy's; None for another name."""
-        try:
-            value = _GuardReader(name, self._arguments).read()
-        except UnsupportedProgramError:
-            return None
-        return value if isinstance(value, sympy.Expr) else None
+    arguments = _arguments_by_name(exported) if texts else {}
+    guards = dict.fromkeys(_GuardReader(text, arguments).condition() for text in texts)
+    guards.pop(sympy.true, None)
+    return tuple(guards)
 
 
 def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import traceback
-from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import Any
 
 import sympy
 import torch
 from torch.export import ExportedProgram
 
-from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.symbols import shape_env_of
-from torchtrt_compiler.sizes.guard_texts import InputNames, written_guards
+from torchtrt_compiler.sizes.guard_texts import written_guards
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
     ValueRanges,
@@ -35,15 +33,32 @@ def guards_of(exported: ExportedProgram) -> dict[Any, str]:
         exported: The program.
 
     Raises:
-        UnsupportedProgramError: A guard in a program from a file has a form that cannot be read. Or guards have a
-            number that the program takes as an input, and it cannot be found out which.
+        UnsupportedProgramError: A guard that is text has a form that cannot be read.
     """
     environment: Any = shape_env_of(exported.graph)
-    # Only tracing records which inputs its symbols come from. Opening a file takes numbers for constants.
-    sources = itertools.chain(*getattr(environment, "var_to_sources", {}).values())
-    if any(type(source).__name__ != "ConstantSource" for source in sources):
-        return guard_lines(environment, _FixedNumbers.of(exported, environment))
-    return {**dict.fromkeys(written_guards(exported), ""), **guard_lines(environment)}
+    lines = guard_lines(environment)
+    sizes = [size for node in user_inputs(exported) for size in _sizes_of(node.meta.get("val"))]
+    traced = {symbol for size in sizes for symbol in size_as_traced(size).free_symbols}
+    kinds = {
+        symbol: {type(source).__name__ for source in sources}
+        for symbol, sources in getattr(environment, "var_to_sources", {}).items()
+    }
+    # Only tracing records where symbols come from.
+    is_from_file = all(kind == {"ConstantSource"} for kind in kinds.values())
+    of_numbers = {symbol for symbol, kind in kinds.items() if "TensorPropertySource" not in kind}
+    has_texts = hasattr(exported, "_guards_code")  # newer than torch 2.9
+    if not is_from_file and (of_numbers <= traced or not has_texts):
+        return lines
+    # A strict export has the number of its example for an input that no op reads, and guards with its symbol.
+    own = {symbol for size in sizes for symbol in size.node.expr.free_symbols}
+    of_own = {guard: line for guard, line in lines.items() if guard.free_symbols <= own}
+    return {**dict.fromkeys(written_guards(exported), ""), **of_own}
+
+
+def _sizes_of(value: Any) -> list[torch.SymInt]:
+    """Returns the sizes of an input that vary, or its number if that varies."""
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    return [size for size in sizes if isinstance(size, torch.SymInt)]
 
 
 def is_assumed(guard: Any, numbers: Collection[Any] = frozenset()) -> bool:
@@ -77,75 +92,11 @@ def bounds_of(expression: Any, ranges: dict[Any, Any]) -> Any:
         return ValueRanges(-int_oo, int_oo)
 
 
-class _FixedNumbers(NamedTuple):
-    """The numbers of a call that a program fixes, by the symbols that they were traced as.
-
-    A strict export has the number of its example for an input that no op reads, and guards with the symbol.
-
-    Attributes:
-        values: The number of each symbol.
-        absent: The same of the symbols that no input's size has.
-    """
-
-    values: Mapping[Any, Any]
-    absent: Mapping[Any, Any]
-
-    @classmethod
-    def of(cls, exported: ExportedProgram, environment: Any) -> _FixedNumbers:
-        """Returns the numbers of a program.
-
-        Args:
-            exported: The program.
-            environment: Its ``ShapeEnv``, which knows what PyTorch calls the inputs.
-
-        Raises:
-            UnsupportedProgramError: PyTorch replaced a symbol by other sizes, and no input has the symbol's name.
-        """
-        inputs = [node.meta.get("val") for node in user_inputs(exported)]
-        if not any(type(value) is int for value in inputs):
-            return cls({}, {})
-        shapes = (value.shape if isinstance(value, torch.Tensor) else (value,) for value in inputs)
-        sizes = [size for shape in shapes for size in shape if isinstance(size, torch.SymInt)]
-        present = {symbol for size in sizes for symbol in size.node.expr.free_symbols}
-        traced = present.union(*(size_as_traced(size).free_symbols for size in sizes))
-        equal = {symbol for symbol, value in environment.replacements.items() if value.free_symbols}
-        names, values = InputNames(exported), {}
-        for symbol, sources in environment.var_to_sources.items():
-            for source in sources:
-                # Earlier versions of PyTorch have a method.
-                name = source.name() if callable(source.name) else source.name
-                value = names.value(name)
-                if value is None and symbol in equal - traced:
-                    raise UnsupportedProgramError(
-                        f"The program was exported for a number {name} that depends on sizes, and torchtrt cannot find "
-                        "it among the inputs. A compiled model could not check it. Export the model with strict=False, "
-                        "or for a fixed number."
-                    )
-                if value is not None and value.is_Integer:
-                    values[symbol] = value
-        absent = {symbol: value for symbol, value in values.items() if symbol not in present}
-        return cls(values, absent)
-
-
-_NO_NUMBERS = _FixedNumbers({}, {})
-
-
-def guard_lines(environment: Any, numbers: _FixedNumbers = _NO_NUMBERS) -> dict[Any, str]:
-    """Returns the guards of a ``ShapeEnv``, each with the line of the model that it comes from, if any.
-
-    Args:
-        environment: The ``ShapeEnv``, or None.
-        numbers: The numbers that the program fixes. That they have their values is a guard as well.
-    """
-    if environment is None:
-        return {}
+def guard_lines(environment: Any) -> dict[Any, str]:
+    """Returns the guards of a ``ShapeEnv``, or of None, each with the line of the model that it comes from, if any."""
     lines: dict[Any, str] = {}
-    for guard in environment.guards:
-        condition = environment.replace(guard.expr).xreplace(numbers.absent)
-        lines.setdefault(condition, place_of(guard.sloc))
-    for symbol, value in numbers.values.items():
-        size = environment.replace(symbol).xreplace(numbers.absent)
-        lines.setdefault(sympy.Eq(size, value), "")
+    for guard in getattr(environment, "guards", ()):
+        lines.setdefault(environment.replace(guard.expr), place_of(guard.sloc))
     lines.pop(sympy.true, None)
     return lines
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import sympy
 from torch.export import ExportedProgram
 
 from torchtrt.conversion.inputs import SizeRange
@@ -71,7 +72,7 @@ class Narrowing(NamedTuple):
             branches = (line for line in lines.values() if not is_check(line))
             line = next(filter(None, (*branches, *lines.values())), "")
             line = line or self._line(symbol, size.size, 1)
-            text = " and ".join(as_code(condition, codes) for condition in own)
+            text = as_code(sympy.And(*own, evaluate=False), codes) if own else ""
             row = dataclasses.replace(row, model_line=line, condition=text)
             if asked is None:
                 is_of_program = not text and self._is_declared(symbol)
