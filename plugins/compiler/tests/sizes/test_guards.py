@@ -117,13 +117,13 @@ def exported_even():
 def test_a_guard_on_sizes_that_became_one_is_checked():
     """PyTorch records the guard for the symbol of x, and replaces that symbol by the one of y."""
     rows = torchtrt.Input(min_shape=(2, 2), opt_shape=(4, 2), max_shape=(16, 2))
-    with pytest.warns(UserWarning, match=r"2 to 16, where \(x\.shape\[0\] % 2\) == 0"):
+    with pytest.warns(UserWarning, match=r"2 to 16, where x\.shape\[0\] % 2 == 0"):
         compiled = torchtrt.compile(Even().eval(), [rows, rows], min_block_size=1)
 
     torch.testing.assert_close(
         torch.full((6, 2), 3.0), compiled(torch.ones(6, 2), torch.ones(6, 2))
     )
-    with pytest.raises(InputError, match=r"\(x\.shape\[0\] % 2\) == 0, but x\.shape\[0\] is 5"):
+    with pytest.raises(InputError, match=r"x\.shape\[0\] % 2 == 0, but x\.shape\[0\] is 5"):
         compiled(torch.ones(5, 2), torch.ones(5, 2))
 
 
@@ -134,7 +134,7 @@ def test_a_guard_is_checked_after_saving_the_exported_program(tmp_path):
 
     assert not compiled.report.narrowed
 
-    with pytest.raises(InputError, match=r"\(x\.shape\[0\] % 2\) == 0"):
+    with pytest.raises(InputError, match=r"x\.shape\[0\] % 2 == 0"):
         compiled(torch.ones(5, 2), torch.ones(5, 2))
 
 
@@ -143,7 +143,7 @@ def test_a_guard_is_checked_after_saving_the_compiled_model(tmp_path):
     torchtrt.save(torchtrt.compile(exported_even(), min_block_size=1), tmp_path / "even.pt2")
     loaded = torchtrt.load(tmp_path / "even.pt2")
 
-    with pytest.raises(InputError, match=r"% 2\) == 0, but .* may be 4 or 6\."):
+    with pytest.raises(InputError, match=r"% 2 == 0, but .* may be 4 or 6\."):
         loaded(torch.ones(5, 2), torch.ones(5, 2))
 
 

@@ -152,7 +152,7 @@ def test_a_size_that_is_another_one_inside_the_range_is_excluded():
     compiled, row = compiled_with_warning(Half(), [ranged(2, 7, 8)])
 
     assert (2, 8) == row.compiled
-    assert "(x.shape[0] // 2) != 2" == row.condition
+    assert "x.shape[0] // 2 != 2" == row.condition
     assert "test_narrowing.py" in row.model_line
     assert_only_calls(compiled, Half(), {2, 3, 6, 7, 8}, range(2, 9))
     with pytest.raises(InputError, match=r"x\.shape\[0\] is 5\. x\.shape\[0\] may be 3 or 6\."):
@@ -192,7 +192,7 @@ def test_a_condition_on_several_sizes_is_a_row():
     compiled, row = compiled_with_warning(Product(), [sizes])
 
     assert ((2, 9), (2, 9)) == (row.asked, row.compiled)
-    assert "(x.shape[0]*x.shape[1]) != 36" == row.condition
+    assert "x.shape[0]*x.shape[1] != 36" == row.condition
     assert torch.equal(torch.full((4, 6), 3.0), compiled(torch.ones(4, 6)))
     with pytest.raises(InputError, match="compile the model a second time"):
         compiled(torch.ones(4, 9))
@@ -219,7 +219,7 @@ def paired_rows(x, y):
 
 @pytest.mark.parametrize(
     ("function", "condition"),
-    [(paired, "y.shape[0] != (x.shape[1] % 6)"), (paired_rows, "x.shape[1] == y.shape[0]")],
+    [(paired, "y.shape[0] != x.shape[1] % 6"), (paired_rows, "x.shape[1] == y.shape[0]")],
 )
 def test_a_condition_is_a_row_if_the_model_refuses_a_part_of_what_it_excludes(function, condition):
     """With the optimal number of rows, it refuses each odd number of columns."""
@@ -318,7 +318,7 @@ def test_a_branch_of_the_model_is_a_row_though_an_op_behind_it_refuses_the_sizes
     """The other branch takes these sizes."""
     compiled, row = compiled_with_warning(Padded(), [ranged(4, 8, 16)])
 
-    assert "(x.shape[0] % 4) == 0" == row.condition
+    assert "x.shape[0] % 4 == 0" == row.condition
     assert "Declare" not in str(row)
     assert_only_calls(compiled, Padded(), {4, 8, 12, 16}, range(4, 17))
 
@@ -339,9 +339,7 @@ def test_a_condition_on_two_sizes_is_a_row_beside_the_range_that_it_narrows():
 
     narrowed = compiled.report.narrowed
     assert [(6, 17)] * 2 == [row.compiled for row in narrowed]
-    assert ["", "x.shape[1]*((-5) + x.shape[0]) > x.shape[0]"] == [
-        row.condition for row in narrowed
-    ]
+    assert ["", "x.shape[1]*(x.shape[0] - 5) > x.shape[0]"] == [row.condition for row in narrowed]
 
 
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
@@ -516,3 +514,30 @@ def test_a_question_of_a_branch_has_the_line_of_the_model():
 
     (narrowed,) = compiled.report.narrowed
     assert f'"{__file__}"' in narrowed.model_line
+
+
+def fixed_by_a_branch(x, y):
+    """One more where both have eight rows."""
+    return x + 1 if x.shape[0] + y.shape[0] == 8 else x - 1
+
+
+def fixed_by_an_op(x, y):
+    """As many rows as the sorted ones have."""
+    rows = torch.ones(y.shape[0] + x.shape[0], 3)
+    return rows.take_along_dim(rows.argsort(0), 0) + x.sum()
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+@pytest.mark.parametrize("function", [fixed_by_a_branch, fixed_by_an_op])
+def test_a_sum_that_is_a_number_is_a_row(function):
+    """PyTorch replaces one of the sizes by the number without the other."""
+
+    class Fixed(nn.Module):
+        def forward(self, x, y):
+            return function(x, y)
+
+    rows = torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(8,))
+    compiled = torchtrt.compile(Fixed().eval(), [rows, rows], min_block_size=1)
+    conditions = [row.condition for row in compiled.report.narrowed]
+    assert "x.shape[0] + y.shape[0] == 8" in conditions
+    assert "x: float32 [8 - y.shape[0]]" in str(compiled)

@@ -165,7 +165,7 @@ def test_two_sizes_of_1_are_compared_together():
         compiled = torchtrt.compile(Function(branch).eval(), [rows(1), rows(1)], min_block_size=1)
 
     (row,) = compiled.report.narrowed
-    assert "(inputs_0.shape[0]*inputs_1.shape[0]) != 1" == row.condition
+    assert "inputs_0.shape[0]*inputs_1.shape[0] != 1" == row.condition
     with pytest.raises(InputError, match="under the condition"):
         compiled(torch.rand(1, 3), torch.rand(1, 3))
     x, y = torch.rand(1, 3), torch.rand(2, 3)
@@ -180,7 +180,7 @@ def one_line(x):
 def test_a_branch_that_only_one_row_can_take_is_a_condition():
     """One row is accepted beside the numbers of columns for which the answer is the same."""
     sizes = torchtrt.Input(min_shape=(1, 5), opt_shape=(3, 7), max_shape=(3, 9))
-    with pytest.warns(UserWarning, match=r"in one_line.*\.shape\[1\]\) % 4\) != "):
+    with pytest.warns(UserWarning, match=r"in one_line.*\.shape\[1\] - 1\) % 4 != "):
         compiled = torchtrt.compile(Function(one_line).eval(), [sizes], min_block_size=1)
 
     for rows_, columns in itertools.product((1, 2, 3), range(5, 10)):
@@ -224,7 +224,7 @@ def test_a_branch_on_inputs_in_a_class_is_a_condition():
             return one_line(columns.values)
 
     sizes = torch.export.Dim("rows", min=1, max=4), torch.export.Dim("columns", min=5, max=9)
-    with pytest.warns(UserWarning, match=r"columns_values\.shape\[1\]\) % 4\) != "):
+    with pytest.warns(UserWarning, match=r"columns_values\.shape\[1\] - 1\) % 4 != "):
         torchtrt.compile(
             Branch().eval(),
             [Columns(torch.rand(3, 7))],

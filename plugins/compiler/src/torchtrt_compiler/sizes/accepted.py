@@ -52,7 +52,7 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     """
     compiled = list(map(CompiledExpression.of, conditions))
     regions = [_Region(profile, compiled) for profile in profiles]
-    equations = [condition for condition in compiled if _fixes_a_size(condition.expression)]
+    equations = [condition for condition in compiled if fixes_a_size(condition.expression)]
     taken = tuple(_buildable(region.profile(), equations) for region in regions if region)
     examples: dict[Any, list[Values]] = {}
     for region in regions if taken else ():
@@ -65,7 +65,7 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     return Accepted(taken, left, examples)
 
 
-def _fixes_a_size(condition: Any) -> bool:
+def fixes_a_size(condition: Any) -> bool:
     """Returns whether a condition says that a size is a number, rather than a multiple of one."""
     return bool(
         isinstance(condition, sympy.Eq)

@@ -18,6 +18,7 @@ from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.inputs import CallInputs, Input, Number
 from torchtrt_compiler.sizes.guards import fixing_lines
+from torchtrt_compiler.torch_internals import size_as_traced
 from torchtrt_runtime.checks.dimensions import Dimension
 from torchtrt_runtime.checks.inputs import tensor_check
 from torchtrt_runtime.size_ranges import LinearSize, Profile
@@ -117,6 +118,24 @@ def declared_sizes(
             elif isinstance(dimension.size, int):
                 _check_fixed(leaf, dim, dimension, placeholder)
     return declared
+
+
+def codes_as_traced(placeholders: Sequence[Node]) -> dict[Any, str]:
+    """Returns how a model's code reads the sizes of its inputs, by the symbols that PyTorch traced them as.
+
+    It may have replaced such a symbol by another size since.
+    """
+    checks = (
+        (placeholder.meta["val"].shape, tensor_check(placeholder).dimensions)
+        for placeholder in placeholders
+        if isinstance(placeholder.meta.get("val"), torch.Tensor)
+    )
+    return {
+        size_as_traced(size): dimension.code
+        for shape, dimensions in checks
+        for size, dimension in zip(shape, dimensions, strict=True)
+        if isinstance(size, torch.SymInt)
+    }
 
 
 def _range_of(

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import holds
-from torchtrt_compiler.sizes.accepted import Accepted
+from torchtrt_compiler.sizes.accepted import Accepted, fixes_a_size
 from torchtrt_compiler.sizes.calls import are_refused_by_ops
 from torchtrt_compiler.sizes.declared import DeclaredSize
 from torchtrt_compiler.sizes.guards import place_of
@@ -32,6 +32,7 @@ class Narrowing(NamedTuple):
     Attributes:
         exported: The exported program.
         sizes: The dimensions of its inputs whose sizes vary.
+        codes: How the model's code reads sizes, by the symbols that they had before PyTorch replaced some of them.
         declared: The profiles that were asked for, as far as PyTorch exported them.
         accepted: The part of them that is compiled.
         lines: The conditions, each with the line of the model that it comes from, if that is known.
@@ -40,6 +41,7 @@ class Narrowing(NamedTuple):
 
     exported: ExportedProgram
     sizes: Sequence[DeclaredSize]
+    codes: Mapping[Any, str]
     declared: tuple[Profile, ...]
     accepted: Accepted
     lines: Mapping[Any, str]
@@ -72,7 +74,7 @@ class Narrowing(NamedTuple):
             branches = (line for line in lines.values() if not is_check(line))
             line = next(filter(None, (*branches, *lines.values())), "")
             line = line or self._line(symbol, size.size, 1)
-            text = as_code(sympy.And(*own, evaluate=False), codes) if own else ""
+            text = " and ".join(_operand(condition, codes) for condition in own)
             row = dataclasses.replace(row, model_line=line, condition=text)
             if asked is None:
                 is_of_program = not text and self._is_declared(symbol)
@@ -207,13 +209,13 @@ class Narrowing(NamedTuple):
     def _equal_sizes(
         self, limits: Sequence[tuple[DeclaredSize, NarrowedSize]], asked: AskedConditions
     ) -> Iterator[NarrowedSize]:
-        """Yields the conditions that made sizes depend on each other, unless they are checks, or ops asked them.
+        """Yields the conditions that made sizes depend on each other, unless they are checks, or ops broadcast sizes.
 
         Where ``if x.shape[0] == y.shape[0]`` is true for the optimal sizes, PyTorch has one symbol for both of them. So
-        it has where ``x[:, : y.shape[1]].contiguous()`` is all of ``x``, or such a slice is written to.
+        it has where ``x[:, : y.shape[1]].contiguous()`` is all of ``x``, or such a slice is written to. An op may also
+        fix ``x.shape[0] + y.shape[0]`` to a number.
         """
-        rows = {size_as_traced(size.size): (size, row) for size, row in limits if size.is_input}
-        codes = {symbol: size.dimension.code for symbol, (size, _) in rows.items()}
+        rows = {size_as_traced(size.size): row for size, row in limits if size.is_input}
         environment: Any = self.sizes[0].size.node.shape_env if self.sizes else None
         for number, guard in enumerate(getattr(environment, "guards", ())):
             condition = guard.expr
@@ -222,9 +224,10 @@ class Narrowing(NamedTuple):
             own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
             is_branch = line and not is_check(line)
             is_of_layout = condition in asked.by_layout or number >= asked.guard_count
-            if is_settled and own and (is_branch or is_of_layout):
-                text = as_code(condition, codes)
-                yield dataclasses.replace(rows[own[0]][1], model_line=line, condition=text)
+            is_fixed_sum = len(condition.free_symbols) > 1 and fixes_a_size(condition)
+            if is_settled and own and (is_branch or is_of_layout or is_fixed_sum):
+                text = as_code(condition, self.codes)
+                yield dataclasses.replace(rows[own[0]], model_line=line, condition=text)
 
 
 def _narrowed_ends(row: NarrowedSize) -> list[int]:
@@ -250,3 +253,9 @@ def _limiting(
             if sets_limits or (is_left_out and others != asked):
                 return str(other.dimension)
     return ""
+
+
+def _operand(condition: Any, codes: Mapping[Any, str]) -> str:
+    """Returns a condition as an operand of ``and``."""
+    text = as_code(condition, codes)
+    return f"({text})" if isinstance(condition, sympy.Or) else text

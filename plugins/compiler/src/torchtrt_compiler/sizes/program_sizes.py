@@ -15,7 +15,12 @@ from torchtrt.expressions.bounds import Bounds
 from torchtrt.expressions.values import holds
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
-from torchtrt_compiler.sizes.declared import count_ranges, declared_sizes, size_profiles
+from torchtrt_compiler.sizes.declared import (
+    codes_as_traced,
+    count_ranges,
+    declared_sizes,
+    size_profiles,
+)
 from torchtrt_compiler.sizes.guards import guards_of, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
@@ -151,7 +156,8 @@ class ProgramSizes:
             )
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
         checks = self.checks if self.exported is self.functional else {}
-        narrowing = Narrowing(self.exported, sizes, declared, accepted, conditions, checks)
+        codes = codes_as_traced(placeholders)
+        narrowing = Narrowing(self.exported, sizes, codes, declared, accepted, conditions, checks)
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 

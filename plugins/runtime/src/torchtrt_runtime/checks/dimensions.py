@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
+from sympy.printing.precedence import PRECEDENCE, precedence
 
 from torchtrt_runtime.reports.rows import dimension_text
 from torchtrt_runtime.size_ranges import LinearSize
@@ -77,4 +78,26 @@ def as_code(expression: Any, codes: Mapping[Any, str]) -> str:
         codes: The code for each symbol.
     """
     names = {symbol: sympy.Symbol(code) for symbol, code in codes.items()}
-    return str(PythonPrinter().doprint(expression.xreplace(names)))
+    return str(_CodePrinter().doprint(expression.xreplace(names)))
+
+
+class _CodePrinter(PythonPrinter):
+    """Writes differences and comparisons as people do: ``8 - n < 4 * m``, where PyTorch adds ``(-1)*n``."""
+
+    def _print_Add(self, expr: sympy.Expr, order: str | None = None) -> str:
+        del order
+        text = ""
+        for term in sorted(expr.args, key=lambda term: (_is_negative(term), term.is_number)):
+            sign, size = ("-", -term) if _is_negative(term) else ("+", term)
+            operator = f" {sign} " if text else sign.strip("+")
+            text += operator + self.parenthesize(size, precedence(expr), strict=True)
+        return text
+
+    def _print_Relational(self, expr: sympy.Expr) -> str:
+        level = PRECEDENCE["Relational"]
+        left, right = (self.parenthesize(side, level, strict=True) for side in expr.args)
+        return f"{left} {expr.rel_op} {right}"
+
+
+def _is_negative(term: sympy.Expr) -> bool:
+    return bool(term.as_coeff_Mul()[0] < 0)
