@@ -61,10 +61,8 @@ def reshape(
     # A size that is computed may be 0, which must not stand for a copy: so nothing is copied.
     layer.zero_is_placeholder = False
     dims = [
-        size_math.resolve(ctx, size)
-        if isinstance(layer_size, int) and layer_size == 0
-        else layer_size
-        for size, layer_size in zip(sizes, dims, strict=True)
+        size_math.size_of(ctx, tensor, dim) if isinstance(size, int) and size == 0 else size
+        for dim, size in enumerate(dims)
     ]
     layer.set_input(1, size_math.to_tensor(ctx, dims))
     return layer.get_output(0)

@@ -209,6 +209,11 @@ class CallInputs(NamedTuple):
         """The inputs, flattened in the order of the graph's placeholders."""
         return pytree.tree_leaves(self.tree, is_leaf=is_input)
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a size of 0 is declared."""
+        return any(is_input(leaf) and leaf.may_be_empty for leaf in self.leaves)
+
 
 _NAMES = ("min_shape", "opt_shape", "max_shape")
 _Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]

@@ -105,7 +105,8 @@ class Compilation:
     def _lower(self, exported: ExportedProgram) -> Program:
         """Returns the program as a graph whose nodes all have their resolution."""
         with tracing(), self.stages.stage("lowering"):
-            return lower(exported, self.settings, watcher_of(exported, self.settings))
+            watcher = watcher_of(exported, self.settings)
+            return lower(exported, self.settings, watcher, self.inputs.may_be_empty)
 
     def _choose_sizes(self, program: Program) -> CompiledSizes:
         """Returns the declared sizes for which the program computes what the model does.

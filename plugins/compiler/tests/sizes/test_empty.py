@@ -71,3 +71,33 @@ def test_comparing_sizes_draws_no_random_numbers():
         torchtrt.explain(model, [rows], min_block_size=1)
 
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_part_of_no_elements_has_the_sizes_of_the_others():
+    """TensorRT infers no size of a tensor without elements."""
+    model = Function(lambda x: x.unflatten(0, (-1, 1)) * 2).eval()
+    sizes = torchtrt.Input(min_shape=(0, 0), opt_shape=(6, 4), max_shape=(8, 6))
+    compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+    for shape in ((0, 0), (3, 0), (0, 2), (3, 2)):
+        x = torch.rand(shape)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_an_exported_program_is_lowered_for_the_sizes_of_0_that_are_declared():
+    """To PyTorch, a size of a program is positive."""
+
+    class Clearing(nn.Module):
+        def forward(self, x, y):
+            x[: y.shape[0]].zero_()
+            return x
+
+    varying = torch.export.Dim.AUTO(min=2, max=6), torch.export.Dim.AUTO(min=0, max=4)
+    program = torch.export.export(
+        Clearing(), (torch.rand(5), torch.rand(4)), dynamic_shapes=tuple({0: d} for d in varying)
+    )
+    x = torchtrt.Input(min_shape=(2,), opt_shape=(5,), max_shape=(6,))
+    y = torchtrt.Input(min_shape=(0,), opt_shape=(4,), max_shape=(4,))
+    compiled = torchtrt.compile(program, [x, y], min_block_size=1)
+    for count in range(3):
+        expected = torch.tensor([0.0] * count + [1.0] * (5 - count))
+        torch.testing.assert_close(compiled(torch.ones(5), torch.rand(count)), expected)

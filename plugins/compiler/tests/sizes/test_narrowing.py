@@ -442,6 +442,7 @@ class Nesting(nn.Module):
     ("shape", "asked", "compiled"),
     [
         pytest.param({0: AUTO(min=1, max=200)}, (1, 200), (1, 100), id="hint"),
+        pytest.param({0: AUTO(min=0, max=200)}, (1, 200), (1, 100), id="hint from 0"),
         pytest.param((AUTO(min=3, max=200), None), (3, 200), (3, 100), id="sequence"),
         pytest.param({0: TWICE}, (4, 120), (4, 100), id="derived"),
     ],

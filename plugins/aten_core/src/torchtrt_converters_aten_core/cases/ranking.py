@@ -110,7 +110,7 @@ CASES = [
     decomposition_case("aten.histc.default", "batch 9", 4, -2, 2),
     decomposition_case(
         "aten.histc.default",
-        TensorSpec(values=[-1.0, 0.0, 1.0, 2.0, 2.0, NAN, 3.0]),
+        TensorSpec(values=[-1.0, 0.0, 1.0, 1.9999999, 2.0, NAN, 3.0]),
         3,
         -1,
         2,

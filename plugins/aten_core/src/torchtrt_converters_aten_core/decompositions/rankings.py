@@ -140,8 +140,8 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
     if min >= max:
         raise NotImplementedError("the range depends on the data")
     flat = self.reshape(-1)
-    bin_index = torch.floor((flat - min) * (bins / (max - min)))
-    bin_index = torch.where(flat == max, bins - 1, bin_index)
+    bin_index = torch.floor((flat - min) * bins / (max - min))
+    bin_index = bin_index.clamp(max=bins - 1)  # numbers next to the end may be rounded to it
     counted = (flat >= min) & (flat <= max)
     hit = (bin_index == torch.arange(bins, device=self.device).unsqueeze(1)) & counted
     return hit.to(torch.int64).sum(1).to(self.dtype)

@@ -82,8 +82,7 @@ def export(
         if isinstance(model, ExportedProgram):
             _check_uncompiled(model)
             return without_transforms(without_regions(model))
-        may_be_empty = any(is_input(leaf) and leaf.may_be_empty for leaf in call.leaves)
-        with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
+        with SizeQuestions(call.may_be_empty) as questions, StrideReads() as reads:
             exported = _exported(model, call, dynamic_shapes)
         program = without_transforms(without_regions(exported))
         reads.keep_in(program)

@@ -33,6 +33,7 @@ def lower(
     exported: ExportedProgram,
     settings: CompilationSettings,
     watcher: ProgramWatcher | None = None,
+    may_be_empty: bool = False,
 ) -> Program:
     """Returns the exported program as a graph whose nodes all have their resolution.
 
@@ -42,11 +43,12 @@ def lower(
         exported: The program.
         settings: The settings of the compilation.
         watcher: Records what is computed from weights.
+        may_be_empty: Whether a size of 0 is declared. PyTorch takes a size of a program for positive.
     """
     record = current_record()
     record.graph("exported", exported.graph_module)
     program = open_program(exported, watcher)
-    with bounding(program.sizes.bounds):
+    with bounding(program.sizes.bounds_of_symbols(may_be_empty)):
         _resolve(program, exported.example_inputs, settings)
     return program
 

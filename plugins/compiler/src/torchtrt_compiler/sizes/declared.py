@@ -154,8 +154,10 @@ def _range_of(
     if isinstance(leaf, Input):
         low, optimal, high = (shape[dim] for shape in leaf.in_profile(number))
         return max(low, least or 0), optimal, high if most is None else min(high, most)
-    is_tensor = isinstance(leaf, torch.Tensor)
-    return least, int(leaf.shape[dim]) if is_tensor else size.node.hint, most
+    if least == 0:  # only an Input asks for empty tensors
+        least = 1
+    optimal = int(leaf.shape[dim]) if isinstance(leaf, torch.Tensor) else size.node.hint
+    return least, optimal, most
 
 
 def size_profiles(
@@ -304,9 +306,10 @@ def _dimensions_of(shape: Any) -> Sequence[tuple[int, Any]]:
 
 
 def _limits(dimension: Any) -> tuple[int | None, int | None]:
-    """Returns the limits of a ``torch.export.Dim``. A minimum of 0 is also that of one without a minimum."""
+    """Returns the limits of a ``torch.export.Dim``. By a minimum of 0, it may have none."""
     least, most = (getattr(dimension, name, None) for name in ("min", "max"))
+    is_named = isinstance(dimension, torch.export.Dim)
     return (
-        least if isinstance(least, int) and least > 0 else None,
+        least if isinstance(least, int) and not (is_named and least == 0) else None,
         most if isinstance(most, int) else None,
     )

@@ -111,11 +111,15 @@ class ProgramSizes:
         )
         return {condition.lhs: int(condition.rhs) for condition in equal}
 
-    @property
-    def bounds(self) -> Mapping[Any, Bounds]:
-        """The bounds of symbols, as far as they are known before inputs are. From 2 on stands for "not 0 or 1"."""
+    def bounds_of_symbols(self, may_be_empty: bool) -> Mapping[Any, Bounds]:
+        """Returns the bounds of symbols, as far as the program decides them. From 2 on stands for "not 0 or 1".
+
+        Args:
+            may_be_empty: Whether a size of 0 is declared.
+        """
+        least = 0 if may_be_empty else None
         return {
-            symbol: (low if low > 2 else None, high) for symbol, (low, high) in self.ranges.items()
+            symbol: (low if low > 2 else least, high) for symbol, (low, high) in self.ranges.items()
         }
 
     def compiled_for(
