@@ -17,7 +17,12 @@ from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.inputs import InputProfile
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import WeightRecorder
-from torchtrt.conversion.results import check_result, without_arrays
+from torchtrt.conversion.results import (
+    check_result,
+    lacks_known_sizes,
+    with_known_sizes,
+    without_arrays,
+)
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
@@ -142,9 +147,13 @@ class TRTInterpreter:
         name = f"{qualified_name(node.target)}/{node.name}"
         pack = candidate.pack.label
         try:
-            with self.network.node(name, f"{node.name} = {node.target} [{pack}]"):
+            description = f"{node.name} = {node.target} [{pack}]"
+            with self.network.node(name, description):
                 result = without_arrays(self.call(candidate, node, tuple(args), dict(kwargs), name))
             check_result(self.context, node, result)
+            if lacks_known_sizes(node, result):
+                with self.network.node(name, description):
+                    result = with_known_sizes(self.context, node, result)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too, which would end the program without a word

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch.fx import Node
 
 from torchtrt.capability import Capability
 from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.layers import add_layer
 from torchtrt.conversion.network import FOREIGN
 from torchtrt.conversion.values import as_torch_tensor, is_array, is_network_tensor
 from torchtrt.errors import ConversionError
@@ -36,6 +38,43 @@ def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
         _check_several(ctx, node, result, expected)
     elif expected is not None and result is None:
         raise ConversionError("the converter returned None where a number is meant")
+
+
+def lacks_known_sizes(node: Node, result: Any) -> bool:
+    """Returns whether TensorRT computes a size of a checked result when it runs that is a number in the program."""
+    expected = node.meta.get("val")
+    if isinstance(expected, (tuple, list)):
+        return any(map(_lacks_known_sizes, result, expected))
+    return _lacks_known_sizes(result, expected)
+
+
+def _lacks_known_sizes(result: Any, expected: Any) -> bool:
+    if not is_network_tensor(result) or not isinstance(expected, torch.Tensor):
+        return False
+    sizes = [size if type(size) is int else None for size in expected.shape]
+    is_known = all(
+        size is None or mine >= 0 for mine, size in zip(tuple(result.shape), sizes, strict=True)
+    )
+    return not is_known and 0 not in sizes  # a reshape would take it for the size as it is
+
+
+def with_known_sizes(ctx: ConversionContext, node: Node, result: Any) -> Any:
+    """Returns a checked result with the sizes that are numbers in the program.
+
+    Some layers, and the code of converters, need a number. A reshape makes it one.
+    """
+    expected = node.meta.get("val")
+    if isinstance(expected, (tuple, list)):
+        return tuple(map(functools.partial(_with_known_sizes, ctx), result, expected))
+    return _with_known_sizes(ctx, result, expected)
+
+
+def _with_known_sizes(ctx: ConversionContext, result: Any, expected: Any) -> Any:
+    if not _lacks_known_sizes(result, expected):
+        return result
+    layer = add_layer(ctx, "shuffle", result)
+    layer.reshape_dims = tuple(size if type(size) is int else 0 for size in expected.shape)
+    return layer.get_output(0)
 
 
 def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: Any) -> None:
