@@ -50,6 +50,7 @@ def qualified_name(target: Target | str) -> str:
         return f"{target.namespace}.{target.name()}"
     module = getattr(target, "__module__", None) or "builtins"
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    name = name.removeprefix("_VariableFunctionsClass.")  # of functions such as torch.relu
     return f"{module.removeprefix('_')}.{name}"
 
 
@@ -183,6 +184,8 @@ def _unknown(name: str, path: str) -> str:
 def op_of_function(path: str) -> str | None:
     """Returns the op of a function such as ``torch.linalg.svd`` or ``torch.nn.functional.gelu``, or None."""
     module, _, name = path.removeprefix("torch.").rpartition(".")
+    if module.startswith("_C."):  # as functions of torch.nn.functional that are no Python code
+        module = ""
     if not path.startswith("torch.") or module not in ("", *_MODULES_OF_FUNCTIONS):
         return None
     names = (f"aten.{module}_{name}", f"aten.{name}") if module else (f"aten.{name}",)

@@ -88,6 +88,22 @@ def test_an_overload_is_named_where_the_program_calls_another():
     assert "names aten.add, and the program calls other overloads than aten.add.Scalar." in text
 
 
+@pytest.mark.parametrize(
+    ("function", "name", "op"),
+    [
+        ("torch.relu", "torch.relu", "aten.relu"),
+        (torch.add, "torch.add", "aten.add"),
+        (torch.nn.functional.gelu, "torch._C._nn.gelu", "aten.gelu"),
+        (torch.nn.functional.softmax, "torch.nn.functional.softmax", "aten.softmax"),
+    ],
+)
+def test_the_op_that_a_function_calls_is_named(function, name, op):
+    """Programs call ops: the function that a model's code calls is in none."""
+    (text,) = told(torch_executed_ops={function})
+
+    assert f"names {name}, a function and no op: write {op!r}, which it calls." in text
+
+
 def test_an_op_that_is_replaced_is_named():
     """Writes in place are rewritten: who names the op that writes means the other."""
     model = Function(lambda x: (x + 1).relu_() * 2).eval()

@@ -17,9 +17,10 @@ from torchtrt.packs import current_packs
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.registry.excluded_modules import module_names
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import qualified_name
+from torchtrt.targets import op_of_function, qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
+from torchtrt.torch_internals import HigherOrderOperator, OpOverload
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.offloading import has_weights_to_offload
 from torchtrt_compiler.partitioning.blocks import Partition
@@ -173,12 +174,17 @@ def _of_machine(settings: CompilationSettings) -> Iterator[str]:
 
 
 def _why_unused(overloads: set[Any], called: set[Any]) -> str:
+    """Returns why a setting for ops changes nothing, as the end of a sentence that names them."""
     if not overloads.isdisjoint(called):
         return "which lowering replaces by others"
     packets = {getattr(op, "overloadpacket", op) for op in called}
     if any(getattr(op, "overloadpacket", op) in packets for op in overloads):
         names = ", ".join(sorted(map(qualified_name, overloads)))
         return f"and the program calls other overloads than {names}"
+    functions = [op for op in overloads if not isinstance(op, (OpOverload, HigherOrderOperator))]
+    for name in map(op_of_function, map(qualified_name, functions)):
+        if name is not None:
+            return f"a function and no op: write {name!r}, which it calls"
     return "which the program does not call"
 
 
