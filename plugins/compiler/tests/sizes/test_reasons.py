@@ -91,6 +91,27 @@ def test_a_branch_at_one_end_is_the_reason_for_both():
     assert "second time" in text
 
 
+class Reshaped(nn.Module):
+    """A write that reaches what is returned for one row only."""
+
+    def forward(self, x):
+        """Twice the values, and one more for a row alone."""
+        y = x * 2
+        y.t().reshape(-1).add_(1)
+        return y
+
+
+def test_a_compilation_for_the_other_sizes_alone_takes_them():
+    """With one row as the optimal size of this range, it is refused again."""
+    model, row = Reshaped(), torch.rand(1, 4)
+    compiled, text = compiled_with_warning(model, [rows(1, 1, 9)])
+    assert "compile the model a second time, for them alone or for one of them" in text
+    with pytest.raises(InputError):
+        compiled(row)
+    alone = torchtrt.compile(model, [row], min_block_size=1)
+    torch.testing.assert_close(alone(row), model(row))
+
+
 class Selecting(nn.Module):
     """A branch for one row, beside an op that refuses two."""
 

@@ -66,7 +66,7 @@ class LayerUse:
 
 
 OTHER_PROGRAM = (
-    "For the other sizes, compile the model a second time with one of them as the optimal size, or make its code "
+    "For the other sizes, compile the model a second time, for them alone or for one of them, or make its code "
     "independent of the size."
 )
 """The advice for sizes for which a model's code takes another branch."""
