@@ -101,3 +101,15 @@ def test_an_exported_program_is_lowered_for_the_sizes_of_0_that_are_declared():
     for count in range(3):
         expected = torch.tensor([0.0] * count + [1.0] * (5 - count))
         torch.testing.assert_close(compiled(torch.ones(5), torch.rand(count)), expected)
+
+
+def test_no_elements_that_a_part_of_an_op_does_not_take_are_left_out():
+    """The op returns zeros then, and what it is decomposed into selects the last column."""
+    model = Function(lambda x: torch.trapezoid(x, dim=1)).eval()
+    columns = torchtrt.Input(min_shape=(2, 0), opt_shape=(5, 6), max_shape=(9, 6))
+    with pytest.warns(SizeWarning, match="Compiled for 1 to 6"):
+        compiled = torchtrt.compile(model, [columns], min_block_size=1)
+    x = torch.rand(2, 1)
+    torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(InputError, match="compiled for 1 to 6"):
+        compiled(torch.rand(2, 0))

@@ -69,39 +69,40 @@ class Origin(NamedTuple):
     repeats: bool
 
 
-def writes_by_strides(graph_module: GraphModule) -> bool:
-    """Returns whether strides determine what a write changes, of what the graph reads afterwards or is given.
+def writes_by_strides(graph_module: GraphModule) -> set[Node]:
+    """Returns the ops whose strides determine what a write changes, of what the graph reads afterwards or is given.
 
     The graph still has its writes where the model has them.
     """
     nodes = list(graph_module.graph.nodes)
     if not any(map(copies_by_strides, nodes)):
-        return False
+        return set()
     memories = _memories(graph_module)
-    return any(
-        _reads_by_strides(memories, node, nodes[index + 1 :])
-        for index, node in enumerate(nodes)
-        if mutates(node)
+    return set().union(
+        *(
+            _deciding(memories, node, nodes[index + 1 :])
+            for index, node in enumerate(nodes)
+            if mutates(node)
+        )
     )
 
 
-def _reads_by_strides(
+def _deciding(
     memories: Mapping[Node, frozenset[Hashable]], write: Node, later: Sequence[Node]
-) -> bool:
-    """Returns whether a later node, or the caller, reads what a write changes for some strides only."""
+) -> set[Node]:
+    """Returns the ops by which a later node, or the caller, reads what a write changes for some strides only."""
     written = memories.get(write.args[0], frozenset())  # type: ignore[arg-type]
     copies = _perhaps_copies(written, write)
-    if copies and any(map(_is_input, written)):
-        return True
+    deciding = set(copies) if any(map(_is_input, written)) else set()
     for node in later:
         for source in node.all_input_nodes:
             read = memories.get(source, frozenset())
-            if not read.isdisjoint(written) and _perhaps_copies(read, write) != copies:
-                return True
-    return False
+            if not read.isdisjoint(written):
+                deciding |= _perhaps_copies(read, write) ^ copies
+    return deciding
 
 
-def _perhaps_copies(memories: Iterable[Hashable], write: Node) -> set[Hashable]:
+def _perhaps_copies(memories: Iterable[Hashable], write: Node) -> set[Node]:
     """Returns those of memories that are copies for some strides, made before a write."""
     nodes = (memory for memory in memories if isinstance(memory, Node))
     return {node for node in nodes if copies_by_strides(node) and node < write}

@@ -15,10 +15,10 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import declares_alias, model_line, mutates
-from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.graphs.nodes import all_graphs, declares_alias, model_line, mutates
+from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
 from torchtrt.torch_internals import OpOverload
-from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes
+from torchtrt_compiler.lowering.aliasing import self_overlapping_nodes, writes_by_strides
 from torchtrt_compiler.lowering.regions import marks_autocast
 from torchtrt_compiler.lowering.retracing import (
     functional_op,
@@ -82,6 +82,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         if rewritten is not None:
             return exported, rewritten
     _check_destinations(exported.graph)
+    for module in all_graphs(exported.graph_module):
+        _check_views(module)
     try:
         exported = retrace(exported)
     except Exception as error:
@@ -165,6 +167,25 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model writes ({node.target}) to windows of unfold ({model_line(node)}), and PyTorch's "
                 "functionalization loses what is between them. Let the step be the size of the windows, or write to "
                 "slices, such as x[i::step]."
+            )
+
+
+def _check_views(graph_module: GraphModule) -> None:
+    """Checks that no data determine whether a write reaches what the program reads afterwards.
+
+    ``y[:, :n].reshape(-1)`` is a view of ``y`` where ``n`` is the whole length or 1. PyTorch takes what it cannot
+    decide for a copy, and would lose what is written to it.
+
+    Raises:
+        UnsupportedProgramError: An op may return a view for some data and a copy for other data.
+    """
+    for node in writes_by_strides(graph_module):
+        values = [own.meta.get("val") for own in (*node.all_input_nodes, node)]
+        if sizes_from_data(values) and not shares_memory(node):
+            raise UnsupportedProgramError(
+                f"The model writes to memory that {node.target} shares for some data only ({model_line(node)}). Its "
+                "result is a view or a copy, by sizes that depend on data. Write to a view, such as x[:, :n] itself, "
+                "or to a clone() that nothing else reads."
             )
 
 

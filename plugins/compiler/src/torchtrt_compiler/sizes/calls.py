@@ -182,13 +182,12 @@ class Call:
     @property
     def loses_symbols(self) -> bool:
         """Whether a symbol is in no size of its results: PyTorch may have made a number of a size that has it."""
-        kept = set[Any]()
-        for leaf in pytree.tree_leaves(self._result):
-            numbers = leaf.numbers if isinstance(leaf, _Tensor) else [leaf]
-            kept.update(
-                *(number.expression.symbols for number in numbers if isinstance(number, _Number))
-            )
-        return len(kept) < len(self.symbols)
+        leaves = pytree.tree_leaves(self._result)
+        sizes = itertools.chain(
+            *(leaf.sizes if isinstance(leaf, _Tensor) else [leaf] for leaf in leaves)
+        )
+        symbols = (size.expression.symbols for size in sizes if isinstance(size, _Number))
+        return len(set().union(*symbols)) < len(self.symbols)
 
     @property
     def key(self) -> Hashable:
