@@ -542,3 +542,42 @@ def test_a_sum_that_is_a_number_is_a_row(function):
     conditions = [row.condition for row in compiled.report.narrowed]
     assert "x.shape[0] + y.shape[0] == 8" in conditions
     assert "x: float32 [8 - y.shape[0]]" in str(compiled)
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+def test_a_condition_that_rewriting_a_write_adds_to_a_program_is_a_row():
+    """The program itself takes the sizes: no guard that it was exported with is about them."""
+
+    class Diagonal(nn.Module):
+        def forward(self, x, y):
+            copy = y * 2
+            copy[(x.size(0) + 1) // 2] = 1
+            return x.diagonal()[None] * 2, copy
+
+    rows, columns = AUTO(min=2, max=6), AUTO(min=1, max=8)
+    args = torch.rand(2, 2), torch.rand(6, 6)
+    program = torch.export.export(
+        Diagonal(), args, dynamic_shapes=({0: rows, 1: rows}, {0: columns, 1: columns})
+    )
+    x = torchtrt.Input(min_shape=(2, 2), opt_shape=(2, 2), max_shape=(6, 6))
+    y = torchtrt.Input(min_shape=(1, 1), opt_shape=(6, 6), max_shape=(8, 8))
+    compiled = torchtrt.compile(program, [x, y], min_block_size=1)
+    assert "x.shape[0] >= x.shape[1]" in [row.condition for row in compiled.report.narrowed]
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+def test_a_condition_has_a_row_though_an_op_refuses_the_optimal_sizes_of_its_range():
+    """Whether the model refuses a size is found out beside sizes of other inputs that it takes."""
+
+    class Last(nn.Module):
+        def forward(self, x, y, n: int):
+            copy = y + 1
+            copy[x.shape[0]] = 1
+            return torch.outer(x[0], x[:, 0])[-n:], copy
+
+    x = torchtrt.Input(ranges=[((4, 6), (4, 6), (4, 6)), ((4, 1), (4, 2), (4, 6))])
+    y = torchtrt.Input(ranges=[((5, 4), (5, 4), (5, 4)), ((1, 4), (2, 4), (5, 4))])
+    number = torchtrt.Number(min=2, opt=3, max=4)
+    compiled = torchtrt.compile(Last().eval(), [x, y, number], min_block_size=1)
+    conditions = [row.condition for row in compiled.report.narrowed]
+    assert "n > 0 and n <= x.shape[1]" in conditions

@@ -173,7 +173,7 @@ def _check_destinations(graph: Graph) -> None:
 def _check_views(graph_module: GraphModule) -> None:
     """Checks that no data determine whether a write reaches what the program reads afterwards.
 
-    ``y[:, :n].reshape(-1)`` is a view of ``y`` where ``n`` is the whole length or 1. PyTorch takes what it cannot
+    ``y[:, :n].reshape(-1)`` is a view of ``y`` where ``n`` is 1 or the whole length. PyTorch takes what it cannot
     decide for a copy, and would lose what is written to it.
 
     Raises:

@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt.graphs.memory import overlap, storage_of
 from torchtrt.graphs.nodes import assign, is_number, mark_number
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import pytree
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
@@ -93,6 +94,7 @@ def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = Non
     check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
+    guard_count = len(getattr(shape_env_of(exported.graph), "guards", ()))
     functional, source = functionalize(exported)
     check_casts(source.graph)
     opened = _Opening(functional, source)
@@ -101,7 +103,7 @@ def open_program(exported: ExportedProgram, watcher: ProgramWatcher | None = Non
     for original, node in zip(user_inputs(exported), placeholders, strict=True):
         if is_number(original):
             mark_number(node)
-    sizes = ProgramSizes.of(exported, functional)
+    sizes = ProgramSizes.of(exported, functional, guard_count)
     settle_sizes(opened.graph, sizes.fixed)
     in_spec, out_spec = functional.call_spec.in_spec, functional.call_spec.out_spec
     assert in_spec is not None

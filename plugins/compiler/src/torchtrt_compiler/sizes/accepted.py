@@ -169,7 +169,8 @@ class _Region:
         Args:
             limits: The least and the greatest value of each symbol in all profiles.
         """
-        usual = {symbol: size.opt for symbol, size in self._sizes.items()}
+        accepted = self.profile() if self else self._sizes
+        usual = {symbol: size.opt for symbol, size in accepted.items()}
         for number, condition in enumerate(self._applied):
             symbols, before = condition.symbols, self._applied[:number]
             within = [self._sizes[symbol].intersect(limits[symbol]) for symbol in symbols]

@@ -101,6 +101,13 @@ def guard_lines(environment: Any) -> dict[Any, str]:
     return lines
 
 
+def guards_since(exported: ExportedProgram, count: int) -> set[Any]:
+    """Returns the guards that PyTorch added to the first ones, as they were asked and with replaced symbols."""
+    environment: Any = shape_env_of(exported.graph)
+    asked = [guard.expr for guard in getattr(environment, "guards", ())[count:]]
+    return {*asked, *map(environment.replace, asked)} if asked else set()
+
+
 def fixing_lines(environment: Any, size: int) -> list[str]:
     """Returns the lines of the model at which a dynamic size may have been fixed to a number.
 

@@ -37,6 +37,7 @@ class Narrowing(NamedTuple):
         accepted: The part of them that is compiled.
         lines: The conditions, each with the line of the model that it comes from, if that is known.
         checks: Those that ops of the model check in eager PyTorch: it refuses what they exclude.
+        added: Those that PyTorch added while it rewrote writes.
     """
 
     exported: ExportedProgram
@@ -46,17 +47,18 @@ class Narrowing(NamedTuple):
     accepted: Accepted
     lines: Mapping[Any, str]
     checks: Collection[Any]
+    added: Collection[Any]
 
     def rows(self) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
         A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
         itself refuses are no reason for a row: nothing is lost, and no range could leave them out. Conditions of a
-        program that the user exported are a part of it.
+        program that the user exported are a part of it, but for those that torchtrt's rewriting added.
         """
         codes = symbol_codes(size.dimension for size in self.sizes)
         asked = asked_conditions(self.exported)
-        gaps = [] if asked is None else list(self._gaps(asked.lines))
+        gaps = list(self._gaps(asked))
         limits = [(size, self._limits(size)) for size in self.sizes]
         is_left_out = any(len(self.accepted.profiles) < len(size.ranges) for size in self.sizes)
         rows = []
@@ -161,7 +163,7 @@ class Narrowing(NamedTuple):
         points = [point for point in points if all(holds(check, point) for check in self.checks)]
         return is_checked and are_refused_by_ops(self.exported.graph_module, points)
 
-    def _gaps(self, asked: Mapping[Any, str]) -> Iterator[Any]:
+    def _gaps(self, asked: AskedConditions | None) -> Iterator[Any]:
         """Yields the conditions that refuse sizes within the limits which the model takes as another program.
 
         Where an op of the program refuses these sizes as well, the model refuses them, unless its code asked first.
@@ -169,9 +171,10 @@ class Narrowing(NamedTuple):
         graph_module = self.exported.graph_module
         for condition, points in self.accepted.examples.items():
             is_checked = condition in self.checks or is_check(self.lines.get(condition, ""))
-            if not points or is_checked:
+            is_of_program = asked is None and condition not in self.added
+            if not points or is_checked or is_of_program:
                 continue
-            is_branch = bool(asked.get(condition))
+            is_branch = asked is not None and bool(asked.lines.get(condition))
             if is_branch or not are_refused_by_ops(graph_module, points):
                 yield condition
 
@@ -217,13 +220,13 @@ class Narrowing(NamedTuple):
         """
         rows = {size_as_traced(size.size): row for size, row in limits if size.is_input}
         environment: Any = self.sizes[0].size.node.shape_env if self.sizes else None
-        for number, guard in enumerate(getattr(environment, "guards", ())):
+        for guard in getattr(environment, "guards", ()):
             condition = guard.expr
             line = asked.as_asked.get(condition, "")
             is_settled = environment.replace(condition) == True  # noqa: E712  (SymPy's)
             own = [symbol for symbol in sorted(condition.free_symbols, key=str) if symbol in rows]
             is_branch = line and not is_check(line)
-            is_of_layout = condition in asked.by_layout or number >= asked.guard_count
+            is_of_layout = condition in asked.by_layout or condition in self.added
             is_fixed_sum = len(condition.free_symbols) > 1 and fixes_a_size(condition)
             if is_settled and own and (is_branch or is_of_layout or is_fixed_sum):
                 text = as_code(condition, self.codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from torchtrt_compiler.sizes.declared import (
     declared_sizes,
     size_profiles,
 )
-from torchtrt_compiler.sizes.guards import guards_of, is_assumed
+from torchtrt_compiler.sizes.guards import guards_of, guards_since, is_assumed
 from torchtrt_compiler.sizes.narrowing import Narrowing
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
@@ -57,6 +57,7 @@ class ProgramSizes:
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
         guards: The guards of its ops, likewise. These may have taken derived sizes for neither 0 nor 1.
+        added: The guards that PyTorch added while it rewrote writes.
         checks: The checks of its ops in eager PyTorch that exporting leaves out, likewise. Passes add to them.
     """
 
@@ -65,15 +66,19 @@ class ProgramSizes:
     ranges: Mapping[Any, tuple[int, int | None]]
     conditions: Mapping[Any, str]
     guards: Mapping[Any, str]
+    added: Collection[Any]
     checks: dict[Any, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, exported: ExportedProgram, functional: ExportedProgram) -> ProgramSizes:
+    def of(
+        cls, exported: ExportedProgram, functional: ExportedProgram, guard_count: int
+    ) -> ProgramSizes:
         """Returns the sizes of a program.
 
         Args:
             exported: The program as it was exported.
-            functional: The same program without writes. Rewriting them may have added conditions.
+            functional: The same program without writes.
+            guard_count: How many guards PyTorch had noted before.
 
         Raises:
             UnsupportedProgramError: A condition in a program from a file has a form that cannot be read.
@@ -81,13 +86,14 @@ class ProgramSizes:
         asked, guards = asked_conditions(exported), guards_of(exported)
         lines = {} if asked is None else asked.lines
         numbers = symbols_of_numbers(exported) if asked is None else frozenset()
+        added = guards_since(exported, guard_count)
         of_ops = {
             guard: line
             for guard, line in guards.items()
             if guard not in lines
             and (
                 is_assumed(guard, numbers)
-                or (asked is not None and not isinstance(guard, sympy.Eq))
+                or ((asked is not None or guard in added) and not isinstance(guard, sympy.Eq))
             )
         }
         conditions = {
@@ -99,7 +105,7 @@ class ProgramSizes:
             symbol: (_without_guards(low, symbol, conditions, of_ops), high)
             for symbol, (low, high) in _ranges(functional).items()
         }
-        return cls(exported, functional, ranges, conditions, of_ops)
+        return cls(exported, functional, ranges, conditions, of_ops, added)
 
     @property
     def fixed(self) -> Mapping[Any, int]:
@@ -161,7 +167,9 @@ class ProgramSizes:
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
         checks = self.checks if self.exported is self.functional else {}
         codes = codes_as_traced(placeholders)
-        narrowing = Narrowing(self.exported, sizes, codes, declared, accepted, conditions, checks)
+        narrowing = Narrowing(
+            self.exported, sizes, codes, declared, accepted, conditions, checks, self.added
+        )
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 

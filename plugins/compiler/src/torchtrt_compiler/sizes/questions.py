@@ -34,13 +34,11 @@ class AskedConditions(NamedTuple):
         lines: The conditions on the symbols of the program's inputs, each with the line of the model.
         as_asked: The same on the symbols that the inputs had before PyTorch took some of them for equal.
         by_layout: The equations that PyTorch took to hold where it asked how tensors lie in memory.
-        guard_count: How many guards the program had. PyTorch adds some while it rewrites writes.
     """
 
     lines: Mapping[Any, str]
     as_asked: Mapping[Any, str]
     by_layout: Collection[Any]
-    guard_count: int
 
 
 class SizeQuestions:
@@ -100,9 +98,7 @@ class SizeQuestions:
             if (settled := own.replace(condition)).free_symbols  # a fixed number has none
         }
         by_layout = {equation for environment, equation in self._by_layout if environment is own}
-        guard_count = len(own.guards) if own else 0
-        asked = AskedConditions(settled_lines, as_asked, by_layout, guard_count)
-        exported.graph_module.meta[_KEY] = asked
+        exported.graph_module.meta[_KEY] = AskedConditions(settled_lines, as_asked, by_layout)
 
 
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:

@@ -82,7 +82,7 @@ def as_code(expression: Any, codes: Mapping[Any, str]) -> str:
 
 
 class _CodePrinter(PythonPrinter):
-    """Writes differences and comparisons as people do: ``8 - n < 4 * m``, where PyTorch adds ``(-1)*n``."""
+    """Writes differences and comparisons as people do: ``8 - n < 4*m``, and ``n <= m`` for ``(-1)*n >= (-1)*m``."""
 
     def _print_Add(self, expr: sympy.Expr, order: str | None = None) -> str:
         del order
@@ -93,7 +93,14 @@ class _CodePrinter(PythonPrinter):
             text += operator + self.parenthesize(size, precedence(expr), strict=True)
         return text
 
+    def _print_Mul(self, expr: sympy.Expr) -> str:
+        if expr.args[0] == -1:
+            return f"-{self.parenthesize(-expr, precedence(expr))}"
+        return str(super()._print_Mul(expr))
+
     def _print_Relational(self, expr: sympy.Expr) -> str:
+        if all(side.is_number or _is_negative(side) for side in expr.args):
+            expr = expr.reversedsign
         level = PRECEDENCE["Relational"]
         left, right = (self.parenthesize(side, level, strict=True) for side in expr.args)
         return f"{left} {expr.rel_op} {right}"
