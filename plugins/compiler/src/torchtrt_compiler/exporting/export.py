@@ -32,7 +32,7 @@ from torchtrt_compiler.exporting.unchanged_models import unchanged
 from torchtrt_compiler.inputs import CallInputs, is_input, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
-from torchtrt_compiler.sizes.questions import SizeQuestions
+from torchtrt_compiler.sizes.questions import SizeQuestions, exclude_empty
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
@@ -82,13 +82,27 @@ def export(
         if isinstance(model, ExportedProgram):
             _check_uncompiled(model)
             return without_transforms(without_regions(model))
-        with SizeQuestions(call.may_be_empty) as questions, StrideReads() as reads:
-            exported = _exported(model, call, dynamic_shapes)
-        program = without_transforms(without_regions(exported))
-        reads.keep_in(program)
-        questions.keep_in(program)
+        try:
+            program = _with_questions(model, call, dynamic_shapes, call.may_be_empty)
+        except ExportError:
+            if not call.may_be_empty:
+                raise
+            program = _with_questions(model, call, dynamic_shapes, may_be_empty=False)
+            exclude_empty(program)
         keep_declared(program, model, call, dynamic_shapes)
         return program
+
+
+def _with_questions(
+    model: Any, call: CallInputs, dynamic_shapes: Any, may_be_empty: bool
+) -> ExportedProgram:
+    """Returns a model as it is exported, with what its code asked about sizes and strides meanwhile."""
+    with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
+        exported = _exported(model, call, dynamic_shapes)
+    program = without_transforms(without_regions(exported))
+    reads.keep_in(program)
+    questions.keep_in(program)
+    return program
 
 
 def _exported(model: Any, inputs: CallInputs, dynamic_shapes: Any) -> ExportedProgram:

@@ -37,7 +37,7 @@ def guards_of(exported: ExportedProgram) -> dict[Any, str]:
     """
     environment: Any = shape_env_of(exported.graph)
     lines = guard_lines(environment)
-    sizes = [size for node in user_inputs(exported) for size in _sizes_of(node.meta.get("val"))]
+    sizes = input_sizes(exported)
     traced = {symbol for size in sizes for symbol in size_as_traced(size).free_symbols}
     kinds = {
         symbol: {type(source).__name__ for source in sources}
@@ -55,10 +55,11 @@ def guards_of(exported: ExportedProgram) -> dict[Any, str]:
     return {**dict.fromkeys(written_guards(exported), ""), **of_own}
 
 
-def _sizes_of(value: Any) -> list[torch.SymInt]:
-    """Returns the sizes of an input that vary, or its number if that varies."""
-    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
-    return [size for size in sizes if isinstance(size, torch.SymInt)]
+def input_sizes(exported: ExportedProgram) -> list[torch.SymInt]:
+    """Returns the sizes of a program's inputs that vary, and the numbers among them."""
+    values = [node.meta.get("val") for node in user_inputs(exported)]
+    shapes = (value.shape if isinstance(value, torch.Tensor) else (value,) for value in values)
+    return [size for shape in shapes for size in shape if isinstance(size, torch.SymInt)]
 
 
 def is_assumed(guard: Any, numbers: Collection[Any] = frozenset()) -> bool:

@@ -16,7 +16,7 @@ import sympy
 from torch.export import ExportedProgram
 
 from torchtrt.graphs.symbols import answers_are_same, shape_env_of
-from torchtrt_compiler.sizes.guards import line_of
+from torchtrt_compiler.sizes.guards import input_sizes, line_of
 from torchtrt_compiler.torch_internals import (
     asking_frame,
     is_guard_of_dynamo,
@@ -99,6 +99,16 @@ class SizeQuestions:
         }
         by_layout = {equation for environment, equation in self._by_layout if environment is own}
         exported.graph_module.meta[_KEY] = AskedConditions(settled_lines, as_asked, by_layout)
+
+
+def exclude_empty(exported: ExportedProgram) -> None:
+    """Adds that no size is 0 to the conditions of a program, which PyTorch could not export for a size of 0."""
+    asked: AskedConditions = exported.graph_module.meta[_KEY]
+    symbols = {symbol for size in input_sizes(exported) for symbol in size.node.expr.free_symbols}
+    # To SymPy, a symbol is positive.
+    not_empty = {sympy.Ne(symbol, 0, evaluate=False): "" for symbol in symbols}
+    conditions = asked._replace(lines={**asked.lines, **not_empty})
+    exported.graph_module.meta[_KEY] = conditions
 
 
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:
