@@ -140,3 +140,19 @@ def test_the_larger_of_two_sizes_in_a_branch(factor):
 
     for size in range(2, 7):
         torch.testing.assert_close(compiled(torch.ones(size)), model(torch.ones(size)))
+
+
+def test_a_branch_that_was_exported_for_fixed_sizes_is_exported_for_others():
+    """Dynamo compares the sizes with those of the graph that it has of the same code."""
+
+    class Branch(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, torch.neg, torch.clone, (x,))
+
+    model = Branch().eval()
+    torchtrt.compile(model, [torch.rand(5, 3)], min_block_size=1)
+    sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 3), max_shape=(9, 6))
+    compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+    for shape in ((1, 1), (5, 3), (9, 6)):
+        x = torch.rand(shape)
+        torch.testing.assert_close(compiled(x), model(x))

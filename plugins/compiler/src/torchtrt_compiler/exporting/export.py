@@ -36,8 +36,8 @@ from torchtrt_compiler.sizes.questions import SizeQuestions, exclude_empty
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
-    builtins_of_dynamo,
     compile_lock,
+    reading_control_flow,
     sizes_by_formulas,
     with_late_code,
     with_shared_lines,
@@ -136,7 +136,7 @@ def _exported(model: Any, inputs: CallInputs, dynamic_shapes: Any) -> ExportedPr
             unchanged(model),
             quiet_tracing(),
             sizes_by_formulas(),
-            builtins_of_dynamo(),
+            reading_control_flow(),
             export_contexts(),
             warnings.catch_warnings(),
         ):

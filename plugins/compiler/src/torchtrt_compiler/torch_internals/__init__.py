@@ -69,7 +69,6 @@ __all__ = [
     "ValueRanges",
     "asking_frame",
     "bound_sympy",
-    "builtins_of_dynamo",
     "compile_lock",
     "decomposition_table",
     "enable_python_dispatcher",
@@ -90,6 +89,7 @@ __all__ = [
     "like_constructors",
     "noting_size_questions",
     "op_calls",
+    "reading_control_flow",
     "reads_base",
     "replace_graph",
     "size_as_traced",
@@ -140,13 +140,19 @@ _MAX, _MIN = max, min
 
 
 @contextlib.contextmanager
-def builtins_of_dynamo() -> Iterator[None]:
-    """Lets Dynamo distinguish ``max`` and ``min`` in branches and loops, in a ``with`` block.
+def reading_control_flow() -> Iterator[None]:
+    """Lets Dynamo read branches and loops as a model has them, while it is exported in a ``with`` block.
 
-    ``torch.export`` replaces both while it runs a model. Dynamo asks of Python's own whether it is ``max``.
+    ``torch.export`` replaces ``max`` and ``min``, and Dynamo asks of Python's own which of them it is. For its log, it
+    also asks why a graph that it made of the same code does not serve. This fixes sizes to those of an earlier export.
     """
-    builtin = "torch._dynamo.variables.builtin"
-    with mock.patch.multiple(builtin, create=True, max=_MAX, min=_MIN):
+    builtin, convert_frame = (
+        f"torch._dynamo.{name}" for name in ("variables.builtin", "convert_frame")
+    )
+    with (
+        mock.patch.multiple(builtin, create=True, max=_MAX, min=_MIN),
+        mock.patch(f"{convert_frame}.get_and_maybe_log_recompilation_reasons", return_value=[]),
+    ):
         yield
 
 
