@@ -388,3 +388,18 @@ def test_a_size_between_engines_is_not_negative():
         for size in (1, 5, 8):
             x, y = torch.rand(size), torch.ones(1, size, dtype=torch.int8)
             torch.testing.assert_close(compiled(x, y), behind(x, y))
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+def test_a_range_whose_optimal_sizes_break_an_equation_keeps_the_others():
+    """An engine is built for the smallest, the optimal and the largest sizes, which have to satisfy it."""
+
+    class First(nn.Module):
+        def forward(self, x):
+            return x.split(x.shape[1] // 2, 0)[0] * 1
+
+    ranges = [((2, 5), (2, 5), (8, 5)), ((1, 2), (2, 2), (8, 5))]
+    compiled = torchtrt.compile(First().eval(), [torchtrt.Input(ranges=ranges)], min_block_size=1)
+    for shape in ((1, 2), (1, 3), (1, 5), (2, 5)):
+        x = torch.rand(shape)
+        torch.testing.assert_close(compiled(x), First()(x))

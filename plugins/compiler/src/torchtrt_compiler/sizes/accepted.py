@@ -81,16 +81,29 @@ def _buildable(profile: Profile, equations: Sequence[CompiledExpression]) -> Pro
     equation, such as ``n * m == 12``, the shapes of a network do not fit the 12 that the program has there.
     """
     for equation in equations:
-        points = (
-            dict(zip(profile, sizes, strict=True)) for sizes in zip(*profile.values(), strict=True)
-        )
-        if all(map(equation.holds, points)):
+        if _hold_at_corners([equation], profile):
             continue
         point = nearest_point([other.expression for other in equations], profile)
-        if point is not None:
-            fixed = {symbol: SizeRange(*[point[symbol]] * 3) for symbol in equation.symbols}
-            profile = {**profile, **fixed}
+        if point is None:
+            continue
+        fixed = {symbol: SizeRange(*[point[symbol]] * 3) for symbol in equation.symbols}
+        narrowed = {**profile, **fixed}
+        for symbol in equation.symbols:
+            low, _, high = profile[symbol]
+            value = point[symbol]
+            ranges = (low, value, high), (value, value, high), (low, value, value)
+            wider = ({**narrowed, symbol: SizeRange(*limits)} for limits in ranges)
+            narrowed = next((own for own in wider if _hold_at_corners(equations, own)), narrowed)
+        profile = narrowed
     return profile
+
+
+def _hold_at_corners(conditions: Sequence[CompiledExpression], profile: Profile) -> bool:
+    """Returns whether conditions hold for the smallest sizes together, for the optimal and for the largest."""
+    corners = [
+        dict(zip(profile, sizes, strict=True)) for sizes in zip(*profile.values(), strict=True)
+    ]
+    return all(condition.holds(corner) for condition in conditions for corner in corners)
 
 
 def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
