@@ -127,3 +127,16 @@ def test_a_model_that_is_exported_only_for_sizes_from_1_is_compiled_for_these():
         torch.testing.assert_close(compiled(x), model(x))
     with pytest.raises(InputError, match="compiled for 1 to 7"):
         compiled(torch.rand(0, 3))
+
+
+def test_a_model_that_reads_strides_takes_no_size_of_0():
+    """PyTorch computes strides as if each size were 1 or more, which no expression of the program does."""
+    model = Function(lambda x: (x + 1, x.stride(0))).eval()
+    sizes = torchtrt.Input(min_shape=(0, 0), opt_shape=(5, 6), max_shape=(9, 6))
+    with pytest.warns(SizeWarning, match="Compiled for 1 to"):
+        compiled = torchtrt.compile(model, [sizes], min_block_size=1)
+    for shape in ((3, 1), (9, 6)):
+        x = torch.rand(shape)
+        assert compiled(x)[1] == model(x)[1]
+    with pytest.raises(InputError, match="compiled for 1 to 6"):
+        compiled(torch.rand(3, 0))

@@ -33,7 +33,7 @@ from torchtrt_compiler.inputs import CallInputs, is_input, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions, exclude_empty
-from torchtrt_compiler.stride_reads import StrideReads
+from torchtrt_compiler.stride_reads import StrideReads, stride_reads
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
     compile_lock,
@@ -89,6 +89,8 @@ def export(
                 raise
             program = _with_questions(model, call, dynamic_shapes, may_be_empty=False)
             exclude_empty(program)
+        if call.may_be_empty and stride_reads(program).lines:
+            exclude_empty(program)  # whose strides PyTorch computes from sizes of 1
         keep_declared(program, model, call, dynamic_shapes)
         return program
 
