@@ -116,7 +116,7 @@ class Compilation:
         """
         with tracing(), self.stages.stage("sizes"):
             sizes = program.sizes.compiled_for(
-                program.placeholders, self.inputs, program.graph_module
+                program.placeholders, self.inputs, program.graph_module, program.checks
             )
             settle_sizes(program.graph_module.graph, {}, union_of_profiles(sizes.profiles))
             return sizes

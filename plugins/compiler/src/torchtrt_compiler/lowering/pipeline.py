@@ -145,4 +145,4 @@ def _gather_facts(program: Program) -> None:
         current_record().decision("rows", line)
     values = {str(node.target): constant_of(node) for node in facts.equal_weights}
     program.watcher.keep_equal({name: value for name, value in values.items() if value is not None})
-    program.sizes.checks.update(facts.conditions)
+    program.checks.update(facts.conditions)

@@ -50,6 +50,8 @@ class Program:
         divided: What ``async_tensor_parallel`` does with each all-reduce, in words.
         in_float32: What computes in float32 because of its magnitudes or its sums, in words.
         asked: The ops that lowering looked up, those inside decompositions among them.
+        checks: The conditions on sizes that ops check in eager PyTorch and exporting leaves out, each with the line of
+            the model.
     """
 
     graph_module: GraphModule
@@ -64,6 +66,7 @@ class Program:
     divided: list[str] = field(default_factory=list)
     in_float32: list[str] = field(default_factory=list)
     asked: set[Any] = field(default_factory=set)
+    checks: dict[Any, str] = field(default_factory=dict)
 
     @property
     def placeholders(self) -> list[Node]:

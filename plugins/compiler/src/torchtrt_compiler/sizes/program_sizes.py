@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -58,7 +58,6 @@ class ProgramSizes:
             that it comes from, if that is known.
         guards: The guards of its ops, likewise. These may have taken derived sizes for neither 0 nor 1.
         added: The guards that PyTorch added while it rewrote writes.
-        checks: The checks of its ops in eager PyTorch that exporting leaves out, likewise. Passes add to them.
     """
 
     exported: ExportedProgram
@@ -67,7 +66,6 @@ class ProgramSizes:
     conditions: Mapping[Any, str]
     guards: Mapping[Any, str]
     added: Collection[Any]
-    checks: dict[Any, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -129,7 +127,11 @@ class ProgramSizes:
         }
 
     def compiled_for(
-        self, placeholders: Sequence[Node], inputs: CallInputs, lowered: GraphModule
+        self,
+        placeholders: Sequence[Node],
+        inputs: CallInputs,
+        lowered: GraphModule,
+        checks: Mapping[Any, str],
     ) -> CompiledSizes:
         """Returns the sizes for which the program is the model, among those that inputs ask for.
 
@@ -137,13 +139,15 @@ class ProgramSizes:
             placeholders: The inputs of the opened program, whose sizes have the same symbols.
             inputs: The inputs that the model is compiled for.
             lowered: The lowered program: PyTorch may have assumed more while ops were decomposed.
+            checks: The conditions that its ops check in eager PyTorch and exporting leaves out, each with the line of
+                the model.
 
         Raises:
             InputError: There are none, one has no bound, or the sizes of inputs do not decide a condition on them.
         """
         sizes = declared_sizes(self.exported, placeholders, inputs)
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
-        conditions = {**self.conditions, **self.checks}
+        conditions = {**self.conditions, **checks}
         # What holds for all sizes of 2 or more may be of symbols that are the size of no input.
         asked = (guard for guard in self.guards if not is_assumed(guard))
         check_decidable((*conditions, *asked), declared)
@@ -165,10 +169,10 @@ class ProgramSizes:
                 "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
             )
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
-        checks = self.checks if self.exported is self.functional else {}
+        own_checks = checks if self.exported is self.functional else {}
         codes = codes_as_traced(placeholders)
         narrowing = Narrowing(
-            self.exported, sizes, codes, declared, accepted, conditions, checks, self.added
+            self.exported, sizes, codes, declared, accepted, conditions, own_checks, self.added
         )
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
