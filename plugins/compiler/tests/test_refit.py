@@ -296,6 +296,12 @@ def test_the_watch_over_weights_moves_to_the_new_ones():
         engines(X)
     torchtrt.refit_module_weights(engines, model, in_place=True)
     agree(model, engines)
+    weight = model.a
+    model.a = nn.Parameter(weight.detach().clone())
+    with pytest.raises(EngineError, match="has changed"):
+        engines(X)
+    model.a = weight
+    agree(model, engines)
     with torch.no_grad():
         model.a.add_(1)
     with pytest.raises(EngineError, match="has changed"):

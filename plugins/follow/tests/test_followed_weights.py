@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
+import torchtrt
 from plugins.follow.tests.followed import X, agree, followed, made, programs
 from tests.support.threads import calls_in_other_threads
 from torchtrt.errors import FollowWarning, UnsupportedProgramError
@@ -34,6 +35,20 @@ def _replace(model):
 
 def _replace_data(model):
     model.first.bias.data = torch.rand(8)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_a_recurrent_layer_is_followed(kind):
+    """It keeps a list of its weights, which PyTorch makes anew while it exports the layer."""
+    model = kind(4, 8, batch_first=True).eval()
+    layer = torchtrt.follow(model, fallback=False)
+    rows = torch.rand(2, 5, 4)
+    with torch.no_grad():
+        for seed in range(3):
+            torch.manual_seed(seed)
+            model.load_state_dict(kind(4, 8).state_dict(), assign=seed == 2)
+            torch.testing.assert_close(layer(rows)[0], model(rows)[0], rtol=2e-3, atol=2e-3)
+    assert len(layer.torchtrt.programs) == 1
 
 
 @pytest.mark.parametrize("change", [_load, _load_some, _write, _replace, _replace_data])

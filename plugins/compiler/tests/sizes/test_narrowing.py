@@ -573,6 +573,22 @@ def test_a_condition_that_rewriting_a_write_adds_to_a_program_is_a_row():
 
 
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+def test_a_small_size_that_a_users_program_is_not_right_for_is_a_row():
+    """The program has no condition that leaves it out, and 0 is taken."""
+
+    class Squeezed(nn.Module):
+        def forward(self, y):
+            y.squeeze(0).add_(1)
+            return y * 2
+
+    rows = {0: AUTO(min=1, max=5)}
+    program = torch.export.export(Squeezed(), (torch.rand(3, 4),), dynamic_shapes=(rows,))
+    y = torchtrt.Input(min_shape=(0, 4), opt_shape=(3, 4), max_shape=(5, 4))
+    compiled = torchtrt.compile(program, [y], min_block_size=1)
+    assert ["y.shape[0] != 1"] == [row.condition for row in compiled.report.narrowed]
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
 def test_a_condition_has_a_row_though_an_op_refuses_the_optimal_sizes_of_its_range():
     """Whether the model refuses a size is found out beside sizes of other inputs that it takes."""
 

@@ -36,6 +36,9 @@ class Library(Protocol):
         """Returns whether hooks collect what modules inside of the model that is being called return."""
 
 
+_OF_RECURRENT_LAYERS = ("_flat_weights", "_flat_weight_refs")
+
+
 def _answers(name: str, *arguments: Any) -> Iterator[Any]:
     """Yields an attribute of each library that has it, or the result of this method for arguments."""
     for loaded in current_packs().loaded:
@@ -50,8 +53,9 @@ def weight_loaders() -> set[str]:
 
 
 def labels_of(value: object) -> set[str]:
-    """Returns the ``labels`` of all libraries."""
-    return set().union(*_answers("labels", value))
+    """Returns the ``labels`` of all libraries, and the lists of its weights that a recurrent layer of PyTorch keeps."""
+    own = _OF_RECURRENT_LAYERS if isinstance(value, torch.nn.RNNBase) else ()
+    return set().union(own, *_answers("labels", value))
 
 
 def scales_of(module: torch.nn.Module) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def refit_module_weights(
     written = written_attributes(compiled.graph_module.graph)
     watched = {**checks.unchanged(), **weights.new}
     watched = {name: tensor for name, tensor in watched.items() if name not in written}
-    target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
+    target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast, new_weights)
     return target
 
 

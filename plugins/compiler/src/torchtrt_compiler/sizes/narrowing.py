@@ -38,6 +38,7 @@ class Narrowing(NamedTuple):
         lines: The conditions, each with the line of the model that it comes from, if that is known.
         checks: Those that ops of the model check in eager PyTorch: it refuses what they exclude.
         added: Those that PyTorch added while it rewrote writes.
+        of_program: Those that are a part of a program which the user exported.
     """
 
     exported: ExportedProgram
@@ -48,13 +49,14 @@ class Narrowing(NamedTuple):
     lines: Mapping[Any, str]
     checks: Collection[Any]
     added: Collection[Any]
+    of_program: Collection[Any]
 
     def rows(self) -> Iterator[NarrowedSize]:
         """Yields the requested sizes that the model's code, as PyTorch exported it, does not take.
 
         A condition on several sizes has a row of its own, at the first of them. Sizes between the limits that the model
         itself refuses are no reason for a row: nothing is lost, and no range could leave them out. Conditions of a
-        program that the user exported are a part of it, but for those that torchtrt's rewriting added.
+        program that the user exported are a part of it.
         """
         codes = symbol_codes(size.dimension for size in self.sizes)
         asked = asked_conditions(self.exported)
@@ -171,8 +173,7 @@ class Narrowing(NamedTuple):
         graph_module = self.exported.graph_module
         for condition, points in self.accepted.examples.items():
             is_checked = condition in self.checks or is_check(self.lines.get(condition, ""))
-            is_of_program = asked is None and condition not in self.added
-            if not points or is_checked or is_of_program:
+            if not points or is_checked or condition in self.of_program:
                 continue
             is_branch = asked is not None and bool(asked.lines.get(condition))
             if is_branch or not are_refused_by_ops(graph_module, points):

@@ -171,9 +171,12 @@ class ProgramSizes:
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
         own_checks = checks if self.exported is self.functional else {}
         codes = codes_as_traced(placeholders)
+        is_given = asked_conditions(self.exported) is None
+        of_program = self.conditions.keys() - {*self.added} if is_given else ()
         narrowing = Narrowing(
-            self.exported, sizes, codes, declared, accepted, conditions, own_checks, self.added
-        )
+            self.exported, sizes, codes, declared, accepted, conditions, own_checks, self.added,
+            of_program,
+        )  # fmt: skip
         return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
 
 
