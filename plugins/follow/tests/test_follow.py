@@ -228,6 +228,23 @@ def test_a_followed_model_inside_another_is_a_part_of_it():
     assert 4 == len(list(shared.parameters()))
 
 
+def test_a_method_that_makes_a_model_of_the_class_makes_no_followed_one():
+    """A slice of a sequential model is another model."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).eval()
+    part = torchtrt.follow(model)[:2]
+    assert type(part) is nn.Sequential
+    torch.testing.assert_close(part(X), model[:2](X))
+
+
+def test_what_cannot_be_followed_is_refused_at_once():
+    """The errors say what to do instead."""
+    with pytest.raises(InputError, match="Call the model once"):
+        torchtrt.follow(nn.LazyLinear(4))
+    for shapes in ([1], "x", 5):
+        with pytest.raises(InputError, match="dynamic_shapes is a dictionary"):
+            torchtrt.follow(nn.Linear(4, 4), dynamic_shapes=shapes)
+
+
 def test_copies_and_pickles_are_followed_and_compile_anew():
     """With weights of their own."""
     follower = followed(made(), dynamic_shapes={"x": {0: (1, 8)}})

@@ -1,5 +1,6 @@
 """Guards that ops asked and that do not hold for some sizes: a call is right there, or it is refused."""
 
+import contextlib
 import itertools
 import warnings
 
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import InputError
 from torchtrt_reference import VERSIONS
 
@@ -88,3 +90,26 @@ def test_what_ops_are_decomposed_into_is_run_with_small_sizes():
     with pytest.raises(InputError, match="compiled for 2 to 3"):
         compiled(torch.rand(1))
     assert compiled(torch.rand(3)).shape == (2, 1)
+
+
+LENGTHS = {
+    "the smaller": lambda x, y: min(x.shape[0], y.shape[0]),
+    "the larger": lambda x, y: max(x.shape[0], x.shape[1] - y.shape[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS)
+def test_a_guard_that_fails_for_few_larger_sizes_stays_a_condition(length):
+    """Of three sizes, only a part of all combinations is run."""
+    model = Function(lambda x, y: x[:, : length(x, y)] * 2).eval()
+    x = torchtrt.Input(min_shape=(1, 0), opt_shape=(3, 5), max_shape=(5, 7))
+    y = torchtrt.Input(min_shape=(1,), opt_shape=(4,), max_shape=(6,))
+    compiled = torchtrt.compile(model, [x, y], min_block_size=1)
+    accepted = 0
+    for rows, columns, count in itertools.product(range(1, 6), range(8), range(1, 7)):
+        inputs = torch.rand(rows, columns), torch.rand(count)
+        with contextlib.suppress(InputError):
+            torch.testing.assert_close(compiled(*inputs), model(*inputs))
+            accepted += 1
+    assert accepted > 100

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import torchtrt
 from tests.support.modules import Function
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, UnsupportedProgramError
 
 OF_THE_LAST_COLUMN = {
     "squeeze": lambda last: last.squeeze(-1) + 1,
@@ -120,3 +120,16 @@ def test_engines_take_every_remainder_of_a_size():
     for count in range(4, 9):
         x = torch.rand(count, 3)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_piece_whose_size_is_a_number_keeps_its_place_in_memory():
+    """Reading it by strides is refused, because the place varies."""
+
+    def last_piece(x):
+        piece = x.chunk(3, 1)[2]
+        return piece.as_strided(piece.shape, piece.stride()) * 1
+
+    model = Function(last_piece).eval()
+    rows = torchtrt.Input(min_shape=(1, 2), opt_shape=(3, 7), max_shape=(4, 7))
+    with pytest.raises(UnsupportedProgramError, match="by strides"):
+        torchtrt.compile(model, [rows], min_block_size=1)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from torchtrt.errors import InputError, kind_of
 from torchtrt.settings import check_setting_names
@@ -54,6 +55,16 @@ def follow(
     if not isinstance(argument, torch.nn.Module) or isinstance(argument, torch.jit.ScriptModule):
         raise InputError(
             f"follow() takes a torch.nn.Module with Python code, not {kind_of(argument)}."
+        )
+    if isinstance(argument, LazyModuleMixin):
+        raise InputError(
+            f"The weights of {type(argument).__name__} have no shapes yet, and its first call makes another class of "
+            "it. Call the model once, and follow it then."
+        )
+    if dynamic_shapes is not None and not isinstance(dynamic_shapes, Mapping):
+        raise InputError(
+            "dynamic_shapes is a dictionary from parameters of forward to dynamic sizes, not "
+            f"{kind_of(dynamic_shapes)}."
         )
     check_setting_names(settings, follow)
     own: Any = argument.torchtrt.model if isinstance(argument, _Followed) else argument
@@ -115,6 +126,7 @@ def _followed_class(model_class: type[torch.nn.Module]) -> type:
         "__module__": model_class.__module__,
         "__qualname__": model_class.__qualname__,
         "__slots__": (),
+        "__new__": _new_of(model_class),
         "load_state_dict": _changing(model_class.load_state_dict, is_counted=True),
         **{
             name: _changing(getattr(model_class, name), is_counted=False)
@@ -124,6 +136,14 @@ def _followed_class(model_class: type[torch.nn.Module]) -> type:
     }
     bases = (_Followed, model_class)
     return types.new_class(model_class.__name__, bases, {}, lambda space: space.update(members))
+
+
+def _new_of(model_class: type[torch.nn.Module]) -> Any:
+    def new(_: type, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        """Returns a model of the class itself: methods make others, as a slice of a ``Sequential``."""
+        return model_class(*args, **kwargs)
+
+    return new
 
 
 def _changing(method: Any, is_counted: bool) -> Any:

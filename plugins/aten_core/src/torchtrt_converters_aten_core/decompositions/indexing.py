@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt_blocks.sizes import is_never_negative, is_positive
+from torchtrt_blocks.sizes import is_never_negative, is_positive, maximum, minimum
 from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
@@ -95,10 +95,8 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
     size, count = self.shape[dim], src.shape[dim]
-    if step == 1 and statically_known_true(count == size):
+    if step == 1 and minimum(size - count) == 0 == maximum(size - count):
         return src.to(self.dtype)  # all indices are replaced
     fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
     if fixed and step == 1:

@@ -115,8 +115,7 @@ def nearest_point(conditions: Iterable[Any], profile: Profile) -> Values | None:
     usual = {symbol: size.opt for symbol, size in profile.items()}
     if all(condition.holds(usual) for condition in compiled):
         return usual
-    ranges = [range(size.min, size.max + 1) for size in profile.values()]
-    points = _points(tuple(profile), _axes(ranges, _budget(len(compiled))))
+    points = some_points(profile, _budget(len(compiled)))
     return min(
         (point for point in points if all(condition.holds(point) for condition in compiled)),
         key=lambda point: sum(abs(size - usual[symbol]) for symbol, size in point.items()),
@@ -234,6 +233,12 @@ def _without(values: Sequence[int], refused: Set[int]) -> Sequence[int]:
 def _budget(count: int) -> int:
     """Returns for how many combinations of values each of so many conditions is evaluated."""
     return min(_MOST, max(_FEWEST, _EVALUATIONS // max(1, count)))
+
+
+def some_points(profile: Profile, most: int) -> Iterator[Values]:
+    """Yields the combinations of a profile's values: all, or at most so many, with those at the ends of each range."""
+    ranges = [range(size.min, size.max + 1) for size in profile.values()]
+    return _points(tuple(profile), _axes(ranges, most))
 
 
 def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:

@@ -59,8 +59,9 @@ class _Settling:
         )
         if [type(size) for size in sizes] == [type(size) for size in value.shape]:
             return value
+        offset = self.value(value.storage_offset())
         with value.fake_mode:
-            return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+            return value.as_strided(sizes, strides, offset)
 
     def _number(self, expression: Any) -> int | None:
         """Returns the number that an expression is known to be. A symbol stays one: calls are checked by it."""

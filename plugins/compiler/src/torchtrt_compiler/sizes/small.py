@@ -8,9 +8,10 @@ that is not right excludes them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -20,7 +21,7 @@ from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import holds
 from torchtrt.graphs.nodes import model_line
 from torchtrt.graphs.symbols import shape_env_of
-from torchtrt_compiler.sizes.accepted import Values, nearest_point
+from torchtrt_compiler.sizes.accepted import Values, nearest_point, some_points
 from torchtrt_compiler.sizes.assumptions import (
     Assumption,
     Breach,
@@ -34,6 +35,8 @@ from torchtrt_compiler.sizes.guards import always_holds
 from torchtrt_compiler.sizes.points import Point, breaching_points
 from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
+_MOST_VALUES = 1 << 10
+"""For how many combinations of values a guard is evaluated."""
 _MOST_POINTS = 625
 """How many combinations of small values of several symbols are tried: five of each of four symbols."""
 
@@ -65,8 +68,12 @@ def small_sizes(
         of_ops = dict.fromkeys(itertools.chain(*(own[call] for call in calls if call.is_op)))
         asked = guard_assumptions(doubtful, own)
         points = list(breaching_points(of_ops, asked, conditions, ranges))
-        excused = _failing(point for point in points if point.is_small)
-        excused -= _failing(point for point in points if not point.is_small)
+        failing, is_small = _failing(points), _smallness(of_ops)
+        excused = [
+            guard
+            for guard in asked
+            if guard in failing and _fails_if_small(guard, is_small, ranges)
+        ]
         needed = (guard.expression for guard in asked if guard not in excused)
         kept = {guard: guards[guard] for guard in needed}
         asked = [guard for guard in asked if guard in excused]
@@ -75,6 +82,38 @@ def small_sizes(
             accepted = (*conditions, *kept, *trials.excluding)
             points = list(breaching_points(of_ops, asked, accepted, ranges))
         return {**kept, **trials.excluding}
+
+
+def _smallness(sizes: Iterable[Assumption]) -> Callable[[Values], bool]:
+    """Returns a function that says for values of symbols whether a size that they decide is small."""
+    of_one: dict[Any, list[Assumption]] = {}
+    of_several: list[Assumption] = []
+    for size in sizes:
+        symbol, *others = size.symbols
+        group = of_several if others else of_one.setdefault(symbol, [])
+        group.append(size)
+
+    def breaks_one(assumptions: Iterable[Assumption], values: Values) -> bool:
+        breached = (own.breach(values) for own in assumptions if own.symbols <= values.keys())
+        return any(breach is not None and breach.is_small_size for breach in breached)
+
+    @functools.cache
+    def is_small_alone(symbol: Any, value: int) -> bool:
+        return breaks_one(of_one.get(symbol, ()), {symbol: value})
+
+    def is_small(values: Values) -> bool:
+        return any(itertools.starmap(is_small_alone, values.items())) or breaks_one(
+            of_several, values
+        )
+
+    return is_small
+
+
+def _fails_if_small(guard: Assumption, is_small: Callable[[Values], bool], ranges: Profile) -> bool:
+    """Returns whether a size is small wherever a guard does not hold, as far as values are tried."""
+    profile = {symbol: ranges[symbol] for symbol in sorted(guard.symbols, key=str)}
+    failing = (values for values in some_points(profile, _MOST_VALUES) if guard.breach(values))
+    return all(map(is_small, failing))
 
 
 def _failing(points: Iterable[Point]) -> set[Assumption]:
