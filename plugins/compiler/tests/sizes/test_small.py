@@ -1,6 +1,5 @@
 """Sizes of 0 and 1, which torch.export takes no size for: a program is compiled for them where it is the model's."""
 
-import contextlib
 import dataclasses
 import itertools
 import re
@@ -496,25 +495,3 @@ def test_two_sizes_of_one_or_two_are_not_taken_for_equal():
 
     with pytest.raises(InputError, match="is 1, but the model was compiled for 2"):
         compiled(torch.rand(1), torch.rand(1, 2))
-
-
-@pytest.mark.parametrize("least", [0, 1])
-@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
-def test_a_write_to_all_rows_but_for_one_size_of_1_is_right(least):
-    """PyTorch takes sizes for 2 or more, for which the written slice is the whole tensor."""
-
-    class Written(nn.Module):
-        def forward(self, x):
-            y = x * 2
-            y[max(x.shape[1] - x.shape[0] - 4, 0) :] += 1
-            return y
-
-    sizes = torchtrt.Input(min_shape=(least, least), opt_shape=(4, 6), max_shape=(6, 6))
-    compiled = torchtrt.compile(Written().eval(), [sizes], min_block_size=1)
-    accepted = 0
-    for shape in itertools.product(range(least, 7), repeat=2):
-        x = torch.rand(shape)
-        with contextlib.suppress(InputError):
-            torch.testing.assert_close(compiled(x), Written()(x))
-            accepted += 1
-    assert accepted >= 36
