@@ -22,9 +22,9 @@ STRONG_TYPING = {
     "torchtrt.conversion.results": "a weakly typed network calls float16 Float",
     "torchtrt.tensorrt.shims": "creates networks",
     "torchtrt_compiler.building.precisions": "holds layers of weakly typed networks to their dtypes",
-    "torchtrt_converters_aten_core.converters.cast": "a weakly typed network takes int8 as quantized values only",
     "torchtrt_converters_aten_core.converters.control_flow": "float16 does not come around a weakly typed loop",
     "torchtrt_converters_aten_core.converters.recurrent": "float16 does not come around a weakly typed loop",
+    "torchtrt_converters_aten_core.converters.symbolic": "a weakly typed network takes int8 as quantized values only",
     "torchtrt_blocks.creation": "a Fill layer of a strongly typed network takes its dtype",
     "torchtrt_blocks.types": "a weakly typed network calls float16 Float",
 }

@@ -177,18 +177,3 @@ def test_the_sizes_of_a_tensor_that_no_engine_takes_are_pytorchs(version, dtype)
 
     x = torch.zeros(3, 2, dtype=dtype)
     assert torch.equal(compiled(x), filled_by_size(x))
-
-
-@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
-def test_an_input_of_int8_is_cast_where_tensorrt_takes_it(version):
-    """TensorRT 8 cannot build an engine with such an input: that is known before one is built."""
-
-    def chosen(x):
-        return x.gather(1, x.long() % x.shape[1])
-
-    rows = torchtrt.Input(min_shape=(1, 1), opt_shape=(5, 3), max_shape=(7, 5), dtype=torch.int8)
-    compiled = torchtrt.compile(Function(chosen).eval(), [rows], min_block_size=1)
-
-    assert not any("could not build" in op.reason for op in compiled.report.in_torch)
-    x = torch.arange(12, dtype=torch.int8).reshape(3, 4)
-    assert torch.equal(compiled(x), chosen(x))

@@ -5,33 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of
-from torchtrt.tensorrt import Capability, supports
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_blocks import types
 from torchtrt_blocks.checks import STORAGE_DTYPES
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
-
-
-def is_int8_without_scale(node: Node) -> str | None:
-    """Returns why an op does not read a tensor of int8, unless TensorRT takes it."""
-    if _argument(node).meta["val"].dtype is torch.int8 and not supports(Capability.STRONG_TYPING):
-        return "this TensorRT takes int8 as quantized values only"
-    return None
-
-
-def _is_int8_input(node: Node) -> str | None:
-    """Returns why an input is not cast. Inside of an engine, int8 needs no scale."""
-    return None if _argument(node).op == "call_function" else is_int8_without_scale(node)
-
-
-def _argument(node: Node) -> Node:
-    op = arguments_of(node)
-    return op.self if hasattr(op, "self") else op.a  # type: ignore[no-any-return]
 
 
 @converts_elementwise(
@@ -43,7 +24,6 @@ def _argument(node: Node) -> Node:
     aten.type_as.default,
     torch.ops.prims.convert_element_type.default,
     dtypes=STORAGE_DTYPES,
-    reject_if=_is_int8_input,
 )
 def cast(
     ctx: ConversionContext,

@@ -17,14 +17,15 @@ from torchtrt.conversion import (
     ConversionContext,
     NetworkTensor,
     Size,
+    arguments_of,
     is_network_tensor,
     value_of,
 )
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_blocks import elementwise, shape, sizes, types, unary
 from torchtrt_blocks.checks import COMPUTE_DTYPES
 from torchtrt_blocks.formulas import Formula
 from torchtrt_converters_aten_core import pack
-from torchtrt_converters_aten_core.converters.cast import is_int8_without_scale
 from torchtrt_converters_aten_core.converters.exact_numbers import differs_in_float32
 from torchtrt_converters_aten_core.registration import converts_elementwise
 from torchtrt_converters_aten_core.torch_internals import sym_sqrt
@@ -52,8 +53,15 @@ _SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn, torch.int8}
 """The dtypes of tensors whose sizes TensorRT returns."""
 
 
+def _is_int8_without_scale(node: Node) -> str | None:
+    tensor = value_of(arguments_of(node).self)
+    if tensor.dtype is torch.int8 and not supports(Capability.STRONG_TYPING):
+        return "this TensorRT takes int8 as quantized values only"
+    return None
+
+
 @pack.converter(
-    aten.sym_size.int, supports_empty=True, dtypes=_SIZED_DTYPES, reject_if=is_int8_without_scale
+    aten.sym_size.int, supports_empty=True, dtypes=_SIZED_DTYPES, reject_if=_is_int8_without_scale
 )
 def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
@@ -64,7 +72,7 @@ def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     aten.sym_numel.default,
     supports_empty=True,
     dtypes=_SIZED_DTYPES,
-    reject_if=is_int8_without_scale,
+    reject_if=_is_int8_without_scale,
 )
 def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
