@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import torch
 
+from torchtrt.errors import InputError
 from torchtrt_follow import programs
 from torchtrt_runtime import EngineModule
 
@@ -29,3 +31,25 @@ def assert_same(compiled: Any, model: Any, *inputs: Any, tolerance: float = 1e-4
     with torch.no_grad():
         actual, expected = compiled(*inputs), model(*inputs)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def accepted_calls(
+    compiled: Any, model: Any, calls: Iterable[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    """Returns the calls that a compiled model does not refuse, and checks these against eager PyTorch.
+
+    Their results are the model's, and so is what they leave in their inputs.
+    """
+    accepted = []
+    for inputs in calls:
+        ours, theirs = (
+            [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+            for _ in range(2)
+        )
+        try:
+            actual = compiled(*ours)
+        except InputError:
+            continue
+        torch.testing.assert_close((actual, ours), (model(*theirs), theirs))
+        accepted.append(inputs)
+    return accepted

@@ -11,6 +11,7 @@ from torch import nn
 from torch.export import Dim
 
 import torchtrt
+from tests.support.compiled import accepted_calls
 from torchtrt.errors import InputError
 
 CONDITIONS = {
@@ -58,16 +59,9 @@ def through_file(program):
 def taken(program, model, count=1):
     """Returns the rows and the numbers that the compiled program takes, whose results equal those of the model."""
     compiled = torchtrt.compile(program, min_block_size=1)
-    accepted = []
-    for rows, *numbers in itertools.product(range(2, 7), *[range(1, 7)] * count):
-        x = torch.ones(rows, 6)
-        try:
-            result = compiled(x, *numbers)
-        except InputError:
-            continue
-        torch.testing.assert_close(result, model(x, *numbers))
-        accepted.append((rows, *numbers))
-    return accepted
+    sizes = itertools.product(range(2, 7), *[range(1, 7)] * count)
+    calls = ((torch.ones(rows, 6), *numbers) for rows, *numbers in sizes)
+    return [(x.shape[0], *numbers) for x, *numbers in accepted_calls(compiled, model, calls)]
 
 
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
