@@ -306,7 +306,7 @@ def _dimensions_of(shape: Any) -> Sequence[tuple[int, Any]]:
 
 
 def _limits(dimension: Any) -> tuple[int | None, int | None]:
-    """Returns the limits of a ``torch.export.Dim``. By a minimum of 0, it may have none."""
+    """Returns the limits of a dimension. A named one has a minimum of 0 also where none was declared."""
     least, most = (getattr(dimension, name, None) for name in ("min", "max"))
     is_named = isinstance(dimension, torch.export.Dim)
     return (

@@ -102,13 +102,12 @@ class SizeQuestions:
 
 
 def exclude_empty(exported: ExportedProgram) -> None:
-    """Adds that no size is 0 to the conditions of a program, which PyTorch could not export for a size of 0."""
+    """Adds that no size of its inputs is 0 to the conditions of a program."""
     asked: AskedConditions = exported.graph_module.meta[_KEY]
     symbols = {symbol for size in input_sizes(exported) for symbol in size.node.expr.free_symbols}
     # To SymPy, a symbol is positive.
     not_empty = {sympy.Ne(symbol, 0, evaluate=False): "" for symbol in symbols}
-    conditions = asked._replace(lines={**asked.lines, **not_empty})
-    exported.graph_module.meta[_KEY] = conditions
+    exported.graph_module.meta[_KEY] = asked._replace(lines={**asked.lines, **not_empty})
 
 
 def asked_conditions(exported: ExportedProgram) -> AskedConditions | None:

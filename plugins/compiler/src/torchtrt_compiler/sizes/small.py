@@ -8,10 +8,9 @@ that is not right excludes them.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -68,57 +67,29 @@ def small_sizes(
         of_ops = dict.fromkeys(itertools.chain(*(own[call] for call in calls if call.is_op)))
         asked = guard_assumptions(doubtful, own)
         points = list(breaching_points(of_ops, asked, conditions, ranges))
-        failing, is_small = _failing(points), _smallness(of_ops)
+        failing = {breach.assumption for point in points for breach in point.breaches}
         excused = [
-            guard
-            for guard in asked
-            if guard in failing and _fails_if_small(guard, is_small, ranges)
+            guard for guard in asked if guard in failing and _fails_if_small(guard, of_ops, ranges)
         ]
-        needed = (guard.expression for guard in asked if guard not in excused)
-        kept = {guard: guards[guard] for guard in needed}
-        asked = [guard for guard in asked if guard in excused]
-        trials = _Trials(own, asked, (*conditions, *kept), profiles)
+        kept = {
+            guard.expression: guards[guard.expression] for guard in asked if guard not in excused
+        }
+        trials = _Trials(own, excused, (*conditions, *kept), profiles)
         while trials.run(points):
             accepted = (*conditions, *kept, *trials.excluding)
-            points = list(breaching_points(of_ops, asked, accepted, ranges))
+            points = list(breaching_points(of_ops, excused, accepted, ranges))
         return {**kept, **trials.excluding}
 
 
-def _smallness(sizes: Iterable[Assumption]) -> Callable[[Values], bool]:
-    """Returns a function that says for values of symbols whether a size that they decide is small."""
-    of_one: dict[Any, list[Assumption]] = {}
-    of_several: list[Assumption] = []
-    for size in sizes:
-        symbol, *others = size.symbols
-        group = of_several if others else of_one.setdefault(symbol, [])
-        group.append(size)
-
-    def breaks_one(assumptions: Iterable[Assumption], values: Values) -> bool:
-        breached = (own.breach(values) for own in assumptions if own.symbols <= values.keys())
-        return any(breach is not None and breach.is_small_size for breach in breached)
-
-    @functools.cache
-    def is_small_alone(symbol: Any, value: int) -> bool:
-        return breaks_one(of_one.get(symbol, ()), {symbol: value})
-
-    def is_small(values: Values) -> bool:
-        return any(itertools.starmap(is_small_alone, values.items())) or breaks_one(
-            of_several, values
-        )
-
-    return is_small
-
-
-def _fails_if_small(guard: Assumption, is_small: Callable[[Values], bool], ranges: Profile) -> bool:
+def _fails_if_small(guard: Assumption, sizes: Iterable[Assumption], ranges: Profile) -> bool:
     """Returns whether a size is small wherever a guard does not hold, as far as values are tried."""
+    own = [size for size in sizes if size.symbols <= guard.symbols]
     profile = {symbol: ranges[symbol] for symbol in sorted(guard.symbols, key=str)}
     failing = (values for values in some_points(profile, _MOST_VALUES) if guard.breach(values))
-    return all(map(is_small, failing))
-
-
-def _failing(points: Iterable[Point]) -> set[Assumption]:
-    """Returns the assumptions that do not hold for some of several points."""
-    return {breach.assumption for point in points for breach in point.breaches}
+    return all(
+        any(breach.is_small_size for breach in filter(None, (size.breach(values) for size in own)))
+        for values in failing
+    )
 
 
 class _Trials:
