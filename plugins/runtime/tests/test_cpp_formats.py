@@ -183,7 +183,7 @@ def test_conditions_on_sizes_are_checked_or_refused(tmp_path):
     model = Conditional().eval()
     with pytest.warns(torchtrt.errors.SizeWarning):
         compiled = torchtrt.compile(model, rows, min_block_size=1)
-    with pytest.raises(UnsupportedProgramError, match=r"only where \(2\*x.*AOTInductor checks no"):
+    with pytest.raises(UnsupportedProgramError, match=r"only where 2\*x.*AOTInductor checks no"):
         torchtrt.save(compiled, tmp_path / "model.pt2", format="aot_inductor")
     loaded = scripted(compiled, tmp_path / "model.ts")
 
@@ -191,7 +191,7 @@ def test_conditions_on_sizes_are_checked_or_refused(tmp_path):
         inputs = [torch.rand(size, 4) for size in sizes]
         torch.testing.assert_close(loaded(*inputs)[0], model(*inputs))
     for shapes, message in (
-        (((2, 4), (4, 4)), r"\(2\*x.shape\[0\]\) != y.shape\[0\]"),
+        (((2, 4), (4, 4)), r"2\*x.shape\[0\] != y.shape\[0\]"),
         (((9, 4), (3, 4)), r"2 to 8 in x.shape\[0\]"),
         (((2, 5), (3, 4)), r"x.shape\[1\] == 4"),
         (((2, 4, 1), (3, 4)), r"x.dim\(\) == 2"),
