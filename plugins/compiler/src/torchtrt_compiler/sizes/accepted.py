@@ -16,14 +16,12 @@ import sympy
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import CompiledExpression
 from torchtrt_compiler.torch_internals import sympy_functions
-from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
+from torchtrt_runtime.size_ranges import Profile, some_sizes
 
 Values = Mapping[Any, int]
 """A value for each symbol."""
 _EVALUATIONS = 2**16
 """How often all conditions are evaluated together: a quarter of a second on a slow processor."""
-_EXAMPLES = 8
-"""How many of the sizes that a condition refuses are kept: the model itself may refuse some of them."""
 _FEWEST, _MOST = 2**6, 2**16
 """For how many combinations of values a condition is evaluated at least, and at most."""
 
@@ -35,13 +33,15 @@ class Accepted(NamedTuple):
         profiles: The profiles, from the smallest to the largest of these sizes. Those without any are omitted.
         conditions: The conditions that calls have to be checked for besides the ranges. They do not hold for all
             declared sizes, or not each combination of sizes was checked.
-        examples: For each condition that refuses declared sizes, some of these sizes that are within the profiles and
-            that no earlier condition refuses. There are none if the profiles are without all sizes that it refuses.
     """
 
     profiles: tuple[Profile, ...]
     conditions: tuple[Any, ...]
-    examples: Mapping[Any, Sequence[Values]]
+
+
+_INEQUALITIES = (
+    sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan,
+)  # fmt: skip
 
 
 def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Accepted:
@@ -54,15 +54,11 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     regions = [_Region(profile, compiled) for profile in profiles]
     equations = [condition for condition in compiled if fixes_a_size(condition.expression)]
     taken = tuple(_buildable(region.profile(), equations) for region in regions if region)
-    examples: dict[Any, list[Values]] = {}
-    for region in regions if taken else ():
-        for condition, points in region.examples(union_of_profiles(taken)):
-            examples.setdefault(condition, []).extend(points)
     proved = set.intersection(*(region.proved for region in regions))
     left = tuple(
         condition.expression for condition in compiled if condition.expression not in proved
     )
-    return Accepted(taken, left, examples)
+    return Accepted(taken, left)
 
 
 def fixes_a_size(condition: Any) -> bool:
@@ -141,16 +137,33 @@ class _Region:
         self._budget = _budget(len(conditions))
         groups: dict[tuple[Any, ...], list[CompiledExpression]] = {}
         for condition in sorted(conditions, key=lambda condition: len(condition.symbols)):
-            groups.setdefault(condition.symbols, []).append(condition)
+            if not self._apply_limit(condition.expression):
+                groups.setdefault(condition.symbols, []).append(condition)
         for symbols, members in groups.items():
             self._apply(symbols, members)
 
     def __bool__(self) -> bool:
         return all(self.values.values())
 
+    def _apply_limit(self, condition: Any) -> bool:
+        """Excludes values by a condition that compares a symbol with a number; returns whether it is one."""
+        if not isinstance(condition, _INEQUALITIES):
+            return False
+        least, most = condition.lts, condition.gts
+        distance = int(isinstance(condition, (sympy.StrictLessThan, sympy.StrictGreaterThan)))
+        if least.is_Integer and (values := self.values.get(most)):
+            rest = values[max(int(least) + distance - values[0], 0) :]
+        elif most.is_Integer and (values := self.values.get(least)):
+            rest = values[: max(int(most) - distance - values[0] + 1, 0)]
+        else:
+            return False
+        self.values[condition.free_symbols.pop()] = rest
+        self.proved.add(condition)
+        return True
+
     def _apply(self, symbols: tuple[Any, ...], conditions: Sequence[CompiledExpression]) -> None:
         """Excludes the values of symbols for which no combination is accepted by conditions on just these symbols."""
-        axes = self._axes([self.values[symbol] for symbol in symbols], conditions)
+        axes = _axes([self.values[symbol] for symbol in symbols], self._budget, conditions)
         is_complete = all(
             len(axis) == len(self.values[symbol])
             for symbol, axis in zip(symbols, axes, strict=True)
@@ -174,38 +187,6 @@ class _Region:
                 self.values[symbol] = _without(self.values[symbol], refused)
         if is_complete and len(symbols) == 1 and isinstance(self.values[symbols[0]], range):
             self.proved.update(condition.expression for condition in conditions)
-
-    def examples(self, limits: Profile) -> Iterator[tuple[Any, list[Values]]]:
-        """Yields the conditions that refuse something, each with some sizes that it is the first to refuse.
-
-        Args:
-            limits: The least and the greatest value of each symbol in all profiles.
-        """
-        accepted = self.profile() if self else self._sizes
-        usual = {symbol: size.opt for symbol, size in accepted.items()}
-        for number, condition in enumerate(self._applied):
-            symbols, before = condition.symbols, self._applied[:number]
-            within = [self._sizes[symbol].intersect(limits[symbol]) for symbol in symbols]
-            ranges = [range(size.min, size.max + 1) for size in within]
-            earlier = [other for other in before if {*other.symbols} <= {*symbols}]
-            refused = [
-                point
-                for point in _points(symbols, self._axes(ranges, [condition]))
-                if not condition.holds(point) and all(other.holds(point) for other in earlier)
-            ]
-            chosen = some_sizes(SizeRange(0, 0, len(refused) - 1), _EXAMPLES)
-            yield condition.expression, [{**usual, **refused[index]} for index in chosen]
-
-    def _axes(
-        self, values: Sequence[Sequence[int]], conditions: Sequence[CompiledExpression]
-    ) -> list[Sequence[int]]:
-        """Returns the values to try: some of many, and those next to the numbers in a condition."""
-        axes = _axes(values, self._budget)
-        if len(values) > 1:
-            return axes
-        numbers = (condition.expression.atoms(sympy.Integer) for condition in conditions)
-        near = {int(number) + step for number in set().union(*numbers) for step in (-1, 0, 1)}
-        return [sorted({*axes[0], *(value for value in near if value in values[0])})]
 
     def profile(self) -> Profile:
         """Returns the ranges of the values; the optimum is the accepted value that is the closest one to it."""
@@ -235,22 +216,34 @@ def _budget(count: int) -> int:
     return min(_MOST, max(_FEWEST, _EVALUATIONS // max(1, count)))
 
 
-def some_points(profile: Profile, most: int) -> Iterator[Values]:
-    """Yields the combinations of a profile's values: all, or at most so many, with those at the ends of each range."""
+def some_points(
+    profile: Profile, most: int, conditions: Iterable[CompiledExpression] = ()
+) -> Iterator[Values]:
+    """Yields the combinations of a profile's values: all, or at most so many, with those at the ends of each range.
+
+    Of one symbol, those next to the numbers in conditions are among them.
+    """
     ranges = [range(size.min, size.max + 1) for size in profile.values()]
-    return _points(tuple(profile), _axes(ranges, most))
+    return _points(tuple(profile), _axes(ranges, most, conditions))
 
 
-def _axes(ranges: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
-    """Returns values of each range with at most so many combinations: of a long range some, with those at its ends."""
+def _axes(
+    ranges: Sequence[Sequence[int]], most: int, conditions: Iterable[CompiledExpression]
+) -> list[Sequence[int]]:
+    """Returns the values of each range to try, with about so many combinations at most."""
     counts = [len(values) for values in ranges]
     while math.prod(counts) > most and max(counts) > 2:
         longest = counts.index(max(counts))
         counts[longest] -= max(1, counts[longest] // 8)
-    return [
+    axes: list[Sequence[int]] = [
         [values[index] for index in some_sizes(SizeRange(0, 0, len(values) - 1), count)]
         for values, count in zip(ranges, counts, strict=True)
     ]
+    if len(axes) == 1:
+        numbers = (condition.expression.atoms(sympy.Integer) for condition in conditions)
+        near = {int(number) + step for number in set().union(*numbers) for step in (-1, 0, 1)}
+        axes = [sorted({*axes[0], *(value for value in near if value in ranges[0])})]
+    return axes
 
 
 def _points(symbols: Sequence[Any], axes: Sequence[Sequence[int]]) -> Iterator[Values]:

@@ -49,12 +49,11 @@ class DeclaredSize(NamedTuple):
     ranges: Sequence[_Range]
 
     def values(self, number: int, taken: tuple[int, int | None]) -> SizeRange:
-        """Returns the values of the symbol to build for.
+        """Returns the values of the symbol that were asked for.
 
         Args:
             number: The range, where the inputs have several.
-            taken: The smallest and the largest value that the program takes. One that starts at 2 or less stands for
-                "not 0 or 1", which engines need no proof of.
+            taken: The smallest and the largest value that the program takes, for what is not declared.
 
         Raises:
             InputError: There is no largest value.
@@ -62,11 +61,9 @@ class DeclaredSize(NamedTuple):
         low, optimal, high = self.ranges[number]
         least, most = taken
         if low is not None:
-            declared, _ = self.linear.values(low, low)
-            least = declared if least <= 2 else max(declared, least)
+            least, _ = self.linear.values(low, low)
         if high is not None:
-            _, declared = self.linear.values(high, high)
-            most = declared if most is None else min(declared, most)
+            _, most = self.linear.values(high, high)
         if most is None or most > INT32_RANGE[1]:
             raise InputError(
                 f"There is no upper bound in int32 for {self.dimension}, and an engine is built for a maximum. Give "
@@ -165,15 +162,15 @@ def size_profiles(
 ) -> tuple[Profile, ...]:
     """Returns the declared sizes as profiles: in each, the range of each symbol of the program's input shapes.
 
-    A range makes no profile if the program takes none of its sizes.
+    A range makes no profile if two inputs have one size, and their ranges none in common.
 
     Args:
         sizes: The dimensions whose sizes vary.
         count: How many ranges the inputs have.
-        taken: The smallest and the largest value of each symbol that the program takes.
+        taken: The smallest and the largest value of each symbol that the program takes, for what is not declared.
 
     Raises:
-        InputError: A dynamic size has no upper bound, or the program takes none of the sizes.
+        InputError: A dynamic size has no upper bound, or ranges have no size in common.
     """
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(count)]
     for size in sorted(sizes, key=lambda size: not size.linear.is_symbol):
@@ -187,23 +184,17 @@ def size_profiles(
         profile for profile in profiles if all(size.min <= size.max for size in profile.values())
     ]
     if not possible:
-        raise _none_taken(sizes, profiles[0], taken)
+        raise _nothing_in_common(sizes, profiles[0])
     return tuple(possible)
 
 
-def _none_taken(
-    sizes: Sequence[DeclaredSize],
-    profile: Profile,
-    taken: Mapping[Any, tuple[int, int | None]],
-) -> InputError:
-    """Returns the error of a program that takes none of the sizes."""
+def _nothing_in_common(sizes: Sequence[DeclaredSize], profile: Profile) -> InputError:
+    """Returns the error of ranges that no value of a symbol satisfies."""
     symbol = next(symbol for symbol, size in profile.items() if size.min > size.max)
-    size = next(size for size in sizes if size.linear.symbol == symbol)
-    minimum, maximum = taken.get(symbol, (1, None))
-    low, high = size.linear.size(minimum), None if maximum is None else size.linear.size(maximum)
+    own = [str(size.dimension) for size in sizes if size.linear.symbol == symbol]
     return InputError(
-        f"The program takes {low} {'or more' if high is None else f'to {high}'} in {size.dimension}, and you asked for "
-        "none of these sizes. Declare sizes that it takes, or export the model with another range."
+        f"The program has one size for {' and '.join(own)}, and no size is in all of the ranges that you asked for "
+        "there. Declare ranges with sizes in common."
     )
 
 

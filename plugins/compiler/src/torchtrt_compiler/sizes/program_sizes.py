@@ -13,21 +13,24 @@ from torch.fx import GraphModule, Node
 from torchtrt.errors import InputError
 from torchtrt.expressions.bounds import Bounds
 from torchtrt.expressions.values import holds
+from torchtrt.graphs.symbols import shape_env_of
 from torchtrt_compiler.inputs import CallInputs
 from torchtrt_compiler.sizes.accepted import accepted_sizes
 from torchtrt_compiler.sizes.declared import (
+    DeclaredSize,
     codes_as_traced,
     count_ranges,
     declared_sizes,
     size_profiles,
 )
-from torchtrt_compiler.sizes.guards import guards_of, guards_since, is_assumed
-from torchtrt_compiler.sizes.narrowing import Narrowing
+from torchtrt_compiler.sizes.guards import guards_of, guards_since, is_assumed, place_of
+from torchtrt_compiler.sizes.narrowing import Narrowing, equal_sizes, size_rows
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
 from torchtrt_compiler.sizes.small import small_sizes
+from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.checks.sizes import check_decidable
-from torchtrt_runtime.reports.report import NarrowedSize
+from torchtrt_runtime.reports.rows import NarrowedSize, shortened
 from torchtrt_runtime.size_ranges import Profile, linear_size
 
 
@@ -106,6 +109,19 @@ class ProgramSizes:
         return cls(exported, functional, ranges, conditions, of_ops, added)
 
     @property
+    def limits(self) -> Mapping[Any, str]:
+        """The conditions that symbols are in their ranges. From 2 on stands for "not 0 or 1", which needs no proof."""
+        sources = getattr(shape_env_of(self.exported.graph), "var_to_range_sloc", {})
+        limits: dict[Any, str] = {}
+        for symbol, (low, high) in self.ranges.items():
+            source = sources.get(symbol)
+            if low > 2:
+                limits[symbol >= low] = place_of(source and source.lower)
+            if high is not None:
+                limits[symbol <= high] = place_of(source and source.upper)
+        return limits
+
+    @property
     def fixed(self) -> Mapping[Any, int]:
         """The expressions that conditions fix to a number: one may be that ``n - (n + 1) // 2`` is 1."""
         equal = (
@@ -147,7 +163,12 @@ class ProgramSizes:
         """
         sizes = declared_sizes(self.exported, placeholders, inputs)
         declared = size_profiles(sizes, count_ranges(inputs.leaves), self.ranges)
-        conditions = {**self.conditions, **checks}
+        limits = {
+            limit: line
+            for limit, line in self.limits.items()
+            if limit.free_symbols <= declared[0].keys()
+        }
+        conditions = {**self.conditions, **limits, **checks}
         # What holds for all sizes of 2 or more may be of symbols that are the size of no input.
         asked = (guard for guard in self.guards if not is_assumed(guard))
         check_decidable((*conditions, *asked), declared)
@@ -164,20 +185,33 @@ class ProgramSizes:
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)
         if not accepted.profiles:
-            raise InputError(
-                "PyTorch exports the model differently for each of the sizes that you asked for than for its optimal "
-                "sizes. Declare other sizes, or change the model's code so that it does not depend on the size."
-            )
+            raise _none_taken(conditions, sizes, declared[0])
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
         own_checks = checks if self.exported is self.functional else {}
-        codes = codes_as_traced(placeholders)
         is_given = asked_conditions(self.exported) is None
-        of_program = self.conditions.keys() - {*self.added} if is_given else ()
+        of_program = {*self.conditions, *limits} - {*self.added} if is_given else ()
+        rows = size_rows(sizes, declared, accepted)
         narrowing = Narrowing(
-            self.exported, sizes, codes, declared, accepted, conditions, own_checks, self.added,
-            of_program,
-        )  # fmt: skip
-        return CompiledSizes(accepted.profiles, accepted.conditions, tuple(narrowing.rows()))
+            self.exported, rows, declared, accepted, conditions, own_checks, of_program
+        )
+        codes = codes_as_traced(placeholders)
+        equal = equal_sizes(self.exported, rows, codes, self.added)
+        narrowed = (*narrowing.rows(), *equal)
+        return CompiledSizes(accepted.profiles, accepted.conditions, narrowed)
+
+
+def _none_taken(
+    conditions: Iterable[Any], sizes: Iterable[DeclaredSize], profile: Profile
+) -> InputError:
+    """Returns the error of a program that takes none of the sizes that were asked for."""
+    usual = {symbol: size.opt for symbol, size in profile.items()}
+    codes = symbol_codes(size.dimension for size in sizes)
+    failing = [as_code(own, codes) for own in conditions if not holds(own, usual)]
+    return InputError(
+        f"PyTorch exported a program for sizes where {shortened(' and '.join(failing))}, and you asked for none of "
+        "them. Declare other sizes, export the model with another range, or change its code so that it does not depend "
+        "on the size."
+    )
 
 
 def _without_guards(
