@@ -10,9 +10,14 @@ from typing import Any
 
 import torch
 
-from torchtrt.expressions.torch_internals import Bounds, bounds_of, bounds_of_symbols
+from torchtrt.expressions.torch_internals import (
+    Bounds,
+    bounds_of,
+    bounds_of_symbols,
+    is_certain_within,
+)
 
-__all__ = ["Bounds", "bounding", "size_bounds", "symbol_bounds"]
+__all__ = ["Bounds", "bounding", "holds_for_all_sizes", "size_bounds", "symbol_bounds"]
 
 _stated: ContextVar[Mapping[Any, Bounds]] = ContextVar("stated", default=MappingProxyType({}))
 
@@ -35,6 +40,14 @@ def size_bounds(size: int | torch.SymInt) -> Bounds:
     if isinstance(size, int):
         return size, size
     return _as_integers(bounds_of(size, _stated.get()))
+
+
+def holds_for_all_sizes(condition: bool | torch.SymBool) -> bool:
+    """Returns whether a condition certainly holds for all sizes, 1 included, and 0 where it may be one.
+
+    ``statically_known_true`` takes sizes of inputs for 2 or more.
+    """
+    return condition if isinstance(condition, bool) else is_certain_within(condition, _stated.get())
 
 
 def symbol_bounds(size: torch.SymInt) -> dict[Any, Bounds]:

@@ -28,7 +28,9 @@ def is_certain(expression: Any, value: object) -> bool:
     return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
-def bounds_of_symbols(size: torch.SymInt, stated: Mapping[Any, Bounds]) -> dict[Any, Any]:
+def bounds_of_symbols(
+    size: torch.SymInt | torch.SymBool, stated: Mapping[Any, Bounds]
+) -> dict[Any, Any]:
     """Returns the bounds of the symbols in a size, as PyTorch's ``ValueRanges``.
 
     Args:
@@ -56,6 +58,17 @@ def bounds_of(size: torch.SymInt, stated: Mapping[Any, Bounds]) -> Any:
     from torch.utils._sympy.value_ranges import bound_sympy
 
     return bound_sympy(size.node.expr, bounds_of_symbols(size, stated))
+
+
+def is_certain_within(condition: torch.SymBool, stated: Mapping[Any, Bounds]) -> bool:
+    """Returns whether a condition holds for all values of its symbols, whose bounds are those of ``bounds_of_symbols``.
+
+    PyTorch's own bounds follow from guards of ops as well, and such a guard may be no condition on calls.
+    """
+    environment = condition.node.shape_env
+    ranges = tuple(bounds_of_symbols(condition, stated).items())
+    result = environment._maybe_evaluate_static(condition.node.expr, axioms=(), var_to_range=ranges)
+    return result is not None and bool(result)
 
 
 @functools.cache

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.contract import arguments_of
+from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import declares_alias
 from torchtrt.graphs.symbols import no_new_assumptions
@@ -110,7 +110,7 @@ def returned_argument(node: Node) -> Node | None:
 def have_equal_geometry(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Returns whether two tensors are known to have the same sizes and strides. A comparison would be a new guard."""
     pairs = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=False)
-    return one.dim() == other.dim() and all(statically_known_true(a == b) for a, b in pairs)
+    return one.dim() == other.dim() and all(holds_for_all_sizes(a == b) for a, b in pairs)
 
 
 def _fake(node: Node) -> FakeTensor | None:

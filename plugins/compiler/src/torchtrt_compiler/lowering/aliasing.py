@@ -41,9 +41,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.contract import constant_of
+from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import mutates
 from torchtrt_compiler.memory_of_calls import (
@@ -163,7 +163,7 @@ def is_contiguous(value: Any) -> bool:
         return False
     expected: Any = 1
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
-        if not statically_known_true(size == 1) and not statically_known_true(stride == expected):
+        if not holds_for_all_sizes(size == 1) and not holds_for_all_sizes(stride == expected):
             return False
         expected = expected * size
     return True

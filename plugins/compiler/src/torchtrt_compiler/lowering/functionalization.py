@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.nodes import all_graphs, declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions, sizes_from_data
 from torchtrt.torch_internals import OpOverload
@@ -218,12 +218,12 @@ def _is_larger(node: Node, destination: Node) -> bool:
     before, after = destination.meta.get("val"), node.meta.get("val")
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return False
-    return statically_known_true(after.numel() > before.numel())
+    return holds_for_all_sizes(after.numel() > before.numel())
 
 
 def _is_of_whole_rows(value: torch.Tensor) -> bool:
     """Returns whether the strides of a matrix lead from the end of each row to the next one."""
-    return statically_known_true(value.stride(0) == value.size(1) * value.stride(1))
+    return holds_for_all_sizes(value.stride(0) == value.size(1) * value.stride(1))
 
 
 def _elements_are_apart(value: Any) -> bool:
@@ -233,13 +233,13 @@ def _elements_are_apart(value: Any) -> bool:
     steps = [
         (stride, (size - 1) * stride)
         for stride, size in zip(value.stride(), value.shape, strict=True)
-        if not statically_known_true(size <= 1)
+        if not holds_for_all_sizes(size <= 1)
     ]
     while steps:
         reach = sum(length for _, length in steps)
         # A step leads beyond all that the smaller ones reach.
         outer = next(
-            (step for step in steps if statically_known_true(step[0] > reach - step[1])), None
+            (step for step in steps if holds_for_all_sizes(step[0] > reach - step[1])), None
         )
         if outer is None:
             return False

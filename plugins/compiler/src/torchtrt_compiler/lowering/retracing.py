@@ -20,8 +20,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.nodes import all_graphs, mutates
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.torch_internals import OpOverload
@@ -301,4 +301,4 @@ def is_like(value: torch.Tensor, other: torch.Tensor) -> bool:
     """Returns whether two tensors are known to have one dtype and shape."""
     sizes = zip(value.shape, other.shape)  # noqa: B905
     is_alike = (value.dtype, value.dim()) == (other.dtype, other.dim())
-    return is_alike and all(statically_known_true(mine == theirs) for mine, theirs in sizes)
+    return is_alike and all(holds_for_all_sizes(mine == theirs) for mine, theirs in sizes)

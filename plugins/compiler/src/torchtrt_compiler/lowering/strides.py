@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.nodes import all_graphs, all_nodes, is_number, model_line
 from torchtrt_compiler.lowering.aliasing import writes_by_strides
 from torchtrt_compiler.memory_of_calls import certain_source
@@ -47,7 +47,7 @@ def wraps_by_strides(node: Node) -> bool:
     if not wrap or value.dim() != 2:
         return False
     rows, columns = value.shape
-    return not statically_known_true(rows <= 2 * columns + 2)
+    return not holds_for_all_sizes(rows <= 2 * columns + 2)
 
 
 def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[str, InputMemory]:
@@ -184,7 +184,7 @@ def _memory(node: Node, offset: Any, follows_views: bool) -> tuple[Node, list[in
             return candidate, order, wanted - start
         if isinstance(wanted, Node) and isinstance(start, int) and start == 0:
             return candidate, order, wanted
-        if isinstance(wanted, torch.SymInt) and statically_known_true(wanted == start):
+        if isinstance(wanted, torch.SymInt) and holds_for_all_sizes(wanted == start):
             return candidate, order, 0
     return None
 
@@ -205,8 +205,8 @@ def order_in_memory(value: torch.Tensor) -> list[int] | None:
         fitting = [
             dim
             for dim in reversed(left)
-            if statically_known_true(value.size(dim) == 1)
-            or statically_known_true(value.stride(dim) == expected)
+            if holds_for_all_sizes(value.size(dim) == 1)
+            or holds_for_all_sizes(value.stride(dim) == expected)
         ]
         if not fitting:
             return None

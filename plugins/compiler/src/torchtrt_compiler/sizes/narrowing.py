@@ -151,9 +151,9 @@ class Narrowing(NamedTuple):
     ) -> NarrowedSize:
         """Returns a row with the reason for it.
 
-        That is a condition on the size alone: rather one that can be changed, and the one that refuses the sizes next
-        to those that are compiled, as the model may branch further on. Otherwise it is a condition on several sizes,
-        or the range of a dimension with the same symbol.
+        That is a condition on the size alone, if there is one. Those that can be changed come first, and then those
+        that refuse the sizes next to the compiled ones: the model may branch further on. Otherwise it is a condition on
+        several sizes, or the range of a dimension with the same symbol.
         """
         symbol = size.linear.symbol
         compiled = union_of_profiles(self.accepted.profiles)[symbol]
