@@ -32,6 +32,12 @@ CASES = {
         (one(2), one(1)),
         (one(5), one(1)),
     ),
+    "a slice with a step that is a size": (
+        lambda x, y: torch.slice_scatter(x, y, 0, 0, None, x.shape[0]),
+        (between((2,), (4,), (6,)), between((1,), (1,), (2,))),
+        (one(5), one(1)),
+        (one(5), one(2)),
+    ),
     "a chosen row": (
         lambda x, y: torch.select_scatter(x, y, 0, 1),
         (one(2, 4), between((3,), (4,), (5,))),

@@ -410,3 +410,22 @@ def test_how_pytorch_runs_the_rest_is_in_no_engine(tmp_path):
     made = [compiled(BASE, tmp_path, INPUTS[:1], inductor=how, **settings) for how in (False, True)]
     assert [[False, False], [True, True]] == [hits(result) for result in made]
     assert made[1].settings.inductor
+
+
+class OneElement(torch.nn.Module):
+    """A weight of one element, whose stride is what nothing asks for."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.rand(3, 3).as_strided((1,), (3,)))
+
+    def forward(self, x):
+        """Shape (batch, 3), as the result."""
+        return torch.sigmoid(x) * self.scale
+
+
+def test_a_weight_of_one_element_may_have_any_stride(tmp_path):
+    """PyTorch takes it for contiguous."""
+    model, x = OneElement().eval(), torch.rand(2, 3)
+    compiled = torchtrt.compile(model, [x], min_block_size=1, engine_cache=tmp_path)
+    torch.testing.assert_close(compiled(x), model(x))

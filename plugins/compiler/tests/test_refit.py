@@ -408,3 +408,33 @@ def test_comparing_a_refit_leaves_the_buffers_of_the_new_model():
     torch.testing.assert_close(new.total, total, rtol=0, atol=0)
     x = torch.rand(3, 4)
     torch.testing.assert_close(refitted(x), new(x))
+
+
+class Reshaped(nn.Module):
+    """Computes from a buffer, and gives the result another shape in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.rand(1, 8))
+
+    def forward(self, x):
+        """Shape (batch, 8), as the result."""
+        weight = (self.weight * 2).squeeze_(0).unsqueeze_(1).t_()
+        return x * weight + torch.quantile(self.weight, 0.3)
+
+
+def test_what_is_reshaped_in_place_follows_from_the_new_weights():
+    """The recorded op has the shape from before."""
+    model, other, x = Reshaped().eval(), Reshaped().eval(), torch.rand(3, 8)
+    compiled = torchtrt.compile(model, [x], min_block_size=1, immutable_weights=False)
+    refitted = torchtrt.refit_module_weights(compiled, other)
+    torch.testing.assert_close(refitted(x), other(x))
+
+
+def test_a_negated_view_is_a_weight_like_any_other():
+    """PyTorch keeps the sign apart from the memory."""
+    model, x = nn.Linear(8, 8).eval(), torch.rand(3, 8)
+    compiled = torchtrt.compile(model, [x], min_block_size=1, immutable_weights=False)
+    bias = torch.complex(torch.rand(8), torch.rand(8)).conj().imag
+    refitted = torchtrt.refit_module_weights(compiled, {"bias": bias})
+    torch.testing.assert_close(refitted(x), nn.functional.linear(x, model.weight, bias))

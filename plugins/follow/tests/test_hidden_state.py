@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -297,4 +298,114 @@ def test_weights_of_inference_mode_run_in_pytorch():
         model[0].weight.mul_(2)
         agree(follower, model)
     model[0].weight = nn.Parameter(torch.rand(4, 4))
+    agree(follower, model)
+
+
+class Settings(dict):
+    """A dictionary whose keys are attributes, and which has no others."""
+
+    __getattr__ = dict.__getitem__
+
+
+def test_an_object_whose_attributes_are_keys_is_read_by_its_keys():
+    """Asking it for another attribute is a ``KeyError``."""
+    model = made(Settings(gain=2.0), lambda part, x: x * part.gain)
+    follower = torchtrt.follow(model, min_block_size=1)
+    with pytest.warns(FollowWarning, match="cannot be copied"):
+        agree(follower, model)
+    model.part["gain"] = 3.0
+    agree(follower, model)
+
+
+class Kind(Enum):
+    """Two members with one text."""
+
+    ONE, TWO = 1.0, 2.0
+
+    def __repr__(self):
+        return "<kind>"
+
+
+class Unit(float):
+    """A number that shows nothing of its value."""
+
+    def __repr__(self):
+        return "unit"
+
+
+@pytest.mark.parametrize(
+    ("part", "other", "forward"),
+    [
+        (Kind.ONE, Kind.TWO, lambda part, x: x * part.value),
+        (Unit(2.0), Unit(3.0), lambda part, x: x * float(part)),
+    ],
+)
+def test_values_of_one_text_are_distinguished(part, other, forward):
+    """Their own ``__repr__`` does not decide."""
+    model = made(part, forward)
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    model.part = other
+    agree(follower, model)
+
+
+def test_a_number_of_a_tensor_that_is_an_attribute_is_read_in_each_call():
+    """A program would keep the first one, and no refit would replace it."""
+    model = made(torch.tensor(2.0), lambda part, x: x * float(part))
+    follower = torchtrt.follow(model, min_block_size=1)
+    with pytest.warns(FollowWarning, match="reads a number from a tensor"):
+        agree(follower, model)
+    model.part.add_(1)
+    agree(follower, model)
+
+
+def test_a_write_to_a_tensor_in_a_list_happens_once_in_each_call():
+    """Exporting does not run it."""
+
+    def count(part, x):
+        part[0].add_(1)
+        return x * part[0]
+
+    model, same = made([torch.zeros(())], count), made([torch.zeros(())], count)
+    follower = torchtrt.follow(model, min_block_size=1)
+    with torch.no_grad():
+        with pytest.warns(FollowWarning, match="writes to a tensor"):
+            results = [follower(X) for _ in range(3)]
+        torch.testing.assert_close(results, [same(X) for _ in range(3)])
+
+
+def test_the_default_device_belongs_to_a_call():
+    """Tensors that ``forward`` makes are there."""
+    model = made(None, lambda _, x: (x, torch.ones(3)))
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    with torch.device("meta"), torch.no_grad():
+        assert follower(X)[1].is_meta
+    agree(follower, model)
+
+
+@pytest.mark.parametrize(
+    ("there", "here"),
+    [
+        (slice(0, 2), slice(0, 3)),
+        (np.float32(2), np.float32(3)),
+        (functools.partial(torch.mul, other=2), functools.partial(torch.mul, other=3)),
+    ],
+)
+def test_a_folder_for_another_object_is_compared_with_the_model(there, here, tmp_path):
+    """No text says what such an object is."""
+
+    def use(part, x):
+        if isinstance(part, slice):
+            return x[:, part]
+        return part(x) if callable(part) else x * float(part)
+
+    saved = torchtrt.follow(made(there, use), min_block_size=1)
+    with torch.no_grad():
+        saved(X)
+    saved.torchtrt.save(tmp_path)
+    model = made(here, use)
+    follower = torchtrt.follow(model, min_block_size=1)
+    with pytest.warns(FollowWarning, match="may be another than the one"):
+        follower.torchtrt.load(tmp_path)
     agree(follower, model)

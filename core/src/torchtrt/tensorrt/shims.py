@@ -82,7 +82,7 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
             raise ConversionError(
                 f"{lacking(constant, Capability.INT64)}. Keep the op in PyTorch with torch_executed_ops."
             )
-    owner = tensor.detach().to(device="cpu", dtype=target).contiguous()
+    owner = tensor.detach().resolve_neg().to(device="cpu", dtype=target).contiguous()
     if target in (torch.bfloat16, torch.float8_e4m3fn):  # NumPy has no such types
         return trt.Weights(to_trt_dtype(target), owner.data_ptr(), owner.numel()), owner
     if not owner.numel():  # weights of nothing must not have an address, which an empty array has

@@ -36,6 +36,7 @@ from torchtrt_compiler.lowering import (
 from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.partitioning import Partition, partition_nodes
 from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.python_reads import python_reads
 from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting.before_building import report_before_building
@@ -172,6 +173,10 @@ class Compilation:
         )
         weights = program.constants
         watched = weights if self.report.blocks else _held_elsewhere(weights, graph_module)
+        watched |= {
+            _name_of(tensor, self.model) or line: tensor
+            for line, tensor in python_reads(program.exported).values
+        }
         interface = CallInterface(
             program.input_tree,
             program.output_tree,
@@ -210,6 +215,18 @@ def _held_elsewhere(
     """Returns the weights that a graph does not read: those that its constants were computed from."""
     own = set(map(storage_of, graph_module.state_dict().values()))
     return {name: weight for name, weight in weights.items() if storage_of(weight) not in own}
+
+
+def _name_of(tensor: torch.Tensor, model: torch.nn.Module | ExportedProgram) -> str:
+    """Returns the name of a tensor that is an attribute of a model's module; ``""`` for another."""
+    modules = model.named_modules() if isinstance(model, torch.nn.Module) else ()
+    own = (
+        f"{path}.{name}".lstrip(".")
+        for path, module in modules
+        for name, value in vars(module).items()
+        if value is tensor
+    )
+    return next(own, "")
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:

@@ -8,6 +8,7 @@ from torch import nn
 
 import torchtrt
 from torchtrt.errors import InputError, SizeWarning
+from torchtrt_compiler.sizes.model_checks import is_check
 
 
 class Asserted(nn.Module):
@@ -165,3 +166,138 @@ def test_more_sizes_of_the_other_input_as_well_are_compiled():
 
     x = torch.rand(8, 4)
     torch.testing.assert_close(compiled(x, x), x.mT @ x)
+
+
+class Either(nn.Module):
+    """A check of one of two sizes."""
+
+    def forward(self, x):
+        """Many rows, or several columns."""
+        assert x.shape[0] >= 4 or x.shape[1] > 1
+        return x + 1
+
+
+class Among(nn.Module):
+    """A check of a size that may be one of several numbers."""
+
+    def forward(self, x):
+        """Raises for few rows of one column."""
+        if x.shape[0] < 4 and x.shape[1] < 2:
+            raise ValueError
+        return x + 1
+
+
+@pytest.mark.parametrize("model", [Either, Among])
+def test_a_part_of_a_check_does_not_refuse_what_another_part_takes(model):
+    """The guard is on the first part alone."""
+    compiled, text = compiled_with_warning(model(), [rows(1, 6, 9)])
+
+    (row,) = compiled.report.narrowed
+    assert (4, 9) == row.compiled
+    assert not row.is_refused
+    assert "differently" in text
+    torch.testing.assert_close(model()(torch.zeros(1, 4)), torch.ones(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("check", "decides"),
+    [
+        ("assert n > 3 and m > 1", True),
+        ("assert n > 3 or m > 1", False),
+        ("assert not (n > 3 or m > 1)", True),
+        ("assert 3 < n < 9", True),
+        ("assert n in (4, 8)", False),
+        ("assert n not in (4, 8)", True),
+        ("assert all(size % 2 == 0 for size in x.shape)", True),
+        ("assert any(size % 2 == 0 for size in x.shape)", False),
+        ("assert n > 3 if m else n > 4", False),
+        ("if n < 4 or m < 2: raise ValueError", True),
+        ("if n < 4 and m < 2: raise ValueError", False),
+        ("if 3 < n < 9: raise ValueError", False),
+        ("torch._check(n > 3 and m > 1)", True),
+        ("torch._check(n > 3 or m > 1)", False),
+        ("if n < 4: print(n)", False),
+    ],
+)
+def test_a_line_is_a_check_if_each_part_of_its_condition_decides(tmp_path, check, decides):
+    """A size that a part of ``or`` refuses is taken by another one."""
+    path = tmp_path / "model.py"
+    path.write_text(f"{check}\n")
+    assert is_check(f'File "{path}", line 1, in forward') is decides
+
+
+class Joint(nn.Module):
+    """A check of two sizes together."""
+
+    def forward(self, x, y):
+        """More rows of the second input."""
+        assert y.shape[0] > x.shape[0]
+        return x + 1, y + 1
+
+
+def test_a_size_of_1_beside_another_one_is_no_reason_to_leave_sizes_out():
+    """PyTorch takes the first size for 2 or more, and concludes that the second one is 3 or more."""
+    compiled, _ = compiled_with_warning(Joint(), [rows(1, 4, 4), rows(1, 5, 7)])
+
+    (row,) = compiled.report.narrowed
+    assert (2, 7) == row.compiled
+    assert row.is_refused
+    results = compiled(torch.zeros(1, 4), torch.zeros(2, 4))
+    assert all(map(torch.equal, results, (torch.ones(1, 4), torch.ones(2, 4))))
+
+
+class Selected(nn.Module):
+    """Two ops: one fails for few rows, and one for few columns."""
+
+    def forward(self, x):
+        """Counts, and the last column but two."""
+        return torch.arange(x.shape[0] + x.shape[1] - 5), x.select(1, x.shape[1] - 3)
+
+
+class Chosen(nn.Module):
+    """A branch that takes any number of columns, and one that has five of them."""
+
+    def forward(self, x):
+        """Five columns, or as many as there are."""
+        return torch.cond(x.sum() > 9, lambda x: x[:, -5:].sum(0), lambda x: x.amax(0), (x,))
+
+
+class Triangular(nn.Module):
+    """An op without a rule for its shape, and a size that is 1 for the optimal number of rows."""
+
+    def forward(self, x):
+        """Indices, and the sum."""
+        return torch.triu_indices(2, x.shape[0] // 4), x + 1
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "taken"),
+    [
+        (Triangular, ((3, 2), (7, 2), (9, 2)), (9, 2)),
+        (Selected, ((1, 2), (1, 8), (5, 11)), (5, 2)),
+        (Chosen, ((2, 1), (5, 9), (6, 9)), (2, 3)),
+    ],
+)
+def test_sizes_that_the_model_takes_in_some_call_are_not_said_to_be_refused(model, sizes, taken):
+    """With other sizes beside them, or where it runs the other branch."""
+    names = ("min_shape", "opt_shape", "max_shape")
+    declared = torchtrt.Input(**dict(zip(names, sizes, strict=True)))
+    compiled, text = compiled_with_warning(model(), [declared])
+
+    assert not any(row.is_refused for row in compiled.report.narrowed)
+    assert "fail in PyTorch" not in text
+    model()(torch.zeros(taken))
+
+
+class Parts(nn.Module):
+    """The last part of four is empty for two rows."""
+
+    def forward(self, x):
+        """Twice the part."""
+        return x.tensor_split(4, 0)[-1] * 2
+
+
+def test_a_program_for_no_size_names_all_of_its_conditions():
+    """They contradict each other, although some of the sizes satisfy each."""
+    with pytest.raises(InputError, match=r"where .* and .*, and you asked for none of them"):
+        torchtrt.compile(Parts().eval(), [rows(1, 2, 9)], min_block_size=1)

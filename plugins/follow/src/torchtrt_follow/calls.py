@@ -104,7 +104,7 @@ class CallReader:
                 is_needed |= parameter.kind in _BY_PLACE
         tensors: list[torch.Tensor] = []
         parts = [_key(part, tensors) for part in (bound.args, bound.kwargs)]
-        key = (*parts, autocast_dtypes(), torch.get_default_dtype())
+        key = (*parts, autocast_dtypes(), torch.get_default_dtype(), torch.get_default_device())
         if not tensors:
             raise InputError("It has no tensor among its arguments.")
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)

@@ -116,7 +116,8 @@ def _describe(model: torch.nn.Module, state: ModelState) -> dict[str, str]:
     texts = {path: text for path, (text, _) in state.facts.items()}
     values = {f"value of {path}": digest(tensor) for path, tensor in state.unnamed.items()}
     code = {}
-    for name in sorted({type(module).__module__ for module in model.modules()} | {"torch"}):
+    classes = {base for module in model.modules() for base in type(module).__mro__}
+    for name in sorted({base.__module__ for base in classes} | {"torch"}):
         root, module = name.partition(".")[0], sys.modules.get(name)
         code[f"version of {root}"] = str(getattr(sys.modules.get(root), "__version__", None))
         file = Path(getattr(module, "__file__", None) or "")
@@ -136,8 +137,16 @@ def _is_same_model(
     """
     now, kind = _describe(model, state), type(model).__name__
     paths = [path for path in {**saved, **now} if saved.get(path) != now.get(path)]
-    if not paths:
+    if not (paths or state.opaque):
         return True
+    if not paths:
+        warn_caller(
+            f"The {kind} may be another than the one of the engines in {folder}: its {state.opaque[0]!r} is an object "
+            "whose class and attributes do not say all of what it is. Its first call exports the model, and uses the "
+            "engines if they have the same program.",
+            FollowWarning,
+        )
+        return False
     path = min(paths, key=lambda path: not path.startswith(_OF_THE_PROGRAM))
     difference = f"{path}: {now.get(path) or 'none'} here, {saved.get(path) or 'none'} there"
     if path.startswith(_OF_THE_PROGRAM):

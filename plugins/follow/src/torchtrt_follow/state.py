@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from enum import Enum
@@ -15,17 +16,20 @@ from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchtrt.graphs.memory import storage_of
 from torchtrt_follow.libraries import labels_of, only_collects, scales_of
 from torchtrt_runtime.weights.marks import WatchedWeights, layout_of, version_of
 
-_PLAIN = (
-    int, float, complex, bool, str, bytes, type(None), Enum, torch.dtype, torch.device, torch.Size, torch.layout,
-)  # fmt: skip
-"""The types of values that ``repr`` distinguishes."""
+_PLAIN = frozenset({
+    int, float, complex, bool, str, bytes, type(None), range, torch.dtype, torch.device, torch.Size, torch.layout,
+    torch.memory_format,
+})  # fmt: skip
+"""The types of values that ``repr`` distinguishes; those of NumPy's numbers as well."""
 _CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+_NAMED = (type, FunctionType, BuiltinFunctionType)
 _MUTABLE = (Mapping, list, set, deque)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
@@ -45,6 +49,7 @@ class ModelState:
         unnamed: Its tensors in containers and objects, by path.
         facts: All else that a program depends on: for each path the value as text, and what distinguishes
             objects of the same text. Models with equal facts have the same programs.
+        opaque: The paths of objects whose text and attributes do not say all of what they are.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -52,6 +57,7 @@ class ModelState:
         self.scales: dict[str, float] = {}
         self.unnamed: dict[str, torch.Tensor] = {}
         self.facts: dict[str, tuple[str, Any]] = {}
+        self.opaque: list[str] = []
         self._objects: list[Any] = []  # alive, so that no other object has their identity
         self._containers: list[Any] = []
         self._memories: dict[int, str] = {}
@@ -172,6 +178,8 @@ class ModelState:
         """Adds what is compared by its identity."""
         self._objects.append(value)
         self.facts[path] = text or _name_of(value), (id(value), moment)
+        if not (isinstance(value, torch.Tensor) or _is_described(value)):
+            self.opaque.append(path)
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:
@@ -190,17 +198,38 @@ def _parts_of(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 def _text_of(value: Any) -> str | None:
     """Returns a plain value, or several, as text that is the same for equal values in each process; None for others."""
-    if isinstance(value, _PLAIN):
-        return repr(value)
     kind = type(value)
-    if kind in (list, tuple, set, frozenset) and all(isinstance(part, _PLAIN) for part in value):
+    if kind in _PLAIN or isinstance(value, np.generic):
+        return f"{value!r}" if kind in _PLAIN else f"{kind.__name__} {value!r}"
+    if isinstance(value, Enum):
+        return f"{_name_of(value)}.{value.name}"
+    if kind in (list, tuple, set, frozenset) and all(type(part) in _PLAIN for part in value):
         parts = map(repr, value)
         return f"{kind.__name__}({', '.join(sorted(parts) if 'set' in kind.__name__ else parts)})"
     return None
 
 
+def _is_described(value: Any) -> bool:
+    """Returns whether an object's name, attributes and elements say what it is, in another process as well.
+
+    They do if Python would pickle nothing else of it.
+    """
+    if isinstance(value, _NAMED):
+        named: Any = sys.modules.get(value.__module__ or "")
+        for name in value.__qualname__.split("."):
+            named = getattr(named, name, None)
+        return named is value
+    kind: Any = type(value)
+    has_elements = issubclass(kind, (tuple, *_MUTABLE))
+    return (
+        (kind.__reduce__ is object.__reduce__ or has_elements)
+        and (has_elements or not hasattr(kind, "__getnewargs__"))
+        and not any(vars(base).get("__slots__") for base in kind.__mro__)
+    )
+
+
 def _name_of(value: Any) -> str:
-    named = value if hasattr(value, "__qualname__") else type(value)
+    named = value if isinstance(value, _NAMED) else type(value)
     return f"{getattr(named, '__module__', None) or type(named).__module__}.{named.__qualname__}"
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchtrt.callers import warn_caller
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt_compiler.stride_reads import note_stride_read
+from torchtrt_compiler.python_reads import note_stride_read
 from torchtrt_torchscript.number_evaluators import (
     Evaluator,
     boolean,

@@ -157,8 +157,8 @@ def _slice_scatter(op: Any, _: Node) -> Iterator[_Check]:
     )
     first = 0 if start is None else _clamped(start, size)
     last = size if end is None else _clamped(end, size)
-    if first is not None and last is not None:
-        step = getattr(op, "step", 1)
+    step = value_of(getattr(op, "step", 1))
+    if first is not None and last is not None and step is not None:
         yield _Check(source[dim], torch.sym_max(last - first + step - 1, 0) // step)
 
 

@@ -31,9 +31,9 @@ from torchtrt_compiler.exporting.parallel_models import export_module
 from torchtrt_compiler.exporting.unchanged_models import unchanged
 from torchtrt_compiler.inputs import CallInputs, is_input, nested_shapes
 from torchtrt_compiler.lowering import without_regions, without_transforms
+from torchtrt_compiler.python_reads import PythonReads, python_reads
 from torchtrt_compiler.sizes.declared import count_ranges, keep_declared
 from torchtrt_compiler.sizes.questions import SizeQuestions, exclude_empty
-from torchtrt_compiler.stride_reads import StrideReads, stride_reads
 from torchtrt_compiler.torch_internals import (
     LIBRARIES,
     compile_lock,
@@ -89,7 +89,7 @@ def export(
                 raise
             program = _with_questions(model, call, dynamic_shapes, may_be_empty=False)
             exclude_empty(program)
-        if call.may_be_empty and stride_reads(program).lines:
+        if call.may_be_empty and python_reads(program).lines:
             exclude_empty(program)  # whose strides PyTorch computes from sizes of 1
         keep_declared(program, model, call, dynamic_shapes)
         return program
@@ -99,7 +99,7 @@ def _with_questions(
     model: Any, call: CallInputs, dynamic_shapes: Any, may_be_empty: bool
 ) -> ExportedProgram:
     """Returns a model as it is exported, with what its code asked about sizes and strides meanwhile."""
-    with SizeQuestions(may_be_empty) as questions, StrideReads() as reads:
+    with SizeQuestions(may_be_empty) as questions, PythonReads() as reads:
         exported = _exported(model, call, dynamic_shapes)
     program = without_transforms(without_regions(exported))
     reads.keep_in(program)

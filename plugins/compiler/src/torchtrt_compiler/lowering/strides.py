@@ -19,7 +19,7 @@ from torchtrt.expressions.bounds import holds_for_all_sizes
 from torchtrt.graphs.nodes import all_graphs, all_nodes, is_number, model_line
 from torchtrt_compiler.lowering.aliasing import writes_by_strides
 from torchtrt_compiler.memory_of_calls import certain_source
-from torchtrt_compiler.stride_reads import stride_reads
+from torchtrt_compiler.python_reads import python_reads
 from torchtrt_runtime.checks.tensors import InputMemory
 
 aten = torch.ops.aten
@@ -67,7 +67,7 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     modules = all_graphs(exported.graph_module)
     nodes = all_nodes(exported.graph_module)
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
-    in_python = stride_reads(exported)
+    in_python = python_reads(exported)
     is_read = bool(reading or in_python.lines) or any(map(wraps_by_strides, nodes))
     if not (is_read or in_python.writes or any(map(writes_by_strides, modules))):
         return {}

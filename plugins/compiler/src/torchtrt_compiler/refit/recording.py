@@ -23,6 +23,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.torch_internals import OpOverload, pytree
 from torchtrt_compiler.lowering.watchers import BlockWatcher, ProgramWatcher
+from torchtrt_compiler.python_reads import python_reads
 from torchtrt_compiler.torch_internals import (
     DisableTorchFunction,
     FakeTensor,
@@ -132,17 +133,33 @@ class Recorder:
         """Returns the name of a tensor that is a source."""
         return self._sources.get(self._numbers.get(_key(tensor), -1)) if _is_plain(tensor) else None
 
-    def add_arguments(self, args: Any, kwargs: Any) -> None:
-        """Notes the values that arguments have before an op writes to them."""
-        for leaf in pytree.tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor) and _is_plain(leaf):
-                self._number(leaf)
+    def encoded(self, args: Any, kwargs: Any) -> list[Any] | None:
+        """Returns arguments as data, or None if they have no such form.
 
-    def add_op(self, op: OpOverload, args: Any, kwargs: Any, result: Any) -> None:
-        """Records a call."""
-        tensors = [
-            leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
-        ]
+        A tensor that nothing recorded has made is a constant, as it is now: an op may write to it, or change its shape.
+        """
+        tensors = _tensors_in((args, kwargs))
+        try:
+            if all(map(_is_plain, tensors)):
+                return [encode(values, self._number) for values in (args, kwargs)]
+        except NoFormError:
+            for tensor in tensors:
+                self._number(tensor)
+        return None
+
+    def add_op(
+        self, op: OpOverload, args: Any, kwargs: Any, encoded: list[Any] | None, result: Any
+    ) -> None:
+        """Records a call.
+
+        Args:
+            op: The op.
+            args: Its arguments.
+            kwargs: Those by name.
+            encoded: Both as data, before the call.
+            result: What it returned.
+        """
+        tensors = _tensors_in((args, kwargs))
         results = list(result) if isinstance(result, (list, tuple)) else [result]
         made = [result for result in results if isinstance(result, torch.Tensor)]
         if any(map(_has_other_layout, (*tensors, *made))):
@@ -153,24 +170,18 @@ class Recorder:
         is_computed = len(made) == len(results) and (
             torch.Tag.nondeterministic_seeded not in op.tags
         )
-        if is_computed and op.namespace in ("aten", "prims"):
-            try:
-                arguments = [encode(values, self._number) for values in (args, kwargs)]
-            except NoFormError:
-                pass
-            else:
-                written = [_memory(tensor) for tensor in made]
-                if op._schema.is_mutable:
-                    written += map(_memory, _written(op, args, kwargs))
-                reads = frozenset(map(_memory, tensors))
-                writes = frozenset(written)
-                numbers = [self._add(result) for result in results]
-                self._steps.append(([qualified_name(op), *arguments, numbers], reads, writes))
-                if reads & self._from_sources:
-                    self._from_sources |= writes
-                return
-        for tensor in tensors:
-            self.fix(tensor)
+        if not is_computed or op.namespace not in ("aten", "prims") or encoded is None:
+            for tensor in tensors:
+                self.fix(tensor)
+            return
+        written = [_memory(tensor) for tensor in made]
+        if op._schema.is_mutable:
+            written += map(_memory, _written(op, args, kwargs))
+        reads, writes = frozenset(map(_memory, tensors)), frozenset(written)
+        numbers = [self._add(result) for result in results]
+        self._steps.append(([qualified_name(op), *encoded, numbers], reads, writes))
+        if reads & self._from_sources:
+            self._from_sources |= writes
 
     def fix(self, tensor: torch.Tensor) -> None:
         """Records that a tensor's values have an effect that cannot be repeated: they must stay what they are."""
@@ -218,6 +229,10 @@ _FIXED = -1
 """The memory that a step which checks values "writes". Every result needs it."""
 
 
+def _tensors_in(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
 def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and _has_values(tensor)
 
@@ -259,10 +274,7 @@ def _key(tensor: torch.Tensor) -> Any:
 def _written(op: OpOverload, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     for index, argument in enumerate(op._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[index] if index < len(args) else kwargs.get(argument.name)
-            yield from (
-                leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)
-            )
+            yield from _tensors_in(args[index] if index < len(args) else kwargs.get(argument.name))
 
 
 class _Ops(TorchDispatchMode):
@@ -274,10 +286,9 @@ class _Ops(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.recorder.is_paused or not isinstance(func, OpOverload):
             return func(*args, **kwargs)
-        if func._schema.is_mutable:
-            self.recorder.add_arguments(args, kwargs)
+        encoded = self.recorder.encoded(args, kwargs)
         result = func(*args, **kwargs)
-        self.recorder.add_op(func, args, kwargs, result)
+        self.recorder.add_op(func, args, kwargs, encoded, result)
         return result
 
 
@@ -430,10 +441,17 @@ def watcher_of(exported: ExportedProgram, settings: CompilationSettings) -> Prog
     """Returns what watches the compilation of a program: a recorder where engines get weights after they are built.
 
     Raises:
-        UnsupportedProgramError: They get some, and a weight is sparse.
+        UnsupportedProgramError: They get some, and a weight is sparse, or the model reads numbers of one.
     """
     if settings.immutable_weights and not settings.strip_engine_weights:
         return ProgramWatcher()
+    for line, _ in python_reads(exported).values:
+        where = f" ({line})" if line else ""
+        raise UnsupportedProgramError(
+            f"The model reads a number from a tensor that is no input, parameter or buffer{where}. The program has "
+            "the number, and engines take other weights in place of tensors only. Register the tensor as a buffer of "
+            "its module, or compile with immutable_weights=True and strip_engine_weights=False."
+        )
     for name, value in {**exported.constants, **exported.state_dict}.items():
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             raise UnsupportedProgramError(

@@ -49,10 +49,26 @@ def running_calls() -> Iterator[None]:
         yield
 
 
-def are_refused_by_ops(graph_module: GraphModule, points: Sequence[Values]) -> bool:
-    """Returns whether for each of several values of a program's symbols one of its ops raises an error."""
+def are_refused_by_ops(
+    graph_module: GraphModule, points: Sequence[Values], accepted: Values
+) -> bool:
+    """Returns whether for each of several values of a program's symbols one of its ops raises an error.
+
+    Those of branches do not count: PyTorch may run another one. Nor do assertions, which exporting adds for branches.
+
+    Args:
+        graph_module: The program.
+        points: The values.
+        accepted: Values that the program takes. An op that raises for these as well has no rule for its shape.
+    """
     with running_calls():
-        calls = list(distinct_calls(graph_module))
+        calls = [
+            call
+            for call in distinct_calls(graph_module)
+            if call.node.graph is graph_module.graph
+            and call.node.target is not _ASSERTS
+            and not call.is_refused(accepted)
+        ]
         return all(any(call.is_refused(point) for call in calls) for point in points)
 
 

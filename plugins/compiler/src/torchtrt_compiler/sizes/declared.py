@@ -278,7 +278,7 @@ def keep_declared(
     program.graph_module.meta[_KEY] = {
         (number, dim): limits
         for number, leaf in enumerate(inputs.leaves)
-        if isinstance(leaf, (torch.Tensor, Input))
+        if isinstance(leaf, (torch.Tensor, Input, int))
         for dim, declared in _dimensions_of(specs.get(id(leaf)))
         if (limits := _limits(declared)) != (None, None)
     }

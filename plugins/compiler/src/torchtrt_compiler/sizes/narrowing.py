@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from torchtrt_runtime.size_ranges import Profile, some_sizes, union, union_of_pr
 
 _MOST_POINTS = 1 << 10
 """For how many combinations of sizes a condition is evaluated."""
-_EXAMPLES = 8
+_EXAMPLES = 4
 """For how many of the sizes that a condition excludes the ops of the program are run."""
 
 Limits = Sequence[tuple[DeclaredSize, NarrowedSize]]
@@ -169,7 +170,8 @@ class Narrowing(NamedTuple):
         is_lost = any(exclusion.is_lost for exclusion in reasons)
         if asked_conditions(self.exported) is None:
             return dataclasses.replace(row, is_of_program=not is_lost)
-        if own:
+        # An engine takes one of the sizes for which an equation on several holds.
+        if reasons and not any(map(fixes_a_size, (reason.condition for reason in reasons))):
             return dataclasses.replace(row, is_refused=not is_lost)
         return row if reasons else dataclasses.replace(row, depends_on=self._limiting(size, row))
 
@@ -206,12 +208,8 @@ class Narrowing(NamedTuple):
             for condition, line in refusing.items()
             if condition in self.checks or is_check(line)
         }
-        usual = [
-            nearest_point(refusing, profile)
-            or {symbol: size.opt for symbol, size in profile.items()}
-            for profile in self.declared
-        ]
         asked = asked_conditions(self.exported)
+        usual = {symbol: size.opt for symbol, size in self.accepted.profiles[0].items()}
         earlier: list[Any] = []
         for condition in sorted(
             refusing, key=lambda own: (own not in checks, len(own.free_symbols))
@@ -219,8 +217,8 @@ class Narrowing(NamedTuple):
             symbols = condition.free_symbols
             required = [other for other in earlier if other.free_symbols <= symbols]
             points = [
-                {**others, **point}
-                for profile, others in zip(self.declared, usual, strict=True)
+                point
+                for profile in self.declared
                 for point in _points(condition, profile)
                 if not holds(condition, point) and all(holds(other, point) for other in required)
             ]
@@ -229,10 +227,27 @@ class Narrowing(NamedTuple):
             earlier.append(condition)
             is_lost = condition not in checks and condition not in self.of_program
             if is_lost and not (asked and asked.lines.get(condition)):
+                others = [other for other in refusing if not other.free_symbols <= symbols]
                 chosen = some_sizes(SizeRange(0, 0, len(points) - 1), _EXAMPLES)
-                examples = [points[index] for index in chosen]
-                is_lost = not are_refused_by_ops(self.exported.graph_module, examples)
+                examples = self._examples([points[index] for index in chosen], others)
+                is_lost = not are_refused_by_ops(self.exported.graph_module, [*examples], usual)
             yield _Exclusion(condition, refusing[condition], points, is_lost)
+
+    def _examples(self, points: Iterable[Values], conditions: Collection[Any]) -> Iterator[Values]:
+        """Yields points with sizes beside them for which conditions hold: the optimal ones, the least, the greatest."""
+        for point, profile in itertools.product(points, self.declared):
+            if not all(profile[symbol].contains(value) for symbol, value in point.items()):
+                continue
+            fixed = {symbol: SizeRange(value, value, value) for symbol, value in point.items()}
+            sizes = {**profile, **fixed}
+            corners = (
+                dict(zip(sizes, corner, strict=True))
+                for corner in zip(*sizes.values(), strict=True)
+            )
+            fitting = [
+                corner for corner in corners if all(holds(own, corner) for own in conditions)
+            ]
+            yield from fitting or filter(None, [nearest_point(conditions, sizes)])
 
 
 def _points(condition: Any, profile: Profile) -> Iterator[Values]:

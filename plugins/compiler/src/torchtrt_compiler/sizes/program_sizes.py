@@ -23,7 +23,13 @@ from torchtrt_compiler.sizes.declared import (
     declared_sizes,
     size_profiles,
 )
-from torchtrt_compiler.sizes.guards import guards_of, guards_since, is_assumed, place_of
+from torchtrt_compiler.sizes.guards import (
+    always_holds,
+    guards_of,
+    guards_since,
+    is_assumed,
+    place_of,
+)
 from torchtrt_compiler.sizes.narrowing import Narrowing, equal_sizes, size_rows
 from torchtrt_compiler.sizes.numbers import symbols_of_numbers
 from torchtrt_compiler.sizes.questions import asked_conditions
@@ -31,7 +37,7 @@ from torchtrt_compiler.sizes.small import small_sizes
 from torchtrt_runtime.checks.dimensions import as_code, symbol_codes
 from torchtrt_runtime.checks.sizes import check_decidable
 from torchtrt_runtime.reports.rows import NarrowedSize, shortened
-from torchtrt_runtime.size_ranges import Profile, linear_size
+from torchtrt_runtime.size_ranges import Profile, linear_size, union_of_profiles
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class ProgramSizes:
     Attributes:
         exported: The program as it was exported. A call may have the sizes for which its ops have the same results.
         functional: The same program without writes, whose ops must have the same results as well.
-        ranges: The minimum and the maximum value of each symbol.
+        ranges: The minimum and the maximum value of each symbol, in the program or by the conditions.
         conditions: The conditions on the symbols under which the program is the model, each with the line of the model
             that it comes from, if that is known.
         guards: The guards of its ops, likewise. These may have taken derived sizes for neither 0 nor 1.
@@ -102,23 +108,31 @@ class ProgramSizes:
             for condition, line in {**lines, **guards}.items()
             if condition not in of_ops
         }
-        ranges = {
-            symbol: (_without_guards(low, symbol, conditions, of_ops), high)
-            for symbol, (low, high) in _ranges(functional).items()
-        }
+        ranges = _ranges(exported)
+        if asked is not None:
+            ranges = {
+                symbol: (_least(symbol, conditions, low), high)
+                for symbol, (low, high) in _ranges(functional).items()
+            }
         return cls(exported, functional, ranges, conditions, of_ops, added)
 
     @property
     def limits(self) -> Mapping[Any, str]:
-        """The conditions that symbols are in their ranges. From 2 on stands for "not 0 or 1", which needs no proof."""
-        sources = getattr(shape_env_of(self.exported.graph), "var_to_range_sloc", {})
+        """The conditions that symbols are in the ranges of a program that the user exported, as ``conditions``.
+
+        From 2 on stands for "not 0 or 1". The other ranges follow from the conditions.
+        """
+        if asked_conditions(self.exported) is not None:
+            return {}
+        environment: Any = shape_env_of(self.exported.graph)
+        sources = getattr(environment, "var_to_range_sloc", {})
         limits: dict[Any, str] = {}
         for symbol, (low, high) in self.ranges.items():
             source = sources.get(symbol)
             if low > 2:
-                limits[symbol >= low] = place_of(source and source.lower)
+                limits[environment.replace(symbol >= low)] = place_of(source and source.lower)
             if high is not None:
-                limits[symbol <= high] = place_of(source and source.upper)
+                limits[environment.replace(symbol <= high)] = place_of(source and source.upper)
         return limits
 
     @property
@@ -185,7 +199,7 @@ class ProgramSizes:
             conditions = {**conditions, **small}
             accepted = accepted_sizes(conditions, declared)
         if not accepted.profiles:
-            raise _none_taken(conditions, sizes, declared[0])
+            raise _none_taken(conditions, sizes, declared)
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.
         own_checks = checks if self.exported is self.functional else {}
         is_given = asked_conditions(self.exported) is None
@@ -201,34 +215,27 @@ class ProgramSizes:
 
 
 def _none_taken(
-    conditions: Iterable[Any], sizes: Iterable[DeclaredSize], profile: Profile
+    conditions: Iterable[Any], sizes: Iterable[DeclaredSize], profiles: Sequence[Profile]
 ) -> InputError:
     """Returns the error of a program that takes none of the sizes that were asked for."""
-    usual = {symbol: size.opt for symbol, size in profile.items()}
+    ranges = union_of_profiles(profiles)
     codes = symbol_codes(size.dimension for size in sizes)
-    failing = [as_code(own, codes) for own in conditions if not holds(own, usual)]
+    texts = [as_code(own, codes) for own in conditions if not always_holds(own, ranges)]
     return InputError(
-        f"PyTorch exported a program for sizes where {shortened(' and '.join(failing))}, and you asked for none of "
-        "them. Declare other sizes, export the model with another range, or change its code so that it does not depend "
-        "on the size."
+        f"PyTorch exported a program for sizes where {shortened(' and '.join(texts))}, and you asked for none of them. "
+        "Declare other sizes or other optimal ones, export the model with another range, or change its code so that it "
+        "does not depend on the size."
     )
 
 
-def _without_guards(
-    minimum: int, symbol: Any, conditions: Iterable[Any], guards: Iterable[Any]
-) -> int:
-    """Returns the minimum of a symbol without what only guards of ops exclude: PyTorch narrows its range by them."""
-    proved, asked = (
-        [condition for condition in group if condition.free_symbols == {symbol}]
-        for group in (conditions, guards)
-    )
-    while minimum > 2:
-        point = {symbol: minimum - 1}
-        is_excluded = not all(holds(guard, point) for guard in asked)
-        if not is_excluded or not all(holds(condition, point) for condition in proved):
-            break
-        minimum -= 1
-    return minimum
+def _least(symbol: Any, conditions: Iterable[Any], most: int) -> int:
+    """Returns the least value of a symbol for which the conditions on it alone hold, or ``most`` if it is larger.
+
+    PyTorch's minimum also follows from guards of ops, and from the other sizes, which it takes for 2 or more.
+    """
+    own = [condition for condition in conditions if condition.free_symbols == {symbol}]
+    values = (value for value in range(1, most) if all(holds(it, {symbol: value}) for it in own))
+    return next(values, most)
 
 
 def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:

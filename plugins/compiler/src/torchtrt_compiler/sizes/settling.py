@@ -12,7 +12,12 @@ from torch.fx import Graph
 from torchtrt.conversion.inputs import SizeRange
 from torchtrt.expressions.values import evaluate
 from torchtrt.torch_internals import pytree
-from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
+from torchtrt_compiler.torch_internals import (
+    FakeTensor,
+    ValueRanges,
+    bound_sympy,
+    disable_fake_tensor_cache,
+)
 
 
 def settle_sizes(
@@ -60,7 +65,8 @@ class _Settling:
         if [type(size) for size in sizes] == [type(size) for size in value.shape]:
             return value
         offset = self.value(value.storage_offset())
-        with value.fake_mode:
+        # To fill its cache, PyTorch would ask how the sizes compare.
+        with value.fake_mode, disable_fake_tensor_cache(value.fake_mode):
             return value.as_strided(sizes, strides, offset)
 
     def _number(self, expression: Any) -> int | None:

@@ -31,7 +31,7 @@ from torch._export.utils import _is_preservable_cia_op as is_kept_whole
 from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
 from torch._ops import OpOverload
 from torch._subclasses.fake_impls import _like_tensor_constructors as like_constructors
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, disable_fake_tensor_cache
 from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
 from torch.export import ExportedProgram, ExportGraphSignature, exported_program
@@ -71,6 +71,7 @@ __all__ = [
     "bound_sympy",
     "compile_lock",
     "decomposition_table",
+    "disable_fake_tensor_cache",
     "enable_python_dispatcher",
     "ending_transforms",
     "enter_autocast",

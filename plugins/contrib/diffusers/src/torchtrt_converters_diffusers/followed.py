@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
+
 from torchtrt_converters_diffusers._pack import pack
 
 _LABELS = frozenset(
@@ -37,7 +39,8 @@ class Diffusers:
         )
         if configuration is not None and isinstance(value, configuration):
             return _LABELS
-        registry = getattr(value, "_diffusers_hook", None)
+        is_module = isinstance(value, torch.nn.Module)
+        registry = getattr(value, "_diffusers_hook", None) if is_module else None
         if registry is None or registry.hooks or getattr(registry, "_child_registries_cache", None):
             return frozenset()
         return frozenset({"_diffusers_hook"})

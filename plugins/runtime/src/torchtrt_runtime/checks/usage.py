@@ -42,11 +42,12 @@ def _watched(weights: Mapping[str, torch.Tensor], model: object) -> list[_Holder
     holders: list[_Holder] = [(lambda: None, "", of_no_module)]
     held_by_id: dict[int, tuple[list[_Weight], str]] = {}
     for module in model.modules() if isinstance(model, torch.nn.Module) else ():
-        for kind in ("_parameters", "_buffers"):
+        for kind in ("__dict__", "_buffers", "_parameters"):
             held: list[_Weight] = []
             holders.append((weakref.ref(module), kind, held))
-            for leaf, tensor in getattr(module, kind).items():
-                held_by_id[id(tensor)] = (held, leaf)
+            for leaf, value in getattr(module, kind).items():
+                if isinstance(value, torch.Tensor):
+                    held_by_id[id(value)] = (held, leaf)
     for name, weight in weights.items():
         if not weight.is_inference():
             held, leaf = held_by_id.get(id(weight), (of_no_module, ""))

@@ -161,7 +161,8 @@ def digest(tensor: torch.Tensor) -> str:
 def _bytes_of(tensor: torch.Tensor) -> Any:
     """Returns the values of a tensor, one after the other, in a buffer of bytes."""
     data = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return data.reshape(-1).view(torch.uint8).numpy() if data.numel() else b""
+    # One element has any stride.
+    return data.as_strided((data.numel(),), (1,)).view(torch.uint8).numpy() if data.numel() else b""
 
 
 def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:

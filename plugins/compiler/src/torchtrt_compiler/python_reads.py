@@ -1,7 +1,8 @@
-"""Where a model's Python code reads the strides of tensors while it is exported.
+"""Strides and numbers that a model's Python code reads while it is exported, without a trace in the program.
 
-``torch.export`` computes ``x.stride(0)`` and ``x.is_contiguous()`` once. The program holds the results for the strides
-of the example inputs, and nothing in it shows the call.
+``torch.export`` computes ``x.stride(0)`` and ``x.is_contiguous()`` once: the program holds the results for the strides
+of the example inputs. It also computes ``float(self.scale)`` once, where the attribute is neither a parameter nor a
+buffer: such a tensor is itself there, with its values.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
 from torchtrt_compiler.torch_internals import op_calls, reads_base
 
-_KEY = "torchtrt_stride_reads"
+_KEY = "torchtrt_python_reads"
 
 
 class _Active(threading.local):
-    """The blocks of ``StrideReads`` that this thread is in."""
+    """The blocks of ``PythonReads`` that this thread is in."""
 
     def __init__(self) -> None:
-        self.blocks: list[StrideReads] = []
+        self.blocks: list[PythonReads] = []
 
 
 _active = _Active()
@@ -60,6 +61,22 @@ _READS_MEMORY = (
 )
 """The functions that read which memory a tensor has. No check of an input's strides determines the result."""
 
+_READS_VALUES = frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        "item",
+        "tolist",
+        "numpy",
+        "__array__",
+        "__float__",
+        "__int__",
+        "__complex__",
+        "__index__",
+    )
+)
+"""The functions that return numbers."""
+_WITH_VALUES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
 _PASSING = frozenset(function.__code__ for function in (handle_torch_function, *op_calls))
 """Functions of PyTorch's that hand a call to modes."""
 
@@ -67,20 +84,22 @@ _PASSING_NAMES = ("__torch_function__", "<module>")
 """The names of modes, and of expressions: Dynamo evaluates guards, such as ``x._base is None``."""
 
 
-class StrideReads(TorchFunctionMode):
-    """Notes each line of a model that reads strides inside a ``with`` block; not the lines of PyTorch and torchtrt.
+class PythonReads(TorchFunctionMode):
+    """Notes what the lines of a model read inside a ``with`` block; not the lines of PyTorch and torchtrt.
 
     Attributes:
-        lines: The lines, as ``file:line``.
+        lines: The lines that read strides, as ``file:line``.
         reads_offset: Whether one of them reads a storage offset.
         writes: Whether memory is written to that a copy would have, if the example inputs had other strides. Exporting
             leaves no trace of a copy that was not necessary.
+        values: The tensors from which numbers were read, each with the line, if it is not PyTorch's.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
         self.reads_offset = self.writes = False
+        self.values: list[tuple[str, torch.Tensor]] = []
         self._uncopied: dict[int, torch.Tensor] = {}  # by their storages, which they keep
 
     def __enter__(self) -> Any:
@@ -99,12 +118,15 @@ class StrideReads(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Calls the function, and notes the caller's line if the function reads strides.
+        """Calls the function, and notes the caller's line if the function reads strides or numbers.
 
         Raises:
-            UnsupportedProgramError: The function reads which memory a tensor has that is no parameter.
+            UnsupportedProgramError: The function reads which memory a tensor has that is no parameter. Or it writes to
+                a tensor that has values.
         """
         del types
+        if not torch.compiler.is_dynamo_compiling():  # it interprets this, with tensors of its own
+            self._note_values(func, args)
         if func in _READS and (line := _line_of_model(func)):
             self.lines.append(line)
             self.reads_offset |= func in _READS_OFFSET
@@ -119,6 +141,24 @@ class StrideReads(TorchFunctionMode):
         self._note_write(func, args, kwargs or {}, result)
         return result
 
+    def _note_values(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Notes a tensor from which numbers are read.
+
+        Raises:
+            UnsupportedProgramError: The function writes to a tensor that has values.
+        """
+        if not (args and type(args[0]) in _WITH_VALUES):
+            return
+        is_write = _WRITES.fullmatch(getattr(func, "__name__", ""))
+        line = _line_of_model(func, 3) if is_write or func in _READS_VALUES else ""
+        if func in _READS_VALUES:
+            self.values.append((line, args[0]))
+        elif line:
+            raise UnsupportedProgramError(
+                f"The model writes to a tensor that is no input, parameter or buffer ({line}), and a program would not "
+                "do that. Register the tensor as a buffer of its module."
+            )
+
     def _note_write(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
@@ -132,7 +172,7 @@ class StrideReads(TorchFunctionMode):
             self.writes |= storage_of(args[0]) in self._uncopied
 
     def keep_in(self, exported: ExportedProgram) -> None:
-        """Keeps this in a program's metadata, where ``stride_reads`` finds it."""
+        """Keeps this in a program's metadata, where ``python_reads`` finds it."""
         exported.graph_module.meta[_KEY] = self
 
 
@@ -143,10 +183,15 @@ def note_stride_read(line: str, reads_offset: bool = False) -> None:
         block.reads_offset |= reads_offset
 
 
-def _line_of_model(func: Any) -> str:
-    """Returns the line that calls a function, as ``file:line``; an empty string for PyTorch's and torchtrt's lines."""
+def _line_of_model(func: Any, depth: int = 2) -> str:
+    """Returns the line that calls a function, as ``file:line``; an empty string for PyTorch's and torchtrt's lines.
+
+    Args:
+        func: The function.
+        depth: How many calls are between it and this one.
+    """
     passing = {*_PASSING, getattr(func, "__code__", None)}
-    caller: Any = sys._getframe(2)
+    caller: Any = sys._getframe(depth)
     while caller.f_code.co_name in _PASSING_NAMES or caller.f_code in passing:
         caller = caller.f_back
     package = caller.f_globals.get("__name__", "").partition(".")[0]
@@ -155,7 +200,7 @@ def _line_of_model(func: Any) -> str:
     return f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
 
-def stride_reads(exported: ExportedProgram) -> StrideReads:
-    """Returns where the model read strides while it was exported; nowhere, for a program that the user exported."""
-    reads: StrideReads = exported.graph_module.meta.get(_KEY) or StrideReads()
+def python_reads(exported: ExportedProgram) -> PythonReads:
+    """Returns what the model read while it was exported; nothing, for a program that the user exported."""
+    reads: PythonReads = exported.graph_module.meta.get(_KEY) or PythonReads()
     return reads
