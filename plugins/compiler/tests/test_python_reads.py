@@ -111,3 +111,27 @@ def test_another_tensor_in_the_place_of_an_attribute_is_a_change():
         model.scale = torch.tensor(5.0)
         with pytest.raises(EngineError, match="'scale' has changed"):
             compiled(x)
+
+
+def test_another_buffer_in_the_place_of_one_that_calls_write_to_is_a_change():
+    """The graph would go on with the old one."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(4))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * self.count
+
+    model, x = Counting().eval(), torch.rand(2, 4)
+    with torch.no_grad():
+        compiled = torchtrt.compile(model, [x], min_block_size=1)
+        for _ in range(2):
+            compiled(x)
+        model.count.zero_()
+        torch.testing.assert_close(compiled(x), x)
+        model.count = torch.zeros(4)
+        with pytest.raises(EngineError, match="'count' has changed"):
+            compiled(x)

@@ -447,3 +447,31 @@ def test_a_size_that_pytorch_does_not_know_may_become_zero():
             x = torch.rand(rows, 3)
             torch._dynamo.decorators.mark_unbacked(x, 0)
             assert_near(fast(x), model(x))
+
+
+def test_a_written_buffer_may_be_replaced():
+    """A reset of a cache, by an assignment or in ``.data``."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.register_buffer("count", torch.zeros(4))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return self.layer(x) * self.count
+
+    model = Counting().eval()
+    eager, x = copy.deepcopy(model), torch.rand(2, 4)
+    compiled = torch.compile(model, backend="torchtrt", options={"min_block_size": 1})
+    with torch.no_grad():
+        for number in range(6):
+            for own in (model, eager):
+                if number == 2:
+                    own.count = torch.full((4,), 7.0)
+                if number == 4:
+                    own.count.data = torch.full((4,), 9.0)
+                    own.layer.weight.mul_(2)
+            torch.testing.assert_close(compiled(x), eager(x))
+            torch.testing.assert_close(model.count, eager.count)

@@ -171,7 +171,7 @@ class Compilation:
         checks = InputChecks.of(
             placeholders, sizes.profiles, sizes.conditions, memory, sizes.narrowed
         )
-        weights = program.constants
+        weights, written = program.constants, program.written
         watched = weights if self.report.blocks else _held_elsewhere(weights, graph_module)
         watched |= {
             _name_of(tensor, self.model) or line: tensor
@@ -182,7 +182,7 @@ class Compilation:
             program.output_tree,
             checks,
             clone_aliased_outputs(graph_module, program.origins),
-            UsageChecks(watched, model=self.model),
+            UsageChecks({**written, **watched}, model=self.model, written=written),
             _signature(self.model, program),
             Processes.of(graph_module),
         )

@@ -120,3 +120,34 @@ def test_a_write_to_all_rows_but_for_one_size_of_1_is_right(least):
     compiled = torchtrt.compile(Written().eval(), [sizes], min_block_size=1)
     calls = ((torch.rand(shape),) for shape in itertools.product(range(least, 7), repeat=2))
     assert len(accepted_calls(compiled, Written(), calls)) >= 36
+
+
+def sliced_by_a_remainder(x, y):
+    """A limit that PyTorch takes for at most the size, which it takes for 2 or more."""
+    return y[: (x.shape[0] + y.shape[0]) % 3] * 2
+
+
+def sliced_by_a_product(x, y):
+    """A limit that counts from the end for the optimal sizes."""
+    return x[: x.shape[0] * y.shape[0] - 3]
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+@pytest.mark.parametrize("function", [sliced_by_a_remainder, sliced_by_a_product])
+@pytest.mark.parametrize("optima", [(3, 2), (1, 2), (2, 1)])
+def test_a_limit_of_two_sizes_is_right_for_each_pair(function, optima):
+    """A size of 1 may be right beside one size, and wrong beside another."""
+
+    class Sliced(nn.Module):
+        def forward(self, x, y):
+            return function(x, y)
+
+    model = Sliced().eval()
+    inputs = [
+        torchtrt.Input(min_shape=(1, 2), opt_shape=(optimum, 2), max_shape=(4, 2))
+        for optimum in optima
+    ]
+    compiled = torchtrt.compile(model, inputs, min_block_size=1)
+    pairs = itertools.product(range(1, 5), repeat=2)
+    calls = [tuple(torch.rand(size, 2) for size in pair) for pair in pairs]
+    assert accepted_calls(compiled, model, calls)

@@ -13,7 +13,7 @@ import inspect
 import operator
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from torchtrt_compiler.refit import refit_with_memory
 from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input
 from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.weights.marks import WatchedWeights
+from torchtrt_runtime.weights.marks import WatchedWeights, layout_of
 
 aten = torch.ops.aten
 
@@ -339,19 +339,18 @@ class _Engines:
             # Engines that cannot take other weights are faster. Weights that changed once change again.
             may_change = self._has_changed and bool(self._roles.weights)
             settings = {**({"immutable_weights": False} if may_change else {}), **self._settings}
-            constant = [
-                weight
-                for weight in self._roles.weights
-                if self._placeholders[weight] not in self._written
-            ]
-            held = _Held([inputs[index] for index in constant])  # before the values are read
+            weights = self._roles.weights
+            written = {index for index in weights if self._placeholders[index] in self._written}
+            held = _Held(
+                {index: inputs[index] for index in weights}, written
+            )  # before they are read
             compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
         ranges = [
             sizes[index].get(dim, (tensors[index].shape[dim],) * 3)[::2]
             for index, dim in self._unbounded
         ]
-        return _Program(compiled, numbers, ranges, self._roles.weights, constant, held)
+        return _Program(compiled, numbers, ranges, held)
 
     def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
         """Returns the graph over its tensors only: weights become attributes, numbers constants or sizes."""
@@ -386,16 +385,40 @@ class _Held:
     """Weights as they are in engines.
 
     Args:
-        tensors: The weights.
+        tensors: The weights, by their positions among a graph's inputs.
+        written: The positions of those that calls write to: others may not be in their place.
     """
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._tensors = tensors
-        self._watched = WatchedWeights(dict(enumerate(tensors)))
+    def __init__(self, tensors: Mapping[int, torch.Tensor], written: Collection[int]) -> None:
+        self.tensors, self._written = tensors, written
+        self._layouts = {index: layout_of(tensors[index]) for index in written}
+        self._watched = WatchedWeights(tensors)
+        self._watched.allow_writes(written)
 
-    def are(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Returns whether weights are these, with the values that they had."""
-        return all(map(operator.is_, tensors, self._tensors)) and not self._watched.have_changed()
+    def now(self, inputs: Sequence[Any]) -> _Held:
+        """Returns the weights as they are among inputs."""
+        return _Held({index: inputs[index] for index in self.tensors}, self._written)
+
+    def are(self, inputs: Sequence[Any]) -> bool:
+        """Returns whether weights among inputs are these, with the values that they had."""
+        return (
+            all(inputs[index] is tensor for index, tensor in self.tensors.items())
+            and not self._watched.have_changed()
+        )
+
+    def changed(self, inputs: Sequence[Any]) -> list[int]:
+        """Returns the positions of the weights that may have changed.
+
+        Those that no call writes to are all among them: PyTorch does not count what eager batch normalization writes
+        to its statistics.
+        """
+        return [
+            index
+            for index, tensor in self.tensors.items()
+            if index not in self._written
+            or inputs[index] is not tensor
+            or layout_of(inputs[index]) != self._layouts[index]
+        ]
 
 
 @dataclass(eq=False)
@@ -406,16 +429,12 @@ class _Program:
         compiled: The engines.
         numbers: The numbers that are compiled in.
         ranges: The minimum and the maximum of each size without a declared bound.
-        weights: The positions of the weights among a graph's inputs.
-        constant: The positions of those that no call writes to.
-        held: The constant ones as they are in the engines.
+        held: The weights as they are in the engines.
     """
 
     compiled: CompiledModule
     numbers: Any
     ranges: Sequence[Sequence[int]]
-    weights: Sequence[int]
-    constant: Sequence[int]
     held: _Held
 
     @property
@@ -437,14 +456,13 @@ class _Program:
 
     def has(self, inputs: Sequence[Any]) -> bool:
         """Returns whether the engines have the weights among a graph's inputs."""
-        return self.held.are([inputs[index] for index in self.constant])
+        return self.held.are(inputs)
 
     def refit(self, inputs: Sequence[Any]) -> bool:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
-        held = _Held([inputs[index] for index in self.constant])
-        weights = {_weight_name(weight): inputs[weight].detach() for weight in self.weights}
-        # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
-        changed = [_weight_name(index) for index in self.constant]
+        held = self.held.now(inputs)
+        weights = {_weight_name(index): inputs[index].detach() for index in held.tensors}
+        changed = list(map(_weight_name, self.held.changed(inputs)))
         try:
             with torch.no_grad(), without_modes():
                 refit_with_memory(self.compiled, weights, changed)

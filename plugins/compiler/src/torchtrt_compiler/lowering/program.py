@@ -74,6 +74,11 @@ class Program:
         return list(self.graph_module.graph.find_nodes(op="placeholder"))
 
     @property
+    def written(self) -> dict[str, torch.Tensor]:
+        """The weights that calls write to."""
+        return {name: _weight(self.exported, name) for name in self.mutated}
+
+    @property
     def constants(self) -> dict[str, torch.Tensor]:
         """The weights that no call changes, under any of their names or through any of their views."""
         named = {**self.exported.state_dict, **self.exported.constants}.items()

@@ -52,8 +52,7 @@ def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Ac
     """
     compiled = list(map(CompiledExpression.of, conditions))
     regions = [_Region(profile, compiled) for profile in profiles]
-    equations = [condition for condition in compiled if fixes_a_size(condition.expression)]
-    taken = tuple(_buildable(region.profile(), equations) for region in regions if region)
+    taken = tuple(_buildable(region.profile(), compiled) for region in regions if region)
     proved = set.intersection(*(region.proved for region in regions))
     left = tuple(
         condition.expression for condition in compiled if condition.expression not in proved
@@ -70,12 +69,16 @@ def fixes_a_size(condition: Any) -> bool:
     )
 
 
-def _buildable(profile: Profile, equations: Sequence[CompiledExpression]) -> Profile:
-    """Returns the sizes of a profile that an engine can be built for, around the optimal ones.
+def _buildable(profile: Profile, conditions: Sequence[CompiledExpression]) -> Profile:
+    """Returns the sizes of a profile that an engine can be built for, around optimal ones that conditions accept.
 
     TensorRT builds for the smallest sizes together, for the optimal and for the largest. Where these do not satisfy an
     equation, such as ``n * m == 12``, the shapes of a network do not fit the 12 that the program has there.
     """
+    expressions = [condition.expression for condition in conditions]
+    if (optimum := nearest_point(expressions, profile)) is not None:
+        profile = {symbol: size._replace(opt=optimum[symbol]) for symbol, size in profile.items()}
+    equations = [condition for condition in conditions if fixes_a_size(condition.expression)]
     for equation in equations:
         if _hold_at_corners([equation], profile):
             continue

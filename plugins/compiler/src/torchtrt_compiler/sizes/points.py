@@ -79,7 +79,7 @@ def _points(
     Args:
         ranges: The values of the symbols.
         own: The assumptions that depend on all of them.
-        others: Those that depend on some of them. That these do not hold is of no interest alone.
+        others: Those that depend on some of them. A call may be right only where its own do not hold either.
     """
     *fixed, last = ranges
     count = math.floor(_OTHER_VALUES ** (1 / max(1, len(fixed))))
@@ -88,10 +88,7 @@ def _points(
 
         def point_at(value: int, beside: Values = beside) -> Point:
             values = {**beside, last: value}
-            breached = breaches(own, values)
-            if breached:
-                breached |= breaches(others, values)
-            return Point(values, frozenset(breached.values()))
+            return Point(values, frozenset(breaches((*own, *others), values).values()))
 
         points = {value: point_at(value) for value in some_sizes(ranges[last], _FIRST_VALUES)}
         pending = list(itertools.pairwise(points))

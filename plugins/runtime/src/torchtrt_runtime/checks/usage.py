@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +25,10 @@ _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use tor
 
 # Plain tuples: each call unpacks all of them, which takes longer for tuples with names.
 _Weight = tuple[str, str, "weakref.ref[torch.Tensor]", int]
-"""A weight to watch: its name in the model and in its module, a reference to it, and its version at that time."""
+"""A weight to watch: its name in the model and in its module, a reference to it, and its version at that time.
+
+The version is -1 for a weight that calls write to.
+"""
 _Holder = tuple[Callable[[], torch.nn.Module | None], str, list[_Weight]]
 """Weights that a module holds: a reference to the module, its attribute that has them by name, and the weights.
 
@@ -33,7 +36,9 @@ Those of no module have a reference that returns None.
 """
 
 
-def _watched(weights: Mapping[str, torch.Tensor], model: object) -> list[_Holder]:
+def _watched(
+    weights: Mapping[str, torch.Tensor], model: object, written: Collection[str]
+) -> list[_Holder]:
     """Returns the weights to watch, by the modules of ``model`` that hold them.
 
     The references are weak: who drops the model need not keep its weights for the engines' sake.
@@ -51,7 +56,8 @@ def _watched(weights: Mapping[str, torch.Tensor], model: object) -> list[_Holder
     for name, weight in weights.items():
         if not weight.is_inference():
             held, leaf = held_by_id.get(id(weight), (of_no_module, ""))
-            held.append((name, leaf, weakref.ref(weight), weight._version))
+            version = -1 if name in written else weight._version
+            held.append((name, leaf, weakref.ref(weight), version))
     return [(module, kind, held) for module, kind, held in holders if held]
 
 
@@ -63,6 +69,7 @@ class UsageChecks:
         trains: Whether eager PyTorch computes gradients even without these.
         autocast: The dtype that autocast cast to, on the CPU and on CUDA, None where it was off; as now if omitted.
         model: Whose weights they are.
+        written: The names of those that calls write to: the model may not have others in their place.
 
     Attributes:
         was_autocast: Whether the model was compiled inside autocast.
@@ -74,8 +81,9 @@ class UsageChecks:
         trains: bool = False,
         autocast: tuple[torch.dtype | None, torch.dtype | None] | None = None,
         model: object = None,
+        written: Collection[str] = (),
     ) -> None:
-        self._watched = _watched(weights, model)
+        self._watched = _watched(weights, model, written)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
         self.autocast = autocast_dtypes() if autocast is None else autocast
         self.was_autocast = any(self.autocast)
@@ -130,7 +138,7 @@ class UsageChecks:
                 if is_other:  # not if it is of the other kind now, or tracing has its own there
                     now = getattr(module, leaf, None)
                     is_other = now is not weight and not is_fake(now)
-                if is_other or (weight is not None and weight._version != version):
+                if is_other or (weight is not None and weight._version != version >= 0):
                     raise EngineError(
                         f"The model's weight {name!r} has changed since the model was compiled, and engines hold the "
                         "old values. Compile again, or torchtrt.refit_module_weights (with immutable_weights=False)."

@@ -38,7 +38,7 @@ class WatchedWeights:
         self._others = [tensors[name] for name in tensors if name not in self._memory]
         self.allow_writes(())
 
-    def allow_writes(self, names: Collection[str]) -> None:
+    def allow_writes(self, names: Collection[Any]) -> None:
         """Takes writes in place to some of the tensors for no changes, from now on."""
         counted = [
             name for name, version in self._versions.items() if version >= 0 and name not in names
