@@ -151,3 +151,29 @@ def test_a_limit_of_two_sizes_is_right_for_each_pair(function, optima):
     pairs = itertools.product(range(1, 5), repeat=2)
     calls = [tuple(torch.rand(size, 2) for size in pair) for pair in pairs]
     assert accepted_calls(compiled, model, calls)
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SizeWarning")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda h, w, table: table[2 * h + 2 * w - 4 :] * 2,
+        lambda h, w, table: table[: 2 * h + 2 * w - 4] * 2,
+        lambda h, w, table: table[: h * w - 1].clone().fill_(1),
+        lambda h, w, table: table[: 9 - h - w] * 2,
+    ],
+    ids=["start", "limit", "product", "from above"],
+)
+def test_a_limit_that_is_certain_for_sizes_of_2_is_right_beside_each_size(function):
+    """PyTorch takes it for the end of the table. It is not for a size of 1 beside another of 2."""
+
+    class Sliced(nn.Module):
+        def forward(self, x, table):
+            return function(*x.shape, table)
+
+    model = Sliced().eval()
+    sizes = torchtrt.Input(min_shape=(1, 1), opt_shape=(3, 4), max_shape=(4, 4))
+    table = torch.rand(3, 2)
+    compiled = torchtrt.compile(model, [sizes, table], min_block_size=1)
+    shapes = itertools.product(range(1, 5), repeat=2)
+    assert accepted_calls(compiled, model, [(torch.rand(shape), table) for shape in shapes])

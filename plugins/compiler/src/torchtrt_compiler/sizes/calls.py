@@ -190,6 +190,12 @@ class Call:
         """Whether an op is called, rather than a function of numbers."""
         return isinstance(self.node.target, OpOverload)
 
+    @functools.cached_property
+    def has_numbers(self) -> bool:
+        """Whether it reads numbers that vary, besides the sizes of tensors."""
+        leaves = pytree.tree_leaves(list(self._arguments.values()))
+        return any(isinstance(leaf, _Number) for leaf in leaves)
+
     @property
     def depends_on_data(self) -> bool:
         """Whether a size of its arguments depends on data."""

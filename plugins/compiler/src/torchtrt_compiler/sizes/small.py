@@ -36,6 +36,8 @@ from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_VALUES = 1 << 10
 """For how many combinations of values a guard is evaluated."""
+_ENDS = ("opt", "min", "max")
+"""The sizes beside which small sizes are tried."""
 _MOST_POINTS = 625
 """How many combinations of small values of several symbols are tried: five of each of four symbols."""
 
@@ -146,18 +148,27 @@ class _Trials:
         return len(self.excluding) > count
 
     def _try(self, values: Values) -> None:
-        """Runs the calls for values of some symbols, and excludes these where a call is not right."""
-        if not self._is_accepted(values) or (point := self._completed(values)) is None:
+        """Runs the calls for values of some symbols, and excludes these where a call is not right.
+
+        What PyTorch concludes from sizes of 2 or more about numbers, such as the limit of a slice, may be wrong beside
+        some of the other sizes only: first beside the least ones, or the greatest.
+        """
+        if not self._is_accepted(values):
             return
-        breached = breaches(self._assumptions, point)
-        for call, assumptions in self._calls.items():
-            of_call = without_implied([breached[own] for own in assumptions if own in breached])
-            key = call, *of_call
-            if of_call and key not in self._done:
-                self._done.add(key)
-                if not call.is_right(point):
-                    conditions = _conditions_against(of_call, point)
-                    self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
+        for end in _ENDS:
+            if (point := self._completed(values, end)) is None:
+                return
+            breached = breaches(self._assumptions, point)
+            for call, assumptions in self._calls.items():
+                if end != "opt" and not call.has_numbers:
+                    continue
+                of_call = without_implied([breached[own] for own in assumptions if own in breached])
+                key = call, end, *of_call
+                if of_call and key not in self._done:
+                    self._done.add(key)
+                    if not call.is_right(point):
+                        conditions = _conditions_against(of_call, point)
+                        self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
 
     def _is_accepted(self, values: Values) -> bool:
         """Returns whether the conditions hold, as far as values of some symbols decide them."""
@@ -167,8 +178,13 @@ class _Trials:
             if condition.free_symbols <= values.keys()
         )
 
-    def _completed(self, values: Values) -> Values | None:
-        """Returns values of all symbols for which the conditions hold, the others not small; None without any."""
+    def _completed(self, values: Values, end: str = "opt") -> Values | None:
+        """Returns values of all symbols for which the conditions hold, the others not small; None without any.
+
+        Args:
+            values: The values of some symbols.
+            end: The sizes that the others are close to: ``"opt"``, ``"min"`` or ``"max"``.
+        """
         profiles = [
             profile
             for profile in self._profiles
@@ -181,7 +197,8 @@ class _Trials:
             low, high = min(max(low, 2), high), high
             if symbol in values:
                 low = high = values[symbol]
-            sizes[symbol] = SizeRange(low, min(max(opt, low), high), high)
+            usual = {"min": low, "opt": min(max(opt, low), high), "max": high}[end]
+            sizes[symbol] = SizeRange(low, usual, high)
         return nearest_point((*self._conditions, *self.excluding), sizes)
 
 
