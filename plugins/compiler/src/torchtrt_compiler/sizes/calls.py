@@ -35,11 +35,17 @@ from torchtrt_compiler.torch_internals import (
     without_modes,
 )
 
+aten = torch.ops.aten
+
 _DATA_SIZE = 3
 """The size of a dimension that depends on data, where a call is run."""
 _MOST_ELEMENTS = 1 << 20
 """How many elements the other arguments of an op may have that runs on tensors without elements."""
-_ASSERTS = torch.ops.aten._assert_scalar.default
+_GIVEN_SHAPES = frozenset({
+    aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default,
+})  # fmt: skip
+"""The ops whose results have the sizes that they are given."""
+_ASSERTS = aten._assert_scalar.default
 
 
 @contextlib.contextmanager
@@ -180,7 +186,7 @@ class Call:
         symbols = itertools.chain(*(number.symbols for number in {*varying, *numbers}))
         self.symbols = sorted(set(symbols), key=str)
 
-    @property
+    @functools.cached_property
     def input_symbols(self) -> list[Any]:
         """Its symbols, without those that depend on data."""
         return [*itertools.filterfalse(is_unbacked, self.symbols)]
@@ -191,8 +197,10 @@ class Call:
         return isinstance(self.node.target, OpOverload)
 
     @functools.cached_property
-    def has_numbers(self) -> bool:
-        """Whether it reads numbers that vary, besides the sizes of tensors."""
+    def compares_numbers(self) -> bool:
+        """Whether its shape rule may compare numbers that it reads with sizes of tensors."""
+        if self.node.target in _GIVEN_SHAPES and not self._is_written:
+            return False
         leaves = pytree.tree_leaves(list(self._arguments.values()))
         return any(isinstance(leaf, _Number) for leaf in leaves)
 

@@ -191,13 +191,12 @@ class ProgramSizes:
             for guard, line in self.guards.items()
             if guard.free_symbols <= declared[0].keys()
         }
-        accepted = accepted_sizes(conditions, declared)
         programs = dict.fromkeys((self.exported.graph_module, self.functional.graph_module))
-        if accepted.profiles and (
-            small := small_sizes([*programs], lowered, conditions, guards, accepted.profiles)
-        ):
+        of_one_size = [condition for condition in conditions if len(condition.free_symbols) == 1]
+        if possible := accepted_sizes(of_one_size, declared).profiles:
+            small = small_sizes([*programs], lowered, conditions, guards, possible)
             conditions = {**conditions, **small}
-            accepted = accepted_sizes(conditions, declared)
+        accepted = accepted_sizes(conditions, declared)
         if not accepted.profiles:
             raise _none_taken(conditions, sizes, declared)
         # Rewriting writes makes calls of ops that check sizes of the program, which the model does not.

@@ -36,8 +36,6 @@ from torchtrt_runtime.size_ranges import Profile, some_sizes, union_of_profiles
 
 _MOST_VALUES = 1 << 10
 """For how many combinations of values a guard is evaluated."""
-_ENDS = ("opt", "min", "max")
-"""The sizes beside which small sizes are tried."""
 _MOST_POINTS = 625
 """How many combinations of small values of several symbols are tried: five of each of four symbols."""
 
@@ -127,7 +125,7 @@ class _Trials:
                 sizes = {assumption.expression for assumption in assumptions}
                 asked = (guard for guard in guards if not sizes.isdisjoint(guard.terms))
                 self._calls[call] = *assumptions, *asked
-        self._assumptions = dict.fromkeys(itertools.chain(*self._calls.values()))
+        self._comparing = [call for call in self._calls if call.compares_numbers]
 
     def run(self, points: Sequence[Point]) -> bool:
         """Runs all calls for values of one symbol or of those of a computed size, and then of several together.
@@ -155,20 +153,24 @@ class _Trials:
         """
         if not self._is_accepted(values):
             return
-        for end in _ENDS:
-            if (point := self._completed(values, end)) is None:
-                return
-            breached = breaches(self._assumptions, point)
-            for call, assumptions in self._calls.items():
-                if end != "opt" and not call.has_numbers:
-                    continue
-                of_call = without_implied([breached[own] for own in assumptions if own in breached])
-                key = call, end, *of_call
-                if of_call and key not in self._done:
-                    self._done.add(key)
-                    if not call.is_right(point):
-                        conditions = _conditions_against(of_call, point)
-                        self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
+        others = [call for call in self._comparing if not values.keys() >= {*call.input_symbols}]
+        for end, calls in (("opt", self._calls), ("min", others), ("max", others)):
+            if calls and (point := self._completed(values, end)) is not None:
+                self._run(calls, point, end)
+
+    def _run(self, calls: Collection[Call], point: Values, end: str) -> None:
+        """Runs calls for values of all symbols, and excludes these where a call is not right."""
+        assumptions = itertools.chain(*(self._calls[call] for call in calls))
+        breached = breaches(dict.fromkeys(assumptions), point)
+        for call in calls:
+            own = self._calls[call]
+            of_call = without_implied([breached[it] for it in own if it in breached])
+            key = call, end, *of_call
+            if of_call and key not in self._done:
+                self._done.add(key)
+                if not call.is_right(point):
+                    conditions = _conditions_against(of_call, point)
+                    self.excluding.update(dict.fromkeys(conditions, model_line(call.node)))
 
     def _is_accepted(self, values: Values) -> bool:
         """Returns whether the conditions hold, as far as values of some symbols decide them."""
