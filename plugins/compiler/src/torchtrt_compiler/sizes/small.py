@@ -148,8 +148,8 @@ class _Trials:
     def _try(self, values: Values) -> None:
         """Runs the calls for values of some symbols, and excludes these where a call is not right.
 
-        What PyTorch concludes from sizes of 2 or more about numbers, such as the limit of a slice, may be wrong beside
-        some of the other sizes only: first beside the least ones, or the greatest.
+        From sizes of 2 or more, PyTorch concludes how numbers compare, such as the limit of a slice. That may be wrong
+        beside some of the other sizes only: first beside the least ones, or the greatest.
         """
         if not self._is_accepted(values):
             return
