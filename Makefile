@@ -19,7 +19,8 @@ SERVING := .cache/serving
 MODELS := .cache/models
 # Tests that start other programs: commands, the code of the documentation, installations, compilers of C++, the builder
 # of TensorRT for RTX.
-TESTS_OF_COMMANDS := plugins/cli plugins/cpp plugins/rtx plugins/testing \
+TESTS_OF_COMMANDS := plugins/cli plugins/cpp plugins/rtx plugins/testing plugins/contrib/torch_tensorrt \
+    plugins/compiler/tests/test_cache_folder.py \
     $(addprefix plugins/runtime/tests/test_,cpp_formats.py inductor.py) \
     $(addprefix core/tests/,packs/test_chaos.py packs/test_installed_packs.py test_documented_commands.py test_first_use.py test_lazy.py) \
     $(addprefix tests/test_,docs.py few_distributions.py first_imports.py packaging.py public_reports.py readme.py site.py terminal_pictures.py two_ranks.py warnings.py)

@@ -31,7 +31,7 @@ from torchtrt_runtime.size_ranges import Profile, some_sizes, union, union_of_pr
 
 _MOST_POINTS = 1 << 10
 """For how many combinations of sizes a condition is evaluated."""
-_EXAMPLES = 4
+_EXAMPLES = 8
 """For how many of the sizes that a condition excludes the ops of the program are run."""
 
 Limits = Sequence[tuple[DeclaredSize, NarrowedSize]]
