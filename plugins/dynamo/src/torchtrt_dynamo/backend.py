@@ -13,7 +13,7 @@ import inspect
 import operator
 import threading
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,9 @@ from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.api import compile as compile_model
 from torchtrt_compiler.refit import refit_with_memory
 from torchtrt_compiler.seen_sizes import Bounds, SeenSizes, as_input
+from torchtrt_dynamo.held_weights import HeldWeights
 from torchtrt_dynamo.torch_internals import TracingContext, aot_autograd, without_modes
 from torchtrt_runtime import CompiledModule
-from torchtrt_runtime.weights.marks import WatchedWeights, layout_of
 
 aten = torch.ops.aten
 
@@ -341,7 +341,7 @@ class _Engines:
             settings = {**({"immutable_weights": False} if may_change else {}), **self._settings}
             weights = self._roles.weights
             written = {index for index in weights if self._placeholders[index] in self._written}
-            held = _Held(
+            held = HeldWeights(
                 {index: inputs[index] for index in weights}, written
             )  # before they are read
             compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
@@ -381,46 +381,6 @@ class _Engines:
         return module.eval()
 
 
-class _Held:
-    """Weights as they are in engines.
-
-    Args:
-        tensors: The weights, by their positions among a graph's inputs.
-        written: The positions of those that calls write to: others may not be in their place.
-    """
-
-    def __init__(self, tensors: Mapping[int, torch.Tensor], written: Collection[int]) -> None:
-        self.tensors, self._written = tensors, written
-        self._layouts = {index: layout_of(tensors[index]) for index in written}
-        self._watched = WatchedWeights(tensors)
-        self._watched.allow_writes(written)
-
-    def now(self, inputs: Sequence[Any]) -> _Held:
-        """Returns the weights as they are among inputs."""
-        return _Held({index: inputs[index] for index in self.tensors}, self._written)
-
-    def are(self, inputs: Sequence[Any]) -> bool:
-        """Returns whether weights among inputs are these, with the values that they had."""
-        return (
-            all(inputs[index] is tensor for index, tensor in self.tensors.items())
-            and not self._watched.have_changed()
-        )
-
-    def changed(self, inputs: Sequence[Any]) -> list[int]:
-        """Returns the positions of the weights that may have changed.
-
-        Those that no call writes to are all among them: PyTorch does not count what eager batch normalization writes
-        to its statistics.
-        """
-        return [
-            index
-            for index, tensor in self.tensors.items()
-            if index not in self._written
-            or inputs[index] is not tensor
-            or layout_of(inputs[index]) != self._layouts[index]
-        ]
-
-
 @dataclass(eq=False)
 class _Program:
     """Engines with the weights that they hold.
@@ -435,7 +395,7 @@ class _Program:
     compiled: CompiledModule
     numbers: Any
     ranges: Sequence[Sequence[int]]
-    held: _Held
+    held: HeldWeights
 
     @property
     def is_of_one_size(self) -> bool:
