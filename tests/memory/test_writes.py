@@ -216,7 +216,7 @@ def test_a_constant_that_is_written_is_refused():
         def forward(self, x):
             return self.c.add_(x) * 1
 
-    with pytest.raises(UnsupportedProgramError, match="register_buffer"):
+    with pytest.raises(UnsupportedProgramError, match="Register the tensor as a buffer"):
         torchtrt.compile(Written().eval(), (x(),))
 
 

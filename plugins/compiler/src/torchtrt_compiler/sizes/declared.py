@@ -21,9 +21,10 @@ from torchtrt_compiler.sizes.guards import fixing_lines
 from torchtrt_compiler.torch_internals import size_as_traced
 from torchtrt_runtime.checks.dimensions import Dimension
 from torchtrt_runtime.checks.inputs import tensor_check
-from torchtrt_runtime.size_ranges import LinearSize, Profile
+from torchtrt_runtime.serialization.exported_program import user_inputs
+from torchtrt_runtime.size_ranges import LinearSize, Profile, linear_size
 
-_KEY = "torchtrt_declared_sizes"
+_KEY, _MINIMA = "torchtrt_declared_sizes", "torchtrt_declared_minima"
 Limits = Mapping[tuple[int, int], tuple[int | None, int | None]]
 """For the number of an input and its dimension the smallest and the largest size, as far as they are declared."""
 
@@ -282,6 +283,28 @@ def keep_declared(
         for dim, declared in _dimensions_of(specs.get(id(leaf)))
         if (limits := _limits(declared)) != (None, None)
     }
+    program.graph_module.meta[_MINIMA] = {
+        (number, dim): least
+        for number, leaf in enumerate(inputs.leaves)
+        if isinstance(leaf, Input)
+        for dim, least in enumerate(leaf.bounds[0])
+    }
+
+
+def declared_minima(exported: ExportedProgram) -> dict[Any, int]:
+    """Returns the least value of each symbol that was declared where a program was exported."""
+    limits = {
+        dimension: least for dimension, (least, _) in declared_limits(exported).items() if least
+    }
+    limits |= exported.graph_module.meta.get(_MINIMA, {})
+    minima: dict[Any, int] = {}
+    for number, node in enumerate(user_inputs(exported)):
+        for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
+            linear = linear_size(size.node.expr) if isinstance(size, torch.SymInt) else None
+            if linear is not None and (least := limits.get((number, dim))) is not None:
+                value, _ = linear.values(least, least)
+                minima[linear.symbol] = max(value, minima.get(linear.symbol, value))
+    return minima
 
 
 def declared_limits(exported: ExportedProgram) -> Limits:

@@ -20,6 +20,7 @@ from torchtrt_compiler.sizes.declared import (
     DeclaredSize,
     codes_as_traced,
     count_ranges,
+    declared_minima,
     declared_sizes,
     size_profiles,
 )
@@ -110,8 +111,9 @@ class ProgramSizes:
         }
         ranges = _ranges(exported)
         if asked is not None:
+            minima = declared_minima(exported)
             ranges = {
-                symbol: (_least(symbol, conditions, low), high)
+                symbol: (_least(symbol, conditions, minima.get(symbol, 1), low), high)
                 for symbol, (low, high) in _ranges(functional).items()
             }
         return cls(exported, functional, ranges, conditions, of_ops, added)
@@ -227,13 +229,17 @@ def _none_taken(
     )
 
 
-def _least(symbol: Any, conditions: Iterable[Any], most: int) -> int:
-    """Returns the least value of a symbol for which the conditions on it alone hold, or ``most`` if it is larger.
+def _least(symbol: Any, conditions: Iterable[Any], least: int, most: int) -> int:
+    """Returns the least value of a symbol from ``least`` to ``most`` for which the conditions on it alone hold.
 
-    PyTorch's minimum also follows from guards of ops, and from the other sizes, which it takes for 2 or more.
+    PyTorch's minimum, ``most``, also follows from guards of ops, and from other sizes, which it takes for 2 or more.
     """
     own = [condition for condition in conditions if condition.free_symbols == {symbol}]
-    values = (value for value in range(1, most) if all(holds(it, {symbol: value}) for it in own))
+    values = (
+        value
+        for value in range(max(least, 1), most)
+        if all(holds(condition, {symbol: value}) for condition in own)
+    )
     return next(values, most)
 
 
