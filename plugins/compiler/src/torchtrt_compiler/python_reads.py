@@ -7,6 +7,7 @@ buffer: such a tensor is itself there, with its values.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import threading
@@ -75,6 +76,7 @@ _READS_VALUES = frozenset(
     )
 )
 """The functions that return numbers."""
+_INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
 _WITH_VALUES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 _PASSING = frozenset(function.__code__ for function in (handle_torch_function, *op_calls))
@@ -147,6 +149,8 @@ class PythonReads(TorchFunctionMode):
         Raises:
             UnsupportedProgramError: The function writes to a tensor that has values.
         """
+        if func in _INDEXING:
+            self.values += [("", tensor) for tensor in _numbers_in(args[1])]
         if not (args and type(args[0]) in _WITH_VALUES):
             return
         is_write = _WRITES.fullmatch(getattr(func, "__name__", ""))
@@ -174,6 +178,19 @@ class PythonReads(TorchFunctionMode):
     def keep_in(self, exported: ExportedProgram) -> None:
         """Keeps this in a program's metadata, where ``python_reads`` finds it."""
         exported.graph_module.meta[_KEY] = self
+
+
+def _numbers_in(index: Any) -> list[torch.Tensor]:
+    """Returns the tensors with values in an index that PyTorch reads as numbers."""
+    parts = index if isinstance(index, tuple) else (index,)
+    limits = (
+        (part.start, part.stop, part.step) if isinstance(part, slice) else (part,) for part in parts
+    )
+    return [
+        number
+        for number in itertools.chain(*limits)
+        if type(number) in _WITH_VALUES and not number.dim()
+    ]
 
 
 def note_stride_read(line: str, reads_offset: bool = False) -> None:

@@ -113,19 +113,22 @@ class ProgramSizes:
         if asked is not None:
             minima = declared_minima(exported)
             ranges = {
-                symbol: (_least(symbol, conditions, minima.get(symbol, 1), low), high)
+                symbol: (
+                    _least(symbol, conditions, of_ops, minima.get(symbol, min(low, 2)), low),
+                    high,
+                )
                 for symbol, (low, high) in _ranges(functional).items()
             }
         return cls(exported, functional, ranges, conditions, of_ops, added)
 
     @property
     def limits(self) -> Mapping[Any, str]:
-        """The conditions that symbols are in the ranges of a program that the user exported, as ``conditions``.
+        """The conditions that symbols are in their ranges, as ``conditions``. From 2 on stands for "not 0 or 1".
 
-        From 2 on stands for "not 0 or 1". The other ranges follow from the conditions.
+        Where conditions on several symbols are the reason for a maximum, these suffice.
         """
-        if asked_conditions(self.exported) is not None:
-            return {}
+        is_given = asked_conditions(self.exported) is None
+        joint = _symbols_together((*self.conditions, *self.guards))
         environment: Any = shape_env_of(self.exported.graph)
         sources = getattr(environment, "var_to_range_sloc", {})
         limits: dict[Any, str] = {}
@@ -133,7 +136,7 @@ class ProgramSizes:
             source = sources.get(symbol)
             if low > 2:
                 limits[environment.replace(symbol >= low)] = place_of(source and source.lower)
-            if high is not None:
+            if high is not None and (is_given or symbol not in joint):
                 limits[environment.replace(symbol <= high)] = place_of(source and source.upper)
         return limits
 
@@ -229,18 +232,31 @@ def _none_taken(
     )
 
 
-def _least(symbol: Any, conditions: Iterable[Any], least: int, most: int) -> int:
-    """Returns the least value of a symbol from ``least`` to ``most`` for which the conditions on it alone hold.
+def _symbols_together(conditions: Iterable[Any]) -> set[Any]:
+    """Returns the symbols of conditions that have several."""
+    symbols = (condition.free_symbols for condition in conditions)
+    return set[Any]().union(*(own for own in symbols if len(own) > 1))
 
-    PyTorch's minimum, ``most``, also follows from guards of ops, and from other sizes, which it takes for 2 or more.
+
+def _least(
+    symbol: Any, conditions: Iterable[Any], guards: Iterable[Any], least: int, most: int
+) -> int:
+    """Returns the least value of a symbol from ``least`` to ``most`` that its conditions accept.
+
+    PyTorch's minimum, ``most``, may also follow from guards of ops, or from other sizes, which it takes for 2 or more.
+    If it follows from neither, it counts.
     """
-    own = [condition for condition in conditions if condition.free_symbols == {symbol}]
-    values = (
-        value
-        for value in range(max(least, 1), most)
-        if all(holds(condition, {symbol: value}) for condition in own)
+    proved, asked = (
+        [condition for condition in group if condition.free_symbols == {symbol}]
+        for group in (conditions, guards)
     )
-    return next(values, most)
+    is_joint = symbol in _symbols_together((*conditions, *guards))
+    for value in range(max(least, 1), most):
+        point = {symbol: value}
+        is_explained = value < 2 or is_joint or not all(holds(guard, point) for guard in asked)
+        if is_explained and all(holds(condition, point) for condition in proved):
+            return value
+    return most
 
 
 def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
