@@ -341,9 +341,8 @@ class _Engines:
             settings = {**({"immutable_weights": False} if may_change else {}), **self._settings}
             weights = self._roles.weights
             written = {index for index in weights if self._placeholders[index] in self._written}
-            held = HeldWeights(
-                {index: inputs[index] for index in weights}, written
-            )  # before they are read
+            # Before their values are read.
+            held = HeldWeights({index: inputs[index] for index in weights}, written)
             compiled = compile_model(self._over_tensors(inputs), input_specs, **settings)
         compiled.usage_checks = compiled.usage_checks.without_weights()
         ranges = [

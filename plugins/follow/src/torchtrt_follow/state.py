@@ -28,8 +28,8 @@ _PLAIN = frozenset({
     torch.memory_format,
 })  # fmt: skip
 """The types of values that ``repr`` distinguishes; those of NumPy's numbers as well."""
-_CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 _NAMED = (type, FunctionType, BuiltinFunctionType)
+_CODE = (*_NAMED, MethodType, ModuleType)
 _MUTABLE = (Mapping, list, set, deque)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module())) - {"training"}
@@ -199,8 +199,10 @@ def _parts_of(value: Any, attributes: Mapping[str, Any]) -> Iterator[tuple[str, 
 def _text_of(value: Any) -> str | None:
     """Returns a plain value, or several, as text that is the same for equal values in each process; None for others."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, np.generic):
-        return f"{value!r}" if kind in _PLAIN else f"{kind.__name__} {value!r}"
+    if kind in _PLAIN:
+        return repr(value)
+    if isinstance(value, np.generic):
+        return f"{kind.__name__} {value!r}"
     if isinstance(value, Enum):
         return f"{_name_of(value)}.{value.name}"
     if kind in (list, tuple, set, frozenset) and all(type(part) in _PLAIN for part in value):
@@ -222,10 +224,9 @@ def _is_described(value: Any) -> bool:
     kind: Any = type(value)
     has_elements = issubclass(kind, (tuple, *_MUTABLE))
     return (
-        (kind.__reduce__ is object.__reduce__ or has_elements)
-        and (has_elements or not hasattr(kind, "__getnewargs__"))
-        and not any(vars(base).get("__slots__") for base in kind.__mro__)
-    )
+        has_elements
+        or (kind.__reduce__ is object.__reduce__ and not hasattr(kind, "__getnewargs__"))
+    ) and not any(vars(base).get("__slots__") for base in kind.__mro__)
 
 
 def _name_of(value: Any) -> str:

@@ -22,6 +22,9 @@ Values = Mapping[Any, int]
 """A value for each symbol."""
 _EVALUATIONS = 2**16
 """How often all conditions are evaluated together: a quarter of a second on a slow processor."""
+_INEQUALITIES = (
+    sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan,
+)  # fmt: skip
 _FEWEST, _MOST = 2**6, 2**16
 """For how many combinations of values a condition is evaluated at least, and at most."""
 
@@ -37,11 +40,6 @@ class Accepted(NamedTuple):
 
     profiles: tuple[Profile, ...]
     conditions: tuple[Any, ...]
-
-
-_INEQUALITIES = (
-    sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan,
-)  # fmt: skip
 
 
 def accepted_sizes(conditions: Iterable[Any], profiles: Sequence[Profile]) -> Accepted:

@@ -34,7 +34,7 @@ _MOST_POINTS = 1 << 10
 _EXAMPLES = 8
 """For how many of the sizes that a condition excludes the ops of the program are run."""
 
-Limits = Sequence[tuple[DeclaredSize, NarrowedSize]]
+SizeRows = Sequence[tuple[DeclaredSize, NarrowedSize]]
 """Dimensions, each with the limits of the sizes that were asked for and that are compiled."""
 
 
@@ -74,7 +74,7 @@ class _Exclusion(NamedTuple):
 
 def size_rows(
     sizes: Iterable[DeclaredSize], declared: Sequence[Profile], accepted: Accepted
-) -> Limits:
+) -> SizeRows:
     """Returns dimensions with their limits.
 
     Args:
@@ -118,7 +118,7 @@ class Narrowing(NamedTuple):
     """
 
     exported: ExportedProgram
-    limits: Limits
+    limits: SizeRows
     declared: Sequence[Profile]
     accepted: Accepted
     lines: Mapping[Any, str]
@@ -257,7 +257,7 @@ def _points(condition: Any, profile: Profile) -> Iterator[Values]:
 
 
 def equal_sizes(
-    exported: ExportedProgram, limits: Limits, codes: Mapping[Any, str], added: Collection[Any]
+    exported: ExportedProgram, limits: SizeRows, codes: Mapping[Any, str], added: Collection[Any]
 ) -> Iterator[NarrowedSize]:
     """Yields the conditions that made sizes depend on each other, unless they are checks, or ops broadcast sizes.
 
